@@ -99,6 +99,7 @@ def _card_auth(login: str, scheme: str) -> CardAuth:
             "key": ApiKey("k" * 32, origins=[_ORIGIN]),
             "login": ClientCredentials(client, origins=[_ORIGIN], allowed_scopes=["read"]),
         },
+        trust=trust,
     )
 
 

@@ -36,7 +36,7 @@ from a2a_trust.client.transport import NO_CARDS, AsyncVerifyingTransport
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.policy import Policy
-from a2a_trust.keys.trust import TrustSource
+from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.net.mesh import HttpWithin
 
 __all__ = ["verifying_client"]
@@ -108,9 +108,8 @@ class _AgentAuth(CardAuth):
         skills: Iterable[str],
         mesh: HttpWithin,
     ) -> None:
-        self._setup(credentials, skills, verification.clock, mesh)
+        self._setup(credentials, skills, verification, mesh)
         self._places = places
-        self._verification = verification
         self._known = None
         #: The fetch that is under way: concurrent requests share one.
         self._fetching: Future[None] | None = None
@@ -120,12 +119,15 @@ class _AgentAuth(CardAuth):
             return None
         if self._fetching is not None:
             yield _end_of(self._fetching)
-            if self._known is not None and self._clock() < self._known.valid_until:
+            if self._known is not None and self._known.counts(self._verification):
                 return self._known
         ours = self._fetching = Future[None]()
         ours.set_running_or_notify_cancel()
         try:
-            known = self._known = yield from self._fetched(request)
+            known = self._known
+            if known is None or (yield known.verify_again(self._verification)) is not None:
+                known = yield from self._fetched(request)  # the agent may have a newer card
+            self._known = known
         finally:  # if it fails, each request that waited fetches by itself
             self._fetching = None
             ours.set_result(None)
@@ -136,16 +138,19 @@ class _AgentAuth(CardAuth):
 
     def _fetched(self, request: httpx.Request) -> Generator[Step, Any, CardDemands]:
         limits = {"timeout": request.extensions["timeout"]} if "timeout" in request.extensions else {}
-        status = 0
+        status, stores = 0, list[TrustStore]()
         for place in self._places:
             response = yield httpx.Request("GET", place, headers={"Accept": "application/json"}, extensions=limits)
             yield ReadBody(response)
             if response.is_success:
-                card = yield self._verification.verify(response.content, place)
+                now = self._verification.clock()
+                card = yield self._verification.verify(response.content, place, lambda _, store: stores.append(store))
                 try:
-                    return self._answered(card, place)
+                    known = self._answered(card, place)
                 except ConfigurationError as error:  # the card may have changed since the program was written
                     raise CredentialsError(f"the request is not sent: {error}", request=request) from error
+                known.is_verified(card, stores[0], now)
+                return known
             status = response.status_code
             if status != 404:
                 break

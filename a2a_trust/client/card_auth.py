@@ -2,7 +2,7 @@
 
 ::
 
-    auth = CardAuth(verified, {"key": ApiKey("…", origins=["https://agent.example.com"])})
+    auth = CardAuth(verified, {"key": ApiKey("…", origins=["https://agent.example.com"])}, trust=trust)
     httpx.AsyncClient(auth=auth)
 
 The rules:
@@ -17,6 +17,8 @@ The rules:
    ``allowed_scopes`` has them; with a DPoP nonce, if the agent asks for one.
 5. A request whose body is a stream is never sent twice. An answer after a redirect is passed on.
 6. A 401 that remains is a ``CredentialsRejectedError``.
+7. The card is verified again when the trusted keys change, when its signatures or keys expire, and every 5 minutes,
+   because key sets of others change, too. If it is no longer verified, the request is not sent.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.dpop import ath_of
 from a2a_trust.client.flow import Flow, run, run_async
 from a2a_trust.client.rejection import CredentialsRejectedError, Dropped, Rejection
-from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
+from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError, TrustError
+from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
@@ -112,7 +116,9 @@ class CardDemands:
         skills: tuple[str, ...],
         mesh: HttpWithin,
     ) -> None:
-        self.valid_until: Final[float] = card.valid_until
+        self._card = card
+        #: The trusted keys that verified the card last, and from when until when it counts. It is replaced.
+        self._verified: tuple[TrustStore | None, float, float] = None, 0.0, 0.0
         self._view = read_card(card.card)
         self._demands = demands_of(self._view, skills)
         self._credentials = credentials
@@ -126,6 +132,25 @@ class CardDemands:
         self.sent: dict[str, _Sent] = {}
         #: Scopes beyond those that the card demands, for further requests. It is replaced and never changed.
         self.more_scopes: _MoreScopes = {}
+
+    def counts(self, verification: Verification) -> bool:
+        """Whether the card is verified now, without verifying it again."""
+        store, since, until = self._verified
+        return since <= verification.clock() < until and verification.trust.trust_store() is store
+
+    def is_verified(self, card: VerifiedCard, store: TrustStore, now: float) -> None:
+        """The card was verified by these trusted keys."""
+        self._verified = store, now, min(card.valid_until, now + VERIFY_AGAIN_SECONDS)
+
+    def verify_again(self, verification: Verification) -> Flow[CardVerificationError | None]:
+        """Verify the card again; returns why it is not verified any more."""
+        now = verification.clock()
+        try:
+            card, store = yield from verification.verify_again(self._card)
+        except CardVerificationError as error:
+            return error.with_traceback(None)
+        self.is_verified(card, store, now)
+        return None
 
     def origin(self, request: httpx.Request) -> str:
         """The origin that the request goes to; "" for a URL that the card does not name."""
@@ -234,6 +259,7 @@ class CardAuth(httpx.Auth):
 
     - ``credentials``: by the names of the card's schemes. A certificate for mutual TLS is ``CertificateFiles`` or
       ``CertificateInMemory``; give it to the client, too: ``verify=client_context(certificate)``.
+    - ``trust``: the trusted keys, as for ``fetch_card``. Each request asks whether they still verify the card.
     - ``skills``: the ids of the skills that the requests are for, if the card demands more for them.
     - ``clock``: gives seconds since the epoch.
 
@@ -247,24 +273,25 @@ class CardAuth(httpx.Auth):
         card: VerifiedCard,
         credentials: Mapping[str, Credential | OwnCertificate],
         *,
+        trust: TrustSource,
         skills: Iterable[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not isinstance(card, VerifiedCard):
             raise ConfigurationError("card: it is not a VerifiedCard; write CardAuth(fetch_card(url, trust), …)")
-        self._setup(credentials, skills, clock, NO_MESH)
+        self._setup(credentials, skills, Verification(trust=trust, clock=clock), NO_MESH)
         self._known: CardDemands | None = self._answered(card, "")
 
     def _setup(
         self,
         credentials: Mapping[str, Credential | OwnCertificate],
         skills: Iterable[str],
-        clock: Callable[[], float],
+        verification: Verification,
         mesh: HttpWithin,
     ) -> None:
         check_credentials(credentials, mesh)
         self._mesh = mesh
-        self._credentials, self._skills, self._clock = dict(credentials), _skill_ids(skills), clock
+        self._credentials, self._skills, self._verification = dict(credentials), _skill_ids(skills), verification
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         exchange = self._exchange(request)
@@ -311,16 +338,20 @@ class CardAuth(httpx.Auth):
         """The agent rejected what its card demands."""
 
     def _card(self, request: httpx.Request) -> Generator[Step, Any, CardDemands | None]:
-        """The card for a request when there is no valid one; None for a request without credentials."""
-        yield from ()
-        raise CredentialsError(
-            "the verification of the card has expired; call fetch_card again, and make a new CardAuth", request=request
-        )
+        """The card for a request, if it has to be verified again; None for a request without credentials."""
+        error = None if self._known is None else (yield self._known.verify_again(self._verification))
+        if error is not None:
+            raise CredentialsError(
+                "the request is not sent, because the card is not verified any more; call fetch_card again, and make a "
+                f"new CardAuth: {error}",
+                request=request,
+            ) from error
+        return self._known
 
     def _exchange(self, request: httpx.Request) -> Generator[Step, Any, None]:
         """The one flow of both clients."""
-        known, now = self._known, self._clock()
-        if known is None or not now < known.valid_until:
+        known = self._known
+        if known is None or not known.counts(self._verification):
             known = yield from self._card(request)
         origin = "" if known is None else known.origin(request)
         if known is None or not origin:
@@ -329,7 +360,7 @@ class CardAuth(httpx.Auth):
                 self._rejected()  # the agent may have moved, and a newer card may name this URL
             return
         sent = known.sent.get(origin)
-        if sent is None or not sent.serves_further(now):
+        if sent is None or not sent.serves_further(self._verification.clock()):
             sent = known.sent[origin] = yield from _values(known.answer(origin), known.more_scopes)
         tried: set[_Again] = set()
         while True:

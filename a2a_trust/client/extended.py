@@ -47,8 +47,8 @@ def fetch_extended_card(
     card. ``tenant`` is the tenant, unless the card names one. ``trust`` and ``options`` are as in ``fetch_card``.
 
     FetchError: the card promises no extended card, or it cannot be fetched (``status`` 401 or 403: not with these
-    credentials). MalformedError, CardVerificationError: it is not verified, or it names origins of interfaces, or URLs
-    for credentials, that the public card does not name.
+    credentials). MalformedError, CardVerificationError: one of the two cards is not verified now, or the extended one
+    names origins of interfaces, or URLs for credentials, that the public card does not name.
     """
     credentials = HiddenHeaders(credentials)
     verification = verification_by(options, trust).without_memory()
@@ -72,6 +72,7 @@ async def async_fetch_extended_card(
 def _extending(
     card: VerifiedCard, verification: Verification, credentials: Mapping[str, str], tenant: str
 ) -> Flow[VerifiedCard]:
+    card, _ = yield from verification.verify_again(card)  # the request has credentials for what it names
     request = _request(card, credentials, tenant)
     fetched = yield request
     document = fetched.body if request.content is None else _result(fetched.body)

@@ -71,10 +71,10 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class FreshKeys:
-    """The trusted keys for that URL."""
+    """The trusted keys for that URL; without one, all of them."""
 
     trust: KeyFetcher
-    origin: str
+    origin: str | None
 
 
 @dataclass(frozen=True, slots=True)

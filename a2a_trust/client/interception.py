@@ -35,7 +35,7 @@ from a2a_trust.client.destinations import Destination, Destinations, UnsafePassA
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.location import Location, location_of, plain_url
 from a2a_trust.client.reach import Reach, check_extension, origin_in
-from a2a_trust.client.verification import Verification, check_whole
+from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -66,7 +66,6 @@ _EXTENDED_METHODS: Final = frozenset(method for method, (_, of) in METHODS.items
 
 _REMEMBERED: Final = 256
 _REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
-_VERIFY_AGAIN_SECONDS: Final = 300.0
 _FAILED_SECONDS: Final = 10.0
 
 
@@ -272,7 +271,7 @@ class PassingCards:
                 destinations=Destinations.of(verified, url, self._mesh),
                 store=trusted,  # and not what is trusted by now: another thread may have read a revocation
             )
-            publics.append((public, now, min(verified.valid_until, now + _VERIFY_AGAIN_SECONDS)))
+            publics.append((public, now, min(verified.valid_until, now + VERIFY_AGAIN_SECONDS)))
 
         yield from verification.verify(document, location, check)
         for public, since, until in publics:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -31,10 +32,12 @@ from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
-__all__ = ["ANY_KEY", "WHOLE_CARD", "Verification", "check_first_use", "check_whole"]
+__all__ = ["ANY_KEY", "VERIFY_AGAIN_SECONDS", "WHOLE_CARD", "Verification", "check_first_use", "check_whole"]
 
 ANY_KEY: Final = AnyKey()
 WHOLE_CARD: Final = Coverage.WHOLE_CARD
+VERIFY_AGAIN_SECONDS: Final = 300.0
+"""A verified card is verified again after this time, because key sets on the network may have changed."""
 
 _SHORT: Final = 8_192
 """Documents up to this size, in bytes, are verified at once; a hostile one of 60 KB can take half a second."""
@@ -117,6 +120,21 @@ class Verification:
         if self.memory is not None:
             yield InThread(partial(self.memory.admit, verified, url, now=now))
         return verified
+
+    def verify_again(self, card: VerifiedCard) -> Flow[tuple[VerifiedCard, TrustStore]]:
+        """Verify a card again by the keys that are trusted now; the result has these keys, too.
+
+        A key of first use is still trusted, unless the trust store revokes it, or has an entry for its host by now.
+        Errors as of ``VerifiedCard.verified_again``.
+        """
+        if isinstance(self.trust, KeyFetcher):
+            with suppress(KeySourceUnavailableError):  # the known keys may be enough
+                yield FreshKeys(self.trust, card.origin)
+        trusted = store = self.trust.trust_store()
+        first_use = TrustOnFirstUse()
+        if card.on_first_use and card.origin is not None and first_use.applies_to(card.origin, trusted):
+            store = first_use.trust_store(card.keys, card.origin, trusted)
+        return (yield InThread(partial(card.verified_again, store, now=self.clock()))), trusted
 
     def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
         """The keys that the origin itself publishes, for a host without an entry in the trust store."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
 from math import inf
@@ -17,6 +17,7 @@ from typing import Any
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import read_unambiguous
 from a2a_trust.errors import (
+    CardVerificationError,
     ConfigurationError,
     MalformedError,
     PolicyNotMetError,
@@ -86,12 +87,25 @@ class VerifiedCard:
     """The earliest protected ``iat`` of the signatures by ``keys``; None if one of them has no ``iat``."""
     on_first_use: bool
     """Whether one of ``keys`` is trusted on first use only: it comes from the agent's own origin."""
+    _arguments: tuple[bytes, str | UnsafeAnyOrigin, Policy, Coverage] = field(repr=False, compare=False)
+    """The document, the host and the demands of its verification, for ``verified_again``."""
 
     @property
     def card(self) -> JSONObject:
         """The signed card, parsed from ``payload`` on every access. You may change it."""
         card: JSONObject = strict_json.parse_printed(self.payload)
         return card
+
+    def verified_again(self, trust: TrustSource, *, now: float | datetime | None = None) -> VerifiedCard:
+        """The same document, verified for the same host, policy and coverage by the keys that are trusted now.
+
+        Errors as of ``verify_card``. CardVerificationError: these keys verify another part of the document.
+        """
+        document, origin, policy, coverage = self._arguments
+        again = verify_card(document, trust, origin=origin, now=now, policy=policy, coverage=coverage)
+        if (again.payload, again.unverified) != (self.payload, self.unverified):
+            raise CardVerificationError("the keys that are trusted now verify another part of the card")
+        return again
 
 
 def verify_card(
@@ -135,7 +149,8 @@ def verify_card(
     store = checked_store(trust, policy, coverage)
     host, moment = _host_asked(origin), time.time() if now is None else seconds(now)
     # 2.
-    served = read_unambiguous(document if isinstance(document, bytes) else _printed(document))
+    text = document if isinstance(document, bytes) else _printed(document)
+    served = read_unambiguous(text)
     if isinstance(origin, OriginFromCard):
         host = _host_of_card(served.interfaces)
     # 3.
@@ -148,7 +163,8 @@ def verify_card(
     is_whole = all(signature.is_whole for signature in counted)
     if not is_whole:
         _check_coverage(common, coverage, failures)
-    return _result(common, counted, failures, host, is_whole=is_whole)
+    arguments = text, UnsafeAnyOrigin() if host is None else host, policy, coverage
+    return _result(common, counted, failures, host, arguments, is_whole=is_whole)
 
 
 def _policies_of_store(trust: TrustStore, host: str | None, interfaces: list[tuple[str, str]]) -> list[Policy]:
@@ -204,6 +220,7 @@ def _result(
     counted: list[VerifiedSignature],
     failures: tuple[SignatureFailure, ...],
     host: str | None,
+    arguments: tuple[bytes, str | UnsafeAnyOrigin, Policy, Coverage],
     *,
     is_whole: bool,
 ) -> VerifiedCard:
@@ -225,6 +242,7 @@ def _result(
         valid_until=min([signature.valid_until for signature in counted]),
         issued=None if issued == -inf else issued,
         on_first_use=any(signature.trusted.on_first_use for signature in counted),
+        _arguments=arguments,
     )
 
 

@@ -127,7 +127,7 @@ class InMemoryAgent:
         """A client with that API key that verifies the card, like ``verifying_client`` for the network."""
         return httpx.AsyncClient(
             transport=AsyncVerifyingTransport(self.transport, self.trust),
-            auth=CardAuth(self.card, {"key": ApiKey(key, origins=[self.url])}),
+            auth=CardAuth(self.card, {"key": ApiKey(key, origins=[self.url])}, trust=self.trust),
             trust_env=False,
         )
 

@@ -44,7 +44,7 @@ async def main(goods: str) -> None:
 
     # The same in two steps, for a program that has a client of its own.
     card = await async_fetch_card(ORDERS, trust, FetchOptions(fetcher=Fetcher(private_origins=[URL])))
-    async with httpx.AsyncClient(auth=CardAuth(card, {"key": orders_key})) as http:
+    async with httpx.AsyncClient(auth=CardAuth(card, {"key": orders_key}, trust=trust)) as http:
         print("orders:", await ask(http, ORDERS, goods))
 
     # The key for one agent is of no use at the other.

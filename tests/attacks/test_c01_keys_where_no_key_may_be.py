@@ -37,7 +37,7 @@ from tests.attacks.calling import (
     key_scheme,
     leaks_in,
 )
-from tests.client.agents import Page, trusting
+from tests.client.agents import OWNER_TRUSTED, Page, trusting
 from tests.client.proofs import proof_in
 
 SIGNER = generate_signer("ES256")
@@ -57,7 +57,7 @@ NOT_PARAMETERS = ["", "a b", "a=b", "a&b", "a;b", "a,b", "a#b", "a?b", "a%62", "
 
 def ask_with_key(servers: Servers, asks: Ask, scheme: dict[str, Any]) -> None:
     card = card_with(servers.origin, {"s": scheme}, {"s": []})
-    asks(CardAuth(card, {"s": ApiKey(KEY, origins=[servers.origin])}), f"{servers.origin}/rpc")
+    asks(CardAuth(card, {"s": ApiKey(KEY, origins=[servers.origin])}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
 
 
 @pytest.mark.parametrize("name", [*UNSAFE, *NOT_NAMES], ids=ascii)
@@ -100,7 +100,10 @@ def test_control_a_key_stands_where_the_card_says(servers: Servers, asks: Ask, l
 def test_a_key_that_a_function_gives_splits_no_header(servers: Servers, asks: Ask, location: str, text: str) -> None:
     card = card_with(servers.origin, {"s": key_scheme("key", location)}, {"s": []})
     with pytest.raises(TrustError) as refused:
-        asks(CardAuth(card, {"s": ApiKey(lambda: text, origins=[servers.origin])}), f"{servers.origin}/rpc")
+        asks(
+            CardAuth(card, {"s": ApiKey(lambda: text, origins=[servers.origin])}, trust=OWNER_TRUSTED),
+            f"{servers.origin}/rpc",
+        )
     assert not servers.agent.asked
     assert leaks_in(str(refused.value)) == []
 
@@ -109,13 +112,15 @@ def test_a_key_that_a_function_gives_splits_no_header(servers: Servers, asks: As
 def test_a_key_makes_no_second_cookie(servers: Servers, asks: Ask, text: str) -> None:
     card = card_with(servers.origin, {"s": key_scheme("key", "cookie")}, {"s": []})
     with pytest.raises(CredentialsError):
-        asks(CardAuth(card, {"s": ApiKey(text, origins=[servers.origin])}), f"{servers.origin}/rpc")
+        asks(
+            CardAuth(card, {"s": ApiKey(text, origins=[servers.origin])}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc"
+        )
     assert not servers.agent.asked
 
 
 def test_a_key_makes_no_second_parameter(servers: Servers, asks: Ask) -> None:
     card = card_with(servers.origin, {"s": key_scheme("key", "query")}, {"s": []})
-    auth = CardAuth(card, {"s": ApiKey("a&admin=1#b +%26", origins=[servers.origin])})
+    auth = CardAuth(card, {"s": ApiKey("a&admin=1#b +%26", origins=[servers.origin])}, trust=OWNER_TRUSTED)
     asks(auth, f"{servers.origin}/rpc?k%65y=planted&KEY=2")
     assert servers.agent.paths() == ["/rpc?KEY=2&key=a%26admin%3D1%23b%20%2B%2526"]
 
@@ -126,7 +131,7 @@ def test_two_keys_do_not_stand_in_one_header(servers: Servers, asks: Ask, names:
     card = card_with(servers.origin, schemes, {"a": [], "b": []})
     keys = {name: ApiKey(f"{KEY}-{name}", origins=[servers.origin]) for name in schemes}
     with pytest.raises(CredentialsError, match="need the same place in the request"):
-        asks(CardAuth(card, keys), f"{servers.origin}/rpc")
+        asks(CardAuth(card, keys, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
     assert not servers.agent.asked
 
 
@@ -160,7 +165,7 @@ def everything(servers: Servers, *, token: bool = True) -> CardAuth:
         if token
         else BasicCredentials("ann", PASSWORD, origins=origins)
     )
-    return CardAuth(card, {"header": key, "query": key, "cookie": key, "login": held})
+    return CardAuth(card, {"header": key, "query": key, "cookie": key, "login": held}, trust=OWNER_TRUSTED)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -274,7 +279,7 @@ def test_a_verifying_transport_sends_a_request_for_a_card_with_its_key(servers: 
     schemes = {"header": key_scheme("X-Key"), "query": key_scheme("key", "query")}
     card = card_with(servers.origin, schemes, {name: [] for name in schemes})
     servers.agent.pages["/rest/extendedAgentCard"] = Page(status=404)
-    auth = CardAuth(card, {name: ApiKey(KEY, origins=[servers.origin]) for name in schemes})
+    auth = CardAuth(card, {name: ApiKey(KEY, origins=[servers.origin]) for name in schemes}, trust=OWNER_TRUSTED)
 
     async def ask() -> None:
         inner = httpx.AsyncHTTPTransport(verify=servers.authority.client())

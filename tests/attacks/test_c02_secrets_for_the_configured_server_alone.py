@@ -52,7 +52,7 @@ from tests.attacks.calling import (
     one_of,
     tokens,
 )
-from tests.client.agents import Asked, Page
+from tests.client.agents import OWNER_TRUSTED, Asked, Page
 from tests.client.proofs import proof_in
 
 SIGNER: Final = generate_signer("ES256", kid="client")
@@ -132,7 +132,7 @@ def test_a_card_that_names_another_server_gets_no_token(servers: Servers, asks: 
     for grant in GRANTS:
         for authentication in AUTHENTICATIONS.values():
             client = servers.client(authentication=authentication())
-            auth = CardAuth(card, {"login": held(grant, client, servers.origin)})
+            auth = CardAuth(card, {"login": held(grant, client, servers.origin)}, trust=OWNER_TRUSTED)
             with pytest.raises(CredentialsError, match="the OAuthClient is for the"):
                 asks(auth, f"{servers.origin}/rpc")
     assert [servers.agent.asked, servers.thief.asked, servers.login.asked] == [[], [], []]
@@ -156,7 +156,7 @@ def test_a_card_that_names_another_server_beside_the_right_one_changes_nothing(
     servers.login.pages["/token"] = tokens(issued_token_type=issued)
     client = servers.client(authentication=AUTHENTICATIONS[authentication](), dpop=None)
     card = card_with(servers.origin, {"login": scheme}, {"login": []})
-    asks(CardAuth(card, {"login": held(grant, client, servers.origin)}), f"{servers.origin}/rpc")
+    asks(CardAuth(card, {"login": held(grant, client, servers.origin)}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
     assert servers.agent.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
     assert servers.login.paths() == ["/token"]
     assert servers.thief.asked == []
@@ -169,7 +169,7 @@ def login_card(servers: Servers, *demanded: str) -> Any:
 
 def login_auth(servers: Servers, *allowed: str, **options: Any) -> CardAuth:
     credential = ClientCredentials(servers.client(**options), origins=[servers.origin], allowed_scopes=allowed)
-    return CardAuth(login_card(servers, *allowed[:1]), {"login": credential})
+    return CardAuth(login_card(servers, *allowed[:1]), {"login": credential}, trust=OWNER_TRUSTED)
 
 
 def scopes_asked(servers: Servers) -> list[str]:
@@ -326,7 +326,7 @@ def test_nonces_of_the_agent_do_not_go_to_the_login(servers: Servers, asks: Ask)
     client = servers.client(dpop=SIGNER)
     credential = ClientCredentials(client, origins=[servers.origin], allowed_scopes=["read", "write"])
     for scope in ("read", "write"):
-        asks(CardAuth(login_card(servers, scope), {"login": credential}), f"{servers.origin}/rpc")
+        asks(CardAuth(login_card(servers, scope), {"login": credential}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
     assert [proof_in(asked).claims.get("nonce") for asked in servers.login.asked] == [None, "of-login"]
     assert [proof_in(asked).claims.get("nonce") for asked in servers.agent.asked] == [None, "of-agent"]
 
@@ -343,7 +343,7 @@ def test_a_token_endpoint_that_redirects_sends_nobody_on(
         status=status, body=tokens(), headers={"Location": f"{servers.evil}/token", "Content-Location": servers.evil}
     )
     client = servers.client(authentication=AUTHENTICATIONS[authentication](), dpop=SIGNER)
-    auth = CardAuth(login_card(servers), {"login": held("refresh token", client, servers.origin)})
+    auth = CardAuth(login_card(servers), {"login": held("refresh token", client, servers.origin)}, trust=OWNER_TRUSTED)
     with pytest.raises(CredentialsError):
         asks(auth, f"{servers.origin}/rpc")
     assert len(servers.login.asked) == 1
@@ -432,7 +432,9 @@ def test_a_token_endpoint_that_repeats_what_it_got_is_not_quoted(
     caplog.set_level(logging.DEBUG)
     with pytest.raises(CredentialsError) as refused:
         asks(
-            CardAuth(login_card(servers), {"login": held("refresh token", client, servers.origin)}),
+            CardAuth(
+                login_card(servers), {"login": held("refresh token", client, servers.origin)}, trust=OWNER_TRUSTED
+            ),
             f"{servers.origin}/rpc",
         )
     assert leaks_in(f"{refused.value} {refused.value!r} {refused.value.__cause__!r} {caplog.text}") == []
@@ -456,13 +458,13 @@ def test_an_agent_that_repeats_what_it_got_is_not_quoted(
     basic = BasicCredentials("ann", PASSWORD, origins=[servers.origin])
     credential = basic if scheme == "basic" else BearerToken(PASSWORD, origins=[servers.origin])
     with pytest.raises(CredentialsRejectedError) as refused:
-        asks(CardAuth(card, {"s": credential}), f"{servers.origin}/rpc")
+        asks(CardAuth(card, {"s": credential}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
     error = refused.value
     assert leaks_in(f"{error} {error!r} {error.scopes} {error.resource_metadata} {error.schemes}") == []
 
 
 def test_a_key_of_another_kind_does_not_answer_a_login(servers: Servers, asks: Ask) -> None:
-    auth = CardAuth(login_card(servers), {"login": ApiKey("secret-key", origins=[servers.origin])})
+    auth = CardAuth(login_card(servers), {"login": ApiKey("secret-key", origins=[servers.origin])}, trust=OWNER_TRUSTED)
     with pytest.raises(CredentialsError):
         asks(auth, f"{servers.origin}/rpc")
     assert_got_nothing(servers.agent, servers.login)

@@ -43,7 +43,7 @@ from tests.attacks.calling import (
     tokens,
 )
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
-from tests.client.agents import OWNER, Page, card_of, signed, trusting
+from tests.client.agents import OWNER, OWNER_TRUSTED, Page, card_of, signed, trusting
 
 SIGNER: Final = generate_signer("ES256")
 
@@ -89,7 +89,10 @@ def credential_of(kind: str, servers: Servers, origin: str) -> Any:
 
 def test_control_each_kind_goes_to_its_agent(servers: Servers, asks: Ask, kind: str) -> None:
     card = card_with(servers.origin, {"s": scheme_for(kind, servers)}, {"s": []})
-    asks(CardAuth(card, {"s": credential_of(kind, servers, servers.origin)}), f"{servers.origin}/rpc")
+    asks(
+        CardAuth(card, {"s": credential_of(kind, servers, servers.origin)}, trust=OWNER_TRUSTED),
+        f"{servers.origin}/rpc",
+    )
     with pytest.raises(AssertionError):
         assert_got_nothing(servers.agent)
 
@@ -104,7 +107,9 @@ def test_a_verified_card_of_the_attackers_own_agent_gets_nothing(
     for demands in ([demanded], [demanded, {}]):  # also where the card says that it needs none
         card = card_with(evil, {"s": scheme_for(kind, servers)}, *demands)
         with pytest.raises(CredentialsError, match=r"is for .* and not for"):
-            asks(CardAuth(card, {"s": credential_of(kind, servers, servers.origin)}), f"{evil}/rpc")
+            asks(
+                CardAuth(card, {"s": credential_of(kind, servers, servers.origin)}, trust=OWNER_TRUSTED), f"{evil}/rpc"
+            )
     assert servers.thief.asked == servers.login.asked == []
 
 
@@ -126,7 +131,7 @@ def test_an_interface_at_another_origin_gets_nothing(servers: Servers, asks: Ask
         card = verify_card(signed(document), trust, origin=UnsafeAnyOrigin())
     except Exception as error:
         raise AssertionError("the attack needs this card") from error
-    auth = CardAuth(card, {"s": credential_of(kind, servers, servers.origin)})
+    auth = CardAuth(card, {"s": credential_of(kind, servers, servers.origin)}, trust=OWNER_TRUSTED)
     for url in urls:
         with pytest.raises(CredentialsError, match=r"is for .* and not for"):
             asks(auth, url)
@@ -183,7 +188,7 @@ class Recorder(httpx.BaseTransport):
 def with_all_keys(origin: str) -> CardAuth:
     schemes = {where: key_scheme("key", where) for where in ("header", "query", "cookie")}
     card = card_with(origin, schemes, {name: [] for name in schemes})
-    return CardAuth(card, {name: ApiKey(KEY, origins=[origin]) for name in schemes})
+    return CardAuth(card, {name: ApiKey(KEY, origins=[origin]) for name in schemes}, trust=OWNER_TRUSTED)
 
 
 @pytest.mark.parametrize("url", LOOKALIKES, ids=ascii)
@@ -237,7 +242,7 @@ def test_a_credential_for_plain_http_to_another_machine_makes_no_client(servers:
     for kind in KINDS:
         credentials = {"s": credential_of(kind, servers, origin)}
         with pytest.raises(ConfigurationError, match="http is only for this machine"):
-            CardAuth(card, credentials)
+            CardAuth(card, credentials, trust=OWNER_TRUSTED)
         for mesh in ((), ["svc.cluster.local"]):
             with pytest.raises(ConfigurationError, match="http is only for this machine"):
                 verifying_client(origin, trust=trusting(VICTIM), credentials=credentials, http_within=mesh)
@@ -245,7 +250,9 @@ def test_a_credential_for_plain_http_to_another_machine_makes_no_client(servers:
 
 def test_a_card_that_was_verified_for_no_host_leads_nowhere_else(servers: Servers, asks: Ask) -> None:
     evil_card = card_with(servers.evil, {"s": key_scheme()}, {"s": []})
-    auth = CardAuth(evil_card, {"s": ApiKey(KEY, origins=[servers.origin, "https://other.example"])})
+    auth = CardAuth(
+        evil_card, {"s": ApiKey(KEY, origins=[servers.origin, "https://other.example"])}, trust=OWNER_TRUSTED
+    )
     with pytest.raises(CredentialsError):
         asks(auth, f"{servers.evil}/rpc")
     asks(auth, f"{servers.origin}/rpc")  # a URL that this card does not name gets the request without the key
@@ -256,13 +263,17 @@ def test_a_card_that_was_verified_for_no_host_leads_nowhere_else(servers: Server
 # Cards that seem to need nothing
 
 
+SIGNED_IN_PART: Final = TrustStore(
+    [TrustedKey(key=OWNER.public_key, origins=Origins(VICTIM), signer=SigningTool.A2A_PYTHON)]
+)
+
+
 def partial(servers: Servers, **members: Any) -> VerifiedCard:
     """A card that an SDK signed in a form that drops what is empty, stripped by the attacker of all that it drops."""
     card = pruned(card_of(servers.origin, securitySchemes={"s": key_scheme()}, **members))
     protected = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
     document = served(card, entry(protected, canonical(card), signs(OWNER.private_key, "ES256")))
-    trust = TrustStore([TrustedKey(key=OWNER.public_key, origins=Origins(VICTIM), signer=SigningTool.A2A_PYTHON)])
-    result = verify_card(document, trust, origin=servers.origin)
+    result = verify_card(document, SIGNED_IN_PART, origin=servers.origin)
     assert result.unverified
     return result
 
@@ -274,7 +285,9 @@ def test_a_card_that_is_verified_in_part_never_says_that_nothing_is_needed(
     """Its requirement is ``{"schemes": {"s": {}}}``, which that form drops."""
     card = partial(servers, securityRequirements=[{"schemes": {"s": {}}}])
     assert "securityRequirements" not in card.card
-    auth = CardAuth(card, {name: ApiKey(key, origins=[servers.origin]) for name, key in credentials.items()})
+    auth = CardAuth(
+        card, {name: ApiKey(key, origins=[servers.origin]) for name, key in credentials.items()}, trust=SIGNED_IN_PART
+    )
     with pytest.raises(CredentialsError, match="verified only in part"):
         asks(auth, f"{servers.origin}/rpc")
     assert servers.agent.asked == []
@@ -283,8 +296,8 @@ def test_a_card_that_is_verified_in_part_never_says_that_nothing_is_needed(
 def test_a_card_that_is_verified_in_part_is_answered_where_it_does_demand(servers: Servers, asks: Ask) -> None:
     card = partial(servers, securityRequirements=[{"schemes": {"s": {"list": ["x"]}}}])
     with pytest.raises(CredentialsError, match="pass credentials="):
-        asks(CardAuth(card, {}), f"{servers.origin}/rpc")
-    asks(CardAuth(card, {"s": ApiKey(KEY, origins=[servers.origin])}), f"{servers.origin}/rpc")
+        asks(CardAuth(card, {}, trust=SIGNED_IN_PART), f"{servers.origin}/rpc")
+    asks(CardAuth(card, {"s": ApiKey(KEY, origins=[servers.origin])}, trust=SIGNED_IN_PART), f"{servers.origin}/rpc")
     assert [asked.headers["x-api-key"] for asked in servers.agent.asked] == [KEY]
 
 
@@ -294,16 +307,18 @@ def test_an_open_alternative_does_not_stand_in_for_a_configured_one(servers: Ser
     demanded: list[dict[str, list[str]]] = [{"s": []}, {}]
     demands = demanded[::order]
     card = card_with(servers.origin, {"s": key_scheme(), "t": key_scheme("X-Other")}, *demands)
-    asks(CardAuth(card, {"s": ApiKey(KEY, origins=[servers.origin])}), f"{servers.origin}/rpc")
+    asks(CardAuth(card, {"s": ApiKey(KEY, origins=[servers.origin])}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
     assert servers.agent.asked.pop().headers["x-api-key"] == KEY
     for unfit in (BearerToken(TOKEN, origins=[servers.origin]), ApiKey(KEY, origins=["https://other.example"])):
         with pytest.raises(CredentialsError):
-            asks(CardAuth(card, {"s": unfit}), f"{servers.origin}/rpc")
+            asks(CardAuth(card, {"s": unfit}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
     assert servers.agent.asked == []
     with pytest.raises(CredentialsError, match=r"credentials\['S'\] is not for a scheme of the card"):
-        asks(CardAuth(card, {"S": ApiKey(KEY, origins=[servers.origin])}), f"{servers.origin}/rpc")
+        asks(CardAuth(card, {"S": ApiKey(KEY, origins=[servers.origin])}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
     assert servers.agent.asked == []
-    asks(CardAuth(card, {"t": ApiKey(KEY, origins=[servers.origin])}), f"{servers.origin}/rpc")  # control
+    asks(
+        CardAuth(card, {"t": ApiKey(KEY, origins=[servers.origin])}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc"
+    )  # control
     assert len(servers.agent.asked) == 1
     assert_got_nothing(servers.agent)
 
@@ -317,7 +332,7 @@ def test_half_of_an_alternative_is_not_sent(servers: Servers, asks: Ask) -> None
         {"s": ApiKey(KEY, origins=[servers.origin]), "missing": ApiKey(KEY, origins=[servers.origin])},
     ):
         with pytest.raises(CredentialsError):
-            asks(CardAuth(card, credentials), f"{servers.origin}/rpc")
+            asks(CardAuth(card, credentials, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
     assert servers.agent.asked == []
 
 
@@ -325,10 +340,11 @@ def test_a_card_that_has_expired_is_not_answered(servers: Servers, asks: Ask) ->
     now = time.time()
     until = TrustedKey(key=OWNER.public_key, origins=Origins(VICTIM), not_after=now + 100)
     document = signed(card_of(servers.origin, securitySchemes={"s": key_scheme()}))
-    card = verify_card(document, TrustStore([until]), origin=servers.origin)
+    trust = TrustStore([until])
+    card = verify_card(document, trust, origin=servers.origin)
     assert json.loads(document)["securityRequirements"]
     clock = [now]
-    auth = CardAuth(card, {"key": ApiKey(KEY, origins=[servers.origin])}, clock=lambda: clock[0])
+    auth = CardAuth(card, {"key": ApiKey(KEY, origins=[servers.origin])}, trust=trust, clock=lambda: clock[0])
     clock[0] = card.valid_until
     with pytest.raises(CredentialsError, match="expired"):
         asks(auth, f"{servers.origin}/rpc")
@@ -337,7 +353,7 @@ def test_a_card_that_has_expired_is_not_answered(servers: Servers, asks: Ask) ->
 
 def test_an_answer_of_the_agent_at_another_name_teaches_no_nonce(servers: Servers, asks: Ask) -> None:
     card = card_with(servers.origin, {"s": scheme_for("dpop", servers)}, {"s": []})
-    auth = CardAuth(card, {"s": credential_of("dpop", servers, servers.origin)})
+    auth = CardAuth(card, {"s": credential_of("dpop", servers, servers.origin)}, trust=OWNER_TRUSTED)
     servers.thief.pages["/rpc"] = Page(status=401, headers={"DPoP-Nonce": "n", "WWW-Authenticate": "DPoP"})
     assert asks(auth, f"{servers.evil}/rpc").status_code == 401
     assert_got_nothing(servers.thief)

@@ -29,7 +29,7 @@ from a2a_trust.client import (
 )
 from a2a_trust.errors import FetchError, TokenRequestError
 from a2a_trust.net.fetcher import Fetcher
-from tests.client.agents import Agent, Page, card_of, serving_agent, signed, trusting
+from tests.client.agents import OWNER_TRUSTED, Agent, Page, card_of, serving_agent, signed, trusting
 from tests.client.proofs import proof_in
 from tests.net.test_fetcher import Authority
 
@@ -91,7 +91,7 @@ def auth_at(origin: str, credential: BearerToken | ClientCredentials, token_url:
     scheme = {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}}
     card = card_of(origin, securitySchemes={"login": scheme}, securityRequirements=[{"schemes": {"login": {}}}])
     verified = verify_card(signed(card), trusting(VICTIM, "agent.example"), origin=origin)
-    return CardAuth(verified, {"login": credential})
+    return CardAuth(verified, {"login": credential}, trust=OWNER_TRUSTED)
 
 
 def auth_for(agent: Agent, token: Any = TOKEN) -> CardAuth:

@@ -60,7 +60,7 @@ from tests.attacks.calling import (
     oauth_scheme,
     tokens,
 )
-from tests.client.agents import Page, trusting
+from tests.client.agents import OWNER_TRUSTED, Page, trusting
 
 PACKAGE: Final = str(Path(a2a_trust.__file__).parent)
 SIGNER: Final = generate_signer("ES256")
@@ -129,7 +129,7 @@ def held(tmp_path: Path) -> list[Any]:
         ClientCredentials(client, **options),
     ]
     card = card_with(ORIGIN, {"s": key_scheme()}, {"s": []})
-    auth = CardAuth(card, {str(index): each for index, each in enumerate(credentials)})
+    auth = CardAuth(card, {str(index): each for index, each in enumerate(credentials)}, trust=OWNER_TRUSTED)
     values = [run(each.obtain(frozenset())) for each in credentials[:4]]
     secrets = [ClientSecret(CLIENT_SECRET), SecretFile(path)]
     return [*credentials, client, auth, *values, *secrets]
@@ -199,7 +199,7 @@ def login_auth(servers: Servers, credential: Callable[..., Any] | None = None, *
     key, client = ApiKey(KEY, origins=[servers.origin]), servers.client(**options)
     grant: Any = {"origins": [servers.origin], "allowed_scopes": []}
     login = ClientCredentials(client, **grant) if credential is None else credential(client, **grant)
-    return CardAuth(card, {"a-key": key, "b-key": key, "login": login})
+    return CardAuth(card, {"a-key": key, "b-key": key, "login": login}, trust=OWNER_TRUSTED)
 
 
 def refused_subject() -> Any:
@@ -262,7 +262,7 @@ def test_a_key_that_cannot_stand_in_a_cookie_shows_nothing(servers: Servers, ask
     schemes = {"a": key_scheme(), "b": key_scheme("session", "cookie")}
     card = card_with(servers.origin, schemes, {name: [] for name in schemes})
     keys = {"a": ApiKey(KEY, origins=[servers.origin]), "b": ApiKey("secret-key; x", origins=[servers.origin])}
-    assert_untold(*traces_of(raised(lambda: asks(CardAuth(card, keys), f"{servers.origin}/rpc"))))
+    assert_untold(*traces_of(raised(lambda: asks(CardAuth(card, keys, trust=OWNER_TRUSTED), f"{servers.origin}/rpc"))))
 
 
 @pytest.mark.parametrize("status", [200, 401, 403, 500])
@@ -289,7 +289,7 @@ def test_no_log_has_a_credential(servers: Servers, asks: Ask, status: int, caplo
 def test_a_verifying_transport_that_fails_shows_nothing(servers: Servers, kind: str, trouble: str, also: bool) -> None:
     schemes = {"a": key_scheme("key", "query"), "b": key_scheme("X-Key")}
     card = card_with(servers.origin, schemes, {name: [] for name in schemes})
-    auth = CardAuth(card, {name: ApiKey(KEY, origins=[servers.origin]) for name in schemes})
+    auth = CardAuth(card, {name: ApiKey(KEY, origins=[servers.origin]) for name in schemes}, trust=OWNER_TRUSTED)
     tls = ssl.create_default_context() if trouble == "no connection" else servers.authority.client()
     options: Any = {"also": UnsafePassAnything() if also else ()}
     path = "/rest/extendedAgentCard" if trouble == "no extended card" else "/rpc"

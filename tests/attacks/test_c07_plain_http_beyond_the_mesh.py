@@ -35,7 +35,7 @@ from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.attacks.calling import KEY, assert_got_nothing
 from tests.attacks.recording import events_outside
-from tests.client.agents import NEW, OWNER, Agent, card_of, serving_agent, signed, trusting
+from tests.client.agents import NEW, OWNER, OWNER_TRUSTED, Agent, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Names
 
 MESH: Final = "svc.cluster.local"
@@ -245,8 +245,8 @@ def test_a_url_out_of_a_document_does_not_profit_from_the_mesh(agent: Agent, vic
 def test_no_credential_goes_over_http_by_a_client_that_checks_no_address(agent: Agent) -> None:
     card = verify_card(signed(card_of(here(agent))), trusting(NAME), origin=here(agent))
     with pytest.raises(ConfigurationError, match="http is only for this machine"):
-        CardAuth(card, {"key": ApiKey(KEY, origins=[here(agent)])})
-    auth = CardAuth(card, {"key": ApiKey(KEY, origins=[f"https://{NAME}"])})
+        CardAuth(card, {"key": ApiKey(KEY, origins=[here(agent)])}, trust=OWNER_TRUSTED)
+    auth = CardAuth(card, {"key": ApiKey(KEY, origins=[f"https://{NAME}"])}, trust=OWNER_TRUSTED)
     with httpx.Client(auth=auth) as http, pytest.raises(CredentialsError, match="neither https, nor http"):
         http.post(f"{here(agent)}/rpc")
     options = FetchOptions(fetcher=Fetcher(http_within=[MESH], resolver=Names(**{NAME: [["127.0.0.1"]]})))

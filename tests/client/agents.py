@@ -13,11 +13,24 @@ from threading import Thread
 from typing import Any, Final, NamedTuple
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card
-from a2a_trust.keys import LocalSigner
+from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin
 
-__all__ = ["NEW", "OLD", "OWNER", "Agent", "Asked", "Page", "card_of", "serving_agent", "signed", "trusting"]
+__all__ = [
+    "NEW",
+    "OLD",
+    "OWNER",
+    "OWNER_TRUSTED",
+    "Agent",
+    "Asked",
+    "Page",
+    "card_of",
+    "serving_agent",
+    "signed",
+    "trusting",
+]
 
 OWNER: Final = generate_signer("ES256", kid="owner")
+OWNER_TRUSTED: Final = TrustStore([TrustedKey(key=OWNER.public_key, origins=UnsafeAnyOrigin())])
 
 NEW: Final = "/.well-known/agent-card.json"
 OLD: Final = "/.well-known/agent.json"

@@ -38,7 +38,7 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
         options = FetchOptions(fetcher=Fetcher(private_origins=[case["url"]]))
         verified = await async_fetch_card(case["url"], trust, options)
         token = BearerToken(case["token"], origins=[case["url"]], dpop=LocalSigner.from_jwk(case["key"]))
-        auth = CardAuth(verified, {"login": token})
+        auth = CardAuth(verified, {"login": token}, trust=trust)
     else:
         headers = {"Authorization": f"{case['carried']} {case['token']}"}
     async with httpx.AsyncClient(auth=auth, headers=headers, timeout=60) as http:

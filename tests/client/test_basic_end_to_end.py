@@ -20,7 +20,7 @@ from a2a_trust.card.merge import merged_card
 from a2a_trust.client import BasicCredentials, CardAuth
 from a2a_trust.middleware.protection import protect
 from tests.auth.test_jwt import NOW
-from tests.client.agents import card_of, signed, trusting
+from tests.client.agents import OWNER_TRUSTED, card_of, signed, trusting
 from tests.client.test_dpop import TLS
 from tests.middleware.agent import CALL, Agent, uvicorn_serving
 
@@ -80,7 +80,8 @@ async def test_a_client_answers_the_card_with_its_password(http: str, version: s
         card = verify_card(signed(served, iat=NOW), trusting("127.0.0.1"), origin=origin, now=NOW)
         call = CALL if version == "1.0" else {**CALL, "method": "message/send"}
         for password, status in ((PASSWORD, 200), (f"{PASSWORD}x", 401), (PASSWORD, 200)):
-            auth = CardAuth(card, {"login": BasicCredentials(USER, password, origins=[origin])})
+            login = BasicCredentials(USER, password, origins=[origin])
+            auth = CardAuth(card, {"login": login}, trust=OWNER_TRUSTED, clock=lambda: NOW)
             async with httpx.AsyncClient(auth=auth, verify=TLS, trust_env=False) as client:
                 try:
                     answer = await client.post(f"{origin}/rpc", json=call, headers={"A2A-Version": version})

@@ -26,7 +26,7 @@ from a2a_trust.client import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.net.fetcher import Fetcher
-from tests.client.agents import Agent, Asked, Page, card_of, serving_agent, signed, trusting
+from tests.client.agents import OWNER_TRUSTED, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +108,7 @@ async def test_a_credential_goes_where_the_scheme_says(
     agent: Agent, authority: Authority, scheme: dict[str, Any], credential: Any, expected: tuple[str, str]
 ) -> None:
     card = verified(agent, securitySchemes={"s": scheme}, securityRequirements=[{"schemes": {"s": {}}}])
-    auth = CardAuth(card, {"s": credential(KEY, origins=[here(agent)])})
+    auth = CardAuth(card, {"s": credential(KEY, origins=[here(agent)])}, trust=OWNER_TRUSTED)
     assert (await ask(agent, authority, auth)).status_code == 200
     assert agent.asked[-1].headers[expected[0]] == expected[1]
 
@@ -118,7 +118,7 @@ async def test_a_key_in_the_query_is_sent_and_not_shown(
 ) -> None:
     scheme = {"apiKeySecurityScheme": {"location": "query", "name": "key"}}
     card = verified(agent, securitySchemes={"s": scheme}, securityRequirements=[{"schemes": {"s": {}}}])
-    auth = CardAuth(card, {"s": ApiKey("a b&c", origins=[here(agent)])})
+    auth = CardAuth(card, {"s": ApiKey("a b&c", origins=[here(agent)])}, trust=OWNER_TRUSTED)
     caplog.set_level("DEBUG")
     response = await ask(agent, authority, auth, "/rpc?x=1&key=mine")
     assert agent.asked[-1].path == "/rpc?x=1&key=a%20b%26c"
@@ -129,7 +129,7 @@ async def test_a_key_in_the_query_is_sent_and_not_shown(
 async def test_basic_credentials_are_those_of_the_rfc(agent: Agent, authority: Authority) -> None:
     scheme = {"httpAuthSecurityScheme": {"scheme": "basic"}}
     card = verified(agent, securitySchemes={"s": scheme}, securityRequirements=[{"schemes": {"s": {}}}])
-    auth = CardAuth(card, {"s": BasicCredentials("Aladdin", "open sesame", origins=[here(agent)])})
+    auth = CardAuth(card, {"s": BasicCredentials("Aladdin", "open sesame", origins=[here(agent)])}, trust=OWNER_TRUSTED)
     await ask(agent, authority, auth)
     assert agent.asked[-1].headers["authorization"] == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="  # RFC 7617 2
 
@@ -150,6 +150,7 @@ async def test_a_key_and_a_token_are_sent_together(agent: Agent, server: Agent, 
             "key": ApiKey(KEY, origins=[here(agent)]),
             "login": ClientCredentials(login(server, authority), origins=[here(agent)], allowed_scopes=["read"]),
         },
+        trust=OWNER_TRUSTED,
     )
     await ask(agent, authority, auth)
     await ask(agent, authority, auth)
@@ -169,7 +170,7 @@ async def test_a_rejected_token_is_replaced_once(agent: Agent, server: Agent, au
         body=b"{}" * 5_000, status=200 if asked.headers.get("authorization") == "Bearer t2" else 401
     )
     credential = ClientCredentials(login(server, authority), origins=[here(agent)], allowed_scopes=[])
-    auth = CardAuth(card, {"login": credential})
+    auth = CardAuth(card, {"login": credential}, trust=OWNER_TRUSTED)
     assert (await ask(agent, authority, auth)).status_code == 200
     with httpx.Client(verify=authority.client(), auth=auth) as http:
         assert http.post(f"{here(agent)}/rpc", json={}).status_code == 200
@@ -187,7 +188,7 @@ async def test_a_rejected_token_is_replaced_once(agent: Agent, server: Agent, au
 
 async def test_a_request_that_nothing_fits_is_not_sent(agent: Agent, authority: Authority) -> None:
     card = verified(agent)
-    auth = CardAuth(card, {"other": ApiKey(KEY, origins=[here(agent)])})
+    auth = CardAuth(card, {"other": ApiKey(KEY, origins=[here(agent)])}, trust=OWNER_TRUSTED)
     with pytest.raises(CredentialsError, match="'key' asks for an API key in the header X-API-Key: pass credentials="):
         await ask(agent, authority, auth)
     assert not agent.asked
@@ -209,7 +210,7 @@ async def test_a_step_up_asks_for_scopes_of_the_card_that_the_caller_allows(
     credential = ClientCredentials(
         login(server, authority), origins=[here(agent)], allowed_scopes=["read", "write", "hidden"]
     )
-    auth = CardAuth(card, {"login": credential})
+    auth = CardAuth(card, {"login": credential}, trust=OWNER_TRUSTED)
     assert (await ask(agent, authority, auth)).status_code == 200
     assert [each.body.decode().partition("scope=")[2] for each in server.asked] == ["read", "read+write"]
     for scopes in ("admin", "hidden", "other", "read write admin"):
@@ -248,7 +249,7 @@ async def test_the_step_up_of_one_caller_leaves_others_as_they_are(
     credential = TokenExchange(
         login(server, authority), caller.get, origins=[here(agent)], allowed_scopes=["read", "write"]
     )
-    auth = CardAuth(card, {"login": credential})
+    auth = CardAuth(card, {"login": credential}, trust=OWNER_TRUSTED)
 
     async def called(name: str, operation: str) -> str:
         caller.set(name)
@@ -284,7 +285,9 @@ async def test_tokens_are_bound_to_a_key(agent: Agent, server: Agent, authority:
         agent, securitySchemes={"login": oauth_scheme(server)}, securityRequirements=[{"schemes": {"login": {}}}]
     )
     client = login(server, authority, dpop=signer)
-    auth = CardAuth(card, {"login": ClientCredentials(client, origins=[here(agent)], allowed_scopes=[])})
+    auth = CardAuth(
+        card, {"login": ClientCredentials(client, origins=[here(agent)], allowed_scopes=[])}, trust=OWNER_TRUSTED
+    )
     response = await ask(agent, authority, auth, "/rpc?secret=1")
     assert response.json()["htu"] == f"{here(agent)}/rpc"
     assert agent.asked[-1].headers["authorization"] == "DPoP t1"

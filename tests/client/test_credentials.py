@@ -17,7 +17,7 @@ from a2a_trust import ConfigurationError, generate_signer, verify_card
 from a2a_trust.client import ApiKey, BasicCredentials, BearerToken, CardAuth, SecretFile
 from a2a_trust.client.credentials import Credential
 from a2a_trust.client.flow import run, run_async
-from tests.client.agents import Agent, Page, card_of, signed, trusting
+from tests.client.agents import OWNER_TRUSTED, Agent, Page, card_of, signed, trusting
 from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,9 @@ def auth_of(agent: Agent, scheme: dict[str, Any], credential: Credential) -> Car
     agent.pages.setdefault("/rpc", Page(body=b"{}"))
     origin = agent.origin("127.0.0.1")
     card = card_of(origin, securitySchemes={"s": scheme}, securityRequirements=[{"schemes": {"s": {}}}])
-    return CardAuth(verify_card(signed(card), trusting("127.0.0.1"), origin=origin), {"s": credential})
+    return CardAuth(
+        verify_card(signed(card), trusting("127.0.0.1"), origin=origin), {"s": credential}, trust=OWNER_TRUSTED
+    )
 
 
 HEADER = {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}

@@ -31,7 +31,7 @@ from a2a_trust.errors import TokenRequestError
 from a2a_trust.keys import PublicKey
 from a2a_trust.keys.jwk import public_key_from_jwk
 from a2a_trust.net.fetcher import Fetcher
-from tests.client.agents import Agent, Asked, Page, card_of, serving_agent, signed, trusting
+from tests.client.agents import OWNER_TRUSTED, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.client.proofs import Proof, ath_of, proof_in
 
 SIGNER: Final = generate_signer("ES256")
@@ -99,7 +99,11 @@ def verified(origin: str, *, token_url: str = "https://login.example.com/token",
 
 
 def auth_for(server: Agent, token: Any = TOKEN) -> CardAuth:
-    return CardAuth(verified(origin(server)), {"login": BearerToken(token, origins=[origin(server)], dpop=SIGNER)})
+    return CardAuth(
+        verified(origin(server)),
+        {"login": BearerToken(token, origins=[origin(server)], dpop=SIGNER)},
+        trust=OWNER_TRUSTED,
+    )
 
 
 def auth_by(login: Agent, server: Agent) -> CardAuth:
@@ -113,7 +117,9 @@ def auth_by(login: Agent, server: Agent) -> CardAuth:
         fetcher=Fetcher(private_origins=[origin(login)]),
     )
     credential = ClientCredentials(client, origins=[origin(server)], allowed_scopes=[])
-    return CardAuth(verified(origin(server), token_url=f"{origin(login)}/token"), {"login": credential})
+    return CardAuth(
+        verified(origin(server), token_url=f"{origin(login)}/token"), {"login": credential}, trust=OWNER_TRUSTED
+    )
 
 
 def wants(*nonces: str) -> Callable[[Asked], Page]:
@@ -269,7 +275,7 @@ def test_the_url_of_a_proof_is_the_target_as_it_is_sent_and_holds_no_secrets(url
         here,
         supportedInterfaces=[{"url": at, "protocolBinding": kind, "protocolVersion": "1.0"} for at, kind in places],
     )
-    auth = CardAuth(card, {"login": BearerToken(TOKEN, origins=[here], dpop=SIGNER)})
+    auth = CardAuth(card, {"login": BearerToken(TOKEN, origins=[here], dpop=SIGNER)}, trust=OWNER_TRUSTED)
     flow = auth.sync_auth_flow(httpx.Request("POST", url))
     request = next(flow)  # what is attached is there until the flow goes on
     proof = proof_of(dict(request.headers.raw)[b"dpop"].decode())
@@ -351,9 +357,12 @@ def test_a_text_that_is_no_token_is_an_error_at_the_start(token: Any) -> None:
 def test_nothing_that_is_printed_or_stored_holds_token_nonce_or_key(server: Agent, ask: Ask) -> None:
     server.pages["/rpc"] = wants("the-nonce")
     credential = BearerToken(TOKEN, origins=[origin(server)], dpop=SIGNER)
-    auth = CardAuth(verified(origin(server)), {"login": credential})
+    auth = CardAuth(verified(origin(server)), {"login": credential}, trust=OWNER_TRUSTED)
     response = ask(auth, "GET", rpc(server))
-    assert (repr(auth), repr(credential)) == ("CardAuth(…)", f"BearerToken(…, origins=['{origin(server)}'])")
+    assert (repr(auth), repr(credential)) == (
+        "CardAuth(…)",
+        f"BearerToken(…, origins=['{origin(server)}'])",
+    )
     assert TOKEN not in f"{response.request.headers!r} {dict(response.request.headers)}"
     for each in (auth, credential):
         with pytest.raises(TypeError, match="cannot be pickled"):
@@ -458,7 +467,7 @@ def test_the_nonce_of_one_server_is_not_sent_to_another(server: Agent, ask: Ask)
         credential = BearerToken(TOKEN, origins=[origin(server), origin(other)], dpop=SIGNER)
         for _ in range(2):
             for each in (server, other):
-                auth = CardAuth(verified(origin(each)), {"login": credential})
+                auth = CardAuth(verified(origin(each)), {"login": credential}, trust=OWNER_TRUSTED)
                 assert ask(auth, "GET", rpc(each)).status_code == 200
     assert nonces(server) == [None, "here", "here"]
     assert nonces(other) == [None, "there", "there"]

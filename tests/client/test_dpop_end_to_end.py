@@ -19,7 +19,7 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.middleware.protection import protect
 from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
-from tests.client.agents import Page, card_of, serving_agent, signed, trusting
+from tests.client.agents import OWNER_TRUSTED, Page, card_of, serving_agent, signed, trusting
 from tests.client.test_dpop import TLS
 from tests.middleware.agent import CALL, Agent, uvicorn_serving
 
@@ -95,7 +95,7 @@ def auth_for(origin: str, login: str, signer: LocalSigner = SIGNER, clock: Clock
     )
     card = verify_card(signed(card_at(origin, login), iat=NOW), trusting("127.0.0.1"), origin=origin, now=NOW)
     credential = ClientCredentials(client, origins=[origin], allowed_scopes=["read"])
-    return CardAuth(card, {"oauth": credential}, clock=clock)
+    return CardAuth(card, {"oauth": credential}, clock=clock, trust=OWNER_TRUSTED)
 
 
 async def statuses(auth: CardAuth, *urls: str) -> list[list[int]]:

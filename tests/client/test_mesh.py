@@ -25,7 +25,7 @@ from a2a_trust import (
 from a2a_trust.client import ApiKey, CredentialsError, FetchOptions, UnsafePassAnything, UnverifiedCardError
 from a2a_trust.keys.files import private_key_bytes
 from a2a_trust.net.fetcher import Fetcher, SystemResolver
-from tests.client.agents import NEW, OWNER, Agent, card_of, serving_agent, signed, trusting
+from tests.client.agents import NEW, OWNER, OWNER_TRUSTED, Agent, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Names
 from tests.servers.serving import SERVERS, free_port, serving
 
@@ -264,8 +264,8 @@ def test_a_client_without_the_mesh_takes_no_credential_for_it() -> None:
         verifying_client(origin, trust=trusting(NAME), credentials=key, http_within=["other.local"])
     card = verify_card(signed(card_at(origin)), trusting(NAME), origin=origin)
     with pytest.raises(ConfigurationError, match="http is only for this machine"):
-        CardAuth(card, key)
-    auth = CardAuth(card, {"key": ApiKey(KEY, origins=[f"https://{NAME}"])})
+        CardAuth(card, key, trust=OWNER_TRUSTED)
+    auth = CardAuth(card, {"key": ApiKey(KEY, origins=[f"https://{NAME}"])}, trust=OWNER_TRUSTED)
     refused = pytest.raises(CredentialsError, match="neither https, nor http to this machine")
     with httpx.Client(auth=auth) as http, refused:
         http.post(f"{origin}/rpc")

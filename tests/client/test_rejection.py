@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from a2a_trust import ConfigurationError, VerifiedCard, generate_signer, verify_card
+from a2a_trust import ConfigurationError, Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, verify_card
 from a2a_trust.client import (
     ApiKey,
     BearerToken,
@@ -22,7 +23,7 @@ from a2a_trust.client import (
 )
 from a2a_trust.client import flow as flows
 from a2a_trust.client.certificates import CertificateInMemory
-from tests.client.agents import NEW, OLD, Agent, Page, card_of, signed, trusting
+from tests.client.agents import NEW, OLD, OWNER, OWNER_TRUSTED, Agent, Page, card_of, signed, trusting
 from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ def card(agent: Agent, **members: Any) -> VerifiedCard:
 
 @pytest.fixture
 def auth(agent: Agent) -> CardAuth:
-    return CardAuth(card(agent), {"key": ApiKey(lambda: KEY, origins=[agent.origin("127.0.0.1")])})
+    return CardAuth(card(agent), {"key": ApiKey(lambda: KEY, origins=[agent.origin("127.0.0.1")])}, trust=OWNER_TRUSTED)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -105,7 +106,7 @@ async def test_a_stream_is_sent_once(agent: Agent, ask: Ask, request: pytest.Fix
         yield b"{}"
 
     content = later() if "[async]" in request.node.name else parts()
-    auth = CardAuth(card(agent), {"key": credential})
+    auth = CardAuth(card(agent), {"key": credential}, trust=OWNER_TRUSTED)
     with pytest.raises(CredentialsRejectedError, match="the body is a stream, which cannot be sent twice"):
         await ask(auth, content=content, headers={"Content-Length": "2"})
     assert len(agent.asked) == 1
@@ -116,7 +117,9 @@ async def test_a_stream_is_sent_once(agent: Agent, ask: Ask, request: pytest.Fix
 async def test_a_key_that_no_cookie_can_have_is_not_sent(agent: Agent, ask: Ask) -> None:
     schemes = {"key": {"apiKeySecurityScheme": {"location": "cookie", "name": "key"}}}
     auth = CardAuth(
-        card(agent, securitySchemes=schemes), {"key": ApiKey("s3cret;x", origins=[agent.origin("127.0.0.1")])}
+        card(agent, securitySchemes=schemes),
+        {"key": ApiKey("s3cret;x", origins=[agent.origin("127.0.0.1")])},
+        trust=OWNER_TRUSTED,
     )
     with pytest.raises(CredentialsError, match="the key has characters that a cookie must not have") as refused:
         await ask(auth)
@@ -125,14 +128,14 @@ async def test_a_key_that_no_cookie_can_have_is_not_sent(agent: Agent, ask: Ask)
 
 
 async def test_an_expired_card_answers_nothing(agent: Agent, ask: Ask) -> None:
-    now = [0.0]
-    verified = card(agent)
-    agent.pages["/rpc"] = Page()
+    verified, now = card(agent), [time.time()]
     key = ApiKey(KEY, origins=[agent.origin("127.0.0.1")])
-    auth = CardAuth(verified, {"key": key}, clock=lambda: now[0])
+    until = TrustedKey(key=OWNER.public_key, origins=Origins("127.0.0.1"), not_after=now[0] + 60)
+    agent.pages["/rpc"] = Page()
+    auth = CardAuth(verified, {"key": key}, trust=TrustStore([until]), clock=lambda: now[0])
     assert (await ask(auth)).status_code == 200
-    now[0] = verified.valid_until
-    with pytest.raises(CredentialsError, match="the verification of the card has expired; call fetch_card again"):
+    now[0] += 60
+    with pytest.raises(CredentialsError, match=r"not verified any more; call fetch_card again(.|\n)*expired"):
         await ask(auth)
     assert len(agent.asked) == 1
 
@@ -152,10 +155,13 @@ async def test_a_url_that_can_be_read_in_two_ways_is_not_asked(agent: Agent, aut
 
 def test_arguments(agent: Agent) -> None:
     with pytest.raises(ConfigurationError, match="it is not a VerifiedCard"):
-        CardAuth(card_of("https://agent.example"), {})  # type: ignore[arg-type]
+        CardAuth(card_of("https://agent.example"), {}, trust=OWNER_TRUSTED)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="skills: write a list"):
-        CardAuth(card(agent), {}, skills="ask")
-    assert repr(CardAuth(card(agent), {"key": ApiKey(KEY, origins=["https://a.example"])})) == "CardAuth(…)"
+        CardAuth(card(agent), {}, skills="ask", trust=OWNER_TRUSTED)
+    assert (
+        repr(CardAuth(card(agent), {"key": ApiKey(KEY, origins=["https://a.example"])}, trust=OWNER_TRUSTED))
+        == "CardAuth(…)"
+    )
 
 
 # The client that fetches the card itself
@@ -267,7 +273,7 @@ async def test_the_next_request_has_the_scopes_that_a_stream_lacked(agent: Agent
     flow = {"tokenUrl": "https://login.example.com/token", "scopes": {"more": ""}}
     scheme = {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}}
     demanding = card(agent, securitySchemes={"login": scheme}, securityRequirements=[{"schemes": {"login": {}}}])
-    auth = CardAuth(demanding, {"login": Granted("t", origins=[origin])})
+    auth = CardAuth(demanding, {"login": Granted("t", origins=[origin])}, trust=OWNER_TRUSTED)
     agent.pages["/rpc"] = Page(
         status=403, headers={"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="more"'}
     )

@@ -42,7 +42,7 @@ from a2a_trust.client.flow import run_async
 from a2a_trust.keys import LocalSigner, base64url
 from a2a_trust.middleware.client_certificate import FromTls
 from tests.certificates import SERVER, Authority, Leaf
-from tests.client.agents import signed, trusting
+from tests.client.agents import OWNER_TRUSTED, signed, trusting
 from tests.middleware.agent import CALL, uvicorn_serving
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider
 
@@ -138,7 +138,7 @@ def credential_by(provider: OpenIdProvider, origin: str, signer: LocalSigner = S
 
 def auth_with(credential: Credential, provider: OpenIdProvider, origin: str) -> CardAuth:
     card = verify_card(signed(card_of(provider, origin)), trusting("127.0.0.1"), origin=origin)
-    return CardAuth(card, {"login": credential})
+    return CardAuth(card, {"login": credential}, trust=OWNER_TRUSTED)
 
 
 async def given_to(http: httpx.AsyncClient, provider: OpenIdProvider, client: bytes) -> str:

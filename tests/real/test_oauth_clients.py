@@ -45,7 +45,7 @@ from a2a_trust.errors import TokenRequestError
 from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.net.fetcher import Fetcher
 from tests.certificates import SERVER, Authority
-from tests.client.agents import signed, trusting
+from tests.client.agents import OWNER_TRUSTED, signed, trusting
 from tests.middleware.agent import uvicorn_serving
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider
 from tests.real.server_process import TokenRequest
@@ -190,7 +190,7 @@ async def ask_sync(auth: CardAuth, origin: str, **options: Any) -> httpx.Respons
 
 async def check_calls(running: Agent, credential: Credential, **options: Any) -> dict[str, Any]:
     """Call the agent with both clients; what it says about the caller is the same each time."""
-    auth = CardAuth(running.card, {"login": credential})
+    auth = CardAuth(running.card, {"login": credential}, trust=OWNER_TRUSTED)
     first = await ask_async(auth, running.origin, **options)
     assert first.status_code == 200, first.text
     for again in (ask_sync, ask_async):
@@ -324,7 +324,7 @@ async def test_a_client_with_a_certificate_and_tokens_that_are_bound_to_it(
         assert (came.client, came.method, came.status) == ("service-tls", "certificate", 200)
         bare = httpx.create_ssl_context()
         bare.load_verify_locations(tmp_path / "servers.pem")
-        auth = CardAuth(running.card, {"login": credential})
+        auth = CardAuth(running.card, {"login": credential}, trust=OWNER_TRUSTED)
         with pytest.raises(httpx.HTTPStatusError, match="answers 401"):
             await ask_async(auth, running.origin, verify=bare)
     unknown = client_of(provider, "service-tls", TlsClientAuth())
@@ -338,7 +338,7 @@ async def test_a_wrong_secret_is_refused_and_not_shown(server: OpenIdProvider | 
         wrong = ClientSecret("wr0ng-s3cret", method=method)  # type: ignore[arg-type]
         async with agent(server) as running:
             credential = own_token(client_of(server, name, wrong), running.origin, resource=resource_of(server))
-            auth = CardAuth(running.card, {"login": credential})
+            auth = CardAuth(running.card, {"login": credential}, trust=OWNER_TRUSTED)
             for ask in (ask_async, ask_sync):
                 with pytest.raises(CredentialsError) as refused:
                     await ask(auth, running.origin)
@@ -404,7 +404,7 @@ async def test_a_key_that_the_server_does_not_take(provider: OpenIdProvider) -> 
 async def test_a_stream_arrives_while_the_agent_writes_it(provider: OpenIdProvider) -> None:
     client = client_of(provider, "service", dpop=SIGNER)
     async with agent(provider, nonces=True) as running:
-        auth = CardAuth(running.card, {"login": own_token(client, running.origin)})
+        auth = CardAuth(running.card, {"login": own_token(client, running.origin)}, trust=OWNER_TRUSTED)
         async with (
             httpx.AsyncClient(auth=auth) as http,
             http.stream("POST", f"{running.origin}/rpc", json=call("SendStreamingMessage")) as answer,
@@ -506,7 +506,7 @@ async def test_a_token_on_behalf_of_a_user(exchange_server: ExchangeServer) -> N
         credential = TokenExchange(
             client, of_request, origins=[running.origin], allowed_scopes=["read"], audience=BACKEND
         )
-        auth = CardAuth(running.card, {"login": credential})
+        auth = CardAuth(running.card, {"login": credential}, trust=OWNER_TRUSTED)
         assert (await ask_async(auth, running.origin)).json()["subject"] == "alice"
     [came] = exchange_server.token_requests()  # it is one token of one subject
     assert (came.grant, came.client) == ("urn:ietf:params:oauth:grant-type:token-exchange", "service")
@@ -573,7 +573,7 @@ async def test_a_token_is_replaced_before_it_expires(server: OpenIdProvider | Au
     try:
         async with agent(server) as running:
             credential = own_token(client, running.origin, resource=resource_of(server))
-            auth = CardAuth(running.card, {"login": credential})
+            auth = CardAuth(running.card, {"login": credential}, trust=OWNER_TRUSTED)
             tokens: list[str] = []
             for later[0] in (0.0, 15.0, 18.5, 36.0, 38.0):  # the margin is a tenth of the 20 seconds
                 assert (await ask_sync(auth, running.origin)).status_code == 200

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from a2a_trust.errors import (
+    CardVerificationError,
     ConfigurationError,
     FailureReason,
     MalformedError,
+    PolicyNotMetError,
     UncoveredFieldsError,
     UnsignedCardError,
+    UntrustedCardError,
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.policy import all_of, named
@@ -43,6 +46,28 @@ PYTHON, JS = SigningTool.A2A_PYTHON, SigningTool.A2A_JS
 
 
 # --- what comes back
+
+
+def test_a_card_is_verified_again_for_the_same_host_with_the_same_demands() -> None:
+    both = TrustStore([trusted(ALICE, "example.com", name="a"), trusted(BOB, "example.com", name="b")])
+    card = {**full_card(), "supportedInterfaces": [{"url": "https://example.com/rpc", "protocolBinding": "JSONRPC"}]}
+    verified = verify(sign_card(card, ALICE, BOB).card, both, origin="https://example.com", policy=all_of("a", "b"))
+    assert verified.verified_again(both, now=NOW) == verified
+    with pytest.raises(PolicyNotMetError):
+        verified.verified_again(TrustStore(both.keys, revoked=["bob"]), now=NOW)
+    elsewhere = TrustStore([trusted(each, "example.org", name=name) for name, each in (("a", ALICE), ("b", BOB))])
+    with pytest.raises(UntrustedCardError):
+        verified.verified_again(elsewhere, now=NOW)
+
+
+def test_a_card_of_which_only_another_part_is_verified_now_is_not_verified_again() -> None:
+    card = signed_in(many_formed_card(), Form.PRUNED, ALICE)
+    card["signatures"] += sign_card(many_formed_card(), BOB).card["signatures"][:1]
+    trust = TrustStore([trusted(ALICE, signer=PYTHON), trusted(BOB)])
+    verified = verify(card, trust, coverage=Coverage.SIGNED_PART_ONLY)
+    assert verified.unverified == ()
+    with pytest.raises(CardVerificationError, match="verify another part of the card"):
+        verified.verified_again(TrustStore(trust.keys, revoked=["bob"]), now=NOW)
 
 
 def test_a_proof_says_what_was_signed_by_whom_how_and_until_when() -> None:

@@ -195,7 +195,7 @@ async def test_a_client_that_trusts_another_key_gets_no_card_and_sends_nothing()
 
     agent = InMemoryAgent(remember)
     other = TrustStore([TrustedKey(key=generate_signer().public_key, origins=Origins("agent.test"))])
-    auth = CardAuth(agent.card, {"key": ApiKey(agent.key(), origins=[agent.url])})
+    auth = CardAuth(agent.card, {"key": ApiKey(agent.key(), origins=[agent.url])}, trust=agent.trust)
     async with httpx.AsyncClient(transport=AsyncVerifyingTransport(agent.transport, other), auth=auth) as http:
         with pytest.raises(UnverifiedCardError):
             await http.get(f"{agent.url}/.well-known/agent-card.json")

@@ -25,6 +25,7 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.origins import interface_host, is_unencrypted, url_of
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.net.addresses import is_this_machine
+from a2a_trust.net.urls import has_dot_segment
 from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["async_fetch_extended_card", "fetch_extended_card"]
@@ -96,7 +97,7 @@ def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) ->
         raise FetchError("the card promises no extended card (capabilities.extendedAgentCard)")
     for interface in sorted(view.interfaces, key=lambda interface: is_unencrypted(interface.url)):
         if _may_have_credentials(interface.url, card.origin):
-            asked = _asked(interface, interface.tenant or tenant)
+            asked = _asked(interface, tenant)
             if asked is not None:
                 url, headers, content = asked
                 return Get(url=url, headers={**headers, **credentials}, content=content)
@@ -113,17 +114,21 @@ def _may_have_credentials(url: str, host: str) -> bool:
 
 def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None] | None:
     """URL, headers and body of the request to this interface for the extended card; None for gRPC."""
-    base = interface.url.rstrip("/")
+    base, named = interface.url.rstrip("/"), interface.tenant or tenant
     generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0  # one of 0.1 is asked as one of 0.3
     if interface.binding == Binding.JSONRPC:
         call: dict[str, Any] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": EXTENDED_CARD_METHODS[generation]}
         if not interface.is_legacy:
-            call["params"] = {"tenant": tenant} if tenant else {}
+            call["params"] = {"tenant": named} if named else {}
         return interface.url, _version(interface), json.dumps(call).encode()
     if interface.binding != Binding.HTTP_JSON:
         return None
     if not interface.is_legacy:
-        within = f"/{quote(tenant, safe='')}" if tenant else ""
+        within = f"/{quote(named, safe='')}" if named else ""
+        if has_dot_segment(within):
+            raise (MalformedError if interface.tenant else ConfigurationError)(
+                f"tenant: {ascii(named)[:80]} makes the URL ambiguous, because it has a dot segment; write another name"
+            )
         return f"{base}{within}{EXTENDED_CARD_PATHS[generation]}", _version(interface), None
     path = EXTENDED_CARD_0_2 if interface.version.startswith("0.2") else EXTENDED_CARD_PATHS[generation]
     return f"{base}{path}", {}, None

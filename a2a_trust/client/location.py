@@ -8,8 +8,8 @@ from the card. The rules:
 2. Scheme and host are in lower case, and the default port is left out. A host without scheme is asked over https.
 3. In the path, only characters that need it are percent-encoded, in upper case. Slashes at the end and repeated slashes
    are left out. A percent sign without two hexadecimal digits is rejected.
-4. Dot segments are rejected in every spelling: httpx resolves ``..`` before it sends a request, ``Fetcher`` sends it
-   unchanged, both send ``%2e%2e``, and servers read it differently.
+4. Dot segments are rejected in every spelling: httpx resolves ``..`` before it sends a request, and sends ``%2e%2e``
+   unchanged, which servers read differently. ``Fetcher`` sends neither.
 5. The query is ignored, so that adding one does not give a new first use. It is part of the location only in a URL that
    the user wrote with it (``cards`` of the transports, ``a2a-sign memory``), as it is written there.
 
@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote_to_bytes
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import host_of, origin_of, url_of
-from a2a_trust.net.urls import MAX_URL
+from a2a_trust.net.urls import MAX_URL, has_dot_segment
 
 __all__ = ["Location", "location_of", "named_location", "plain_url"]
 
@@ -89,7 +89,7 @@ def plain_url(url: str) -> str:
     if not origin.startswith(("https://", "http://")):
         raise MalformedError("location: cards come over https (or http, on this machine); write https://host/path")
     segments = [unquote_to_bytes(segment) for segment in path.split("/") if segment]
-    if _NO_ESCAPE.search(path) or b"." in segments or b".." in segments:
+    if _NO_ESCAPE.search(path) or has_dot_segment(path):
         raise MalformedError(
             "location: its path has a dot segment, or an invalid percent sign; write the path that the server sees, as "
             "in https://agent.example.com/agents/a"

@@ -2,7 +2,7 @@
 
 The rules, for every URL:
 
-1. Only https; one unambiguous spelling of the host; no user information, no fragment.
+1. Only https; one unambiguous spelling of the host; no user information, no fragment, no dot segment in any spelling.
 2. The name is resolved once. Every address must be globally routable (IANA special-purpose registries). The connection
    goes to a checked address, and TLS verifies the certificate for the name. So a name that changes its address between
    check and connection (DNS rebinding) has no effect.
@@ -43,7 +43,7 @@ import httpcore
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, with_option
 from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
 from a2a_trust.net.mesh import HttpWithin, check_private
-from a2a_trust.net.urls import DEFAULT_PORTS, read_url
+from a2a_trust.net.urls import DEFAULT_PORTS, has_dot_segment, read_url
 
 __all__ = [
     "MAX_ATTEMPTS",
@@ -62,7 +62,7 @@ _log: Final = logging.getLogger(__name__)
 _PATH_AND_QUERY: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?")
 _AMBIGUOUS: Final = (
     "URL: ambiguous; write https://host/path, names in their xn-- form, without user information, blanks, "
-    "backslashes and fragment"
+    "backslashes, dot segments and fragment"
 )
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json")
 
@@ -442,7 +442,8 @@ def _target_of(url: str) -> _Target:
     except MalformedError:
         raise FetchError(_AMBIGUOUS) from None
     asked = parts.path if parts.query is None else f"{parts.path}?{parts.query}"
-    if not parts.scheme or parts.fragment is not None or not _PATH_AND_QUERY.fullmatch(asked):
+    is_written_well = bool(parts.scheme) and parts.fragment is None and _PATH_AND_QUERY.fullmatch(asked)
+    if not is_written_well or has_dot_segment(parts.path):
         raise FetchError(_AMBIGUOUS)
     if parts.scheme not in DEFAULT_PORTS:
         raise FetchError(f"URL: the scheme {parts.scheme[:32]!a} is not fetched; write https://host/path")

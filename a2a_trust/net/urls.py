@@ -21,11 +21,12 @@ from __future__ import annotations
 import re
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from a2a_trust.errors import MalformedError
 from a2a_trust.net.addresses import Address, address_of
 
-__all__ = ["DEFAULT_PORTS", "MAX_URL", "Url", "read_host", "read_url", "with_plain_escapes"]
+__all__ = ["DEFAULT_PORTS", "MAX_URL", "Url", "has_dot_segment", "read_host", "read_url", "with_plain_escapes"]
 
 MAX_URL: Final = 2048
 """The longest URL that is read, in characters."""
@@ -41,6 +42,8 @@ _URL: Final = re.compile(
 )
 _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
+#: Servers cut a segment at ";" or NUL, and take a backslash for a slash.
+_DOT_SEGMENT: Final = re.compile(r"(?:\A|[/\\])\.\.?(?:[;\0][^/\\]*)?(?:[/\\]|\Z)")
 
 
 class Url(NamedTuple):
@@ -102,6 +105,15 @@ def _in_one_spelling(host: str) -> str | None:
     except ValueError:
         return None
     return f"[{address}]" if isinstance(address, IPv6Address) else host
+
+
+def has_dot_segment(path: str) -> bool:
+    """Whether a server may read ``.`` or ``..`` as a segment of the path, also one that removes escapes repeatedly."""
+    for _ in range(4):
+        escaped, path = path, unquote(path)
+        if path == escaped:
+            return _DOT_SEGMENT.search(path) is not None
+    return True  # nothing needs that many escapes
 
 
 def with_plain_escapes(path: str) -> str:

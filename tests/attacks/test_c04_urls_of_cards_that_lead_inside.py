@@ -24,11 +24,12 @@ from a2a_trust import (
     fetch_card,
     verify_card,
 )
+from a2a_trust.auth import OAuth2Keys, OpenIdKeys
 from a2a_trust.client import UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import VolatileCardMemory
-from a2a_trust.errors import UntrustedCardError
+from a2a_trust.errors import KeySourceUnavailableError, MalformedError, UntrustedCardError
 from a2a_trust.keys import UnsafeAnyOrigin
 from tests.attacks.recording import events_outside
 from tests.attacks.test_t08_fetches_of_inner_addresses import INNER
@@ -332,3 +333,58 @@ def test_an_extended_card_leads_further_than_the_public_one(
     assert interface not in str(caught.value)
     agent.pages["/rpc"] = b'{"id": "extended-card", "result": %b}' % signed(public)
     assert fetch_extended_card(card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher)).card == public
+
+
+# --- dot segments: the server reads another path than the one that was checked or shown ----------------------------
+
+OTHER_SPELLINGS = ["..", "%2e%2E", ".%2e", "..;x=1", "..%3Bx", "x%2f..%2f..", "..%5c", "%252e%252e", "..%00"]
+
+
+@pytest.mark.parametrize("tenant", ["..", "../admin", "a/../../admin", "..;", "..\\admin", "%2e%2e", "."])
+def test_a_tenant_leads_out_of_the_interface(agent: Agent, authority: Authority, tenant: str) -> None:
+    """The name of a tenant comes from the program's own callers, and credentials go where it leads."""
+    agent.pages[NEW] = signed(card_of(agent.origin(), supportedInterfaces=rest(agent)))
+    options = FetchOptions(fetcher=fetcher_for(agent, authority))
+    card = fetch_card(agent.origin(), trusting(HOST), options=options)
+    with pytest.raises(ConfigurationError, match=r"^tenant: .*dot segment"):
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, tenant=tenant, options=options)
+    assert agent.paths() == [NEW]
+
+
+@pytest.mark.parametrize("member", ["tenant", "url"])
+def test_a_card_leads_credentials_out_of_its_interface(agent: Agent, authority: Authority, member: str) -> None:
+    (interface,) = rest(agent)
+    interface[member] = f"{interface['url']}/%2e%2e" if member == "url" else ".."
+    agent.pages[NEW] = signed(card_of(agent.origin(), supportedInterfaces=[interface]))
+    options = FetchOptions(fetcher=fetcher_for(agent, authority))
+    card = fetch_card(agent.origin(), trusting(HOST), options=options)
+    with pytest.raises((MalformedError, FetchError), match="dot segment"):
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=options)
+    assert agent.paths() == [NEW]
+
+
+def rest(agent: Agent) -> list[dict[str, str]]:
+    return [{"url": f"{agent.origin()}/a/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("segment", OTHER_SPELLINGS)
+async def test_no_url_with_a_dot_segment_is_asked(agent: Agent, authority: Authority, segment: str) -> None:
+    """Below it the well-known names of cards and issuers, and URLs that the documents of issuers name."""
+    fetcher, base = fetcher_for(agent, authority), f"{agent.origin()}/a/{segment}"
+    for url in (base, f"{base}/b", f"{base}/card.json"):
+        with pytest.raises(FetchError, match="dot segments"):
+            await async_fetch_card(url, trusting(HOST), options=FetchOptions(fetcher=fetcher))
+        with pytest.raises(FetchError, match="dot segments"):
+            await fetcher.post_form(url, b"grant_type=client_credentials")
+        with pytest.raises(FetchError, match="dot segments"):
+            fetcher.loader(url, configured=True)
+        for keys in (OpenIdKeys, OAuth2Keys):
+            with pytest.raises(ConfigurationError, match="dot segments"):
+                keys(url, fetcher)
+    issuer = f"{agent.origin()}/a"
+    metadata = {"issuer": issuer, "jwks_uri": f"{base}/keys"}
+    agent.pages["/a/.well-known/openid-configuration"] = json.dumps(metadata).encode()
+    with pytest.raises(KeySourceUnavailableError):
+        await OpenIdKeys(issuer, fetcher).keys()
+    assert agent.paths() == ["/a/.well-known/openid-configuration"]

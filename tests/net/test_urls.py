@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.errors import MalformedError
-from a2a_trust.net.urls import MAX_URL, Url, read_host, read_url, with_plain_escapes
+from a2a_trust.net.urls import MAX_URL, Url, has_dot_segment, read_host, read_url, with_plain_escapes
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,26 @@ def test_a_host_has_one_spelling(text: str, host: str) -> None:
 def test_what_is_no_host_is_refused_and_says_what_to_write(text: str, what: str) -> None:
     with pytest.raises(MalformedError, match=f"^write {re.escape(what)}"):
         read_host(text)
+
+
+DOT_SEGMENTS = (
+    "/a/../b", "/a/./b", "/..", "/a/.", "/%2e%2e/b", "/a/.%2E/b", "/a/%2E", "/a/..;x=1/b", "/a/..;", "/a/..%3bx/b",
+    "/a/..%2fb", "/a%2F..%2Fb", "/a/..\\b", "/a/..%5cb", "/a%5C..", "/a/..%00/b", "/%252e%252e/b", "/%25252e./b",
+    "/%%32e%%32e/b", "/a%252f..%252fb", "..", ".", f"/%{'25' * 900}2e",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", DOT_SEGMENTS)
+def test_a_dot_segment_is_one_in_every_spelling(path: str) -> None:
+    assert has_dot_segment(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/", "/a//b/", "/.well-known/x.json", "/a/..b", "/a/...", "/a.%2E/b", "/a%2Fb", "/a;b=../c", "/%25", "/%zz"],
+)
+def test_other_paths_have_none(path: str) -> None:
+    assert not has_dot_segment(path)
 
 
 @pytest.mark.parametrize(

@@ -281,11 +281,14 @@ class Guard:
 
         TooManyRequestsError: too many failed before, so nothing was verified.
         """
-        guessed = {
-            each.name_of(came)
+        guesses = [
+            (each, came)
             for each, came, _ in carried
-            if each.name_of and each.is_remembered and not each.is_remembered(came, now)
-        }
+            # The peer comes first: what is remembered for other peers changes no time that an attacker can measure.
+            if each.is_remembered
+            and not (self._throttle.knows(scope, each.name, came) and each.is_remembered(came, now))
+        ]
+        guessed = {each.name_of(came) for each, came in guesses if each.name_of}
         end = await self._throttle.begin(scope, guessed) if guessed else None
         try:
             try:
@@ -295,6 +298,9 @@ class Guard:
                 if guessed:
                     await self._throttle.failed(scope, guessed)
                 raise
+            for each, came in guesses:
+                if each.name in evidence.identities:
+                    self._throttle.accepted(scope, each.name, came)
             if evidence.rejected:
                 evidence.too_many = await self._count(evidence, carried, scope)
         finally:

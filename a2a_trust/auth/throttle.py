@@ -1,8 +1,9 @@
 """Limits failed requests by peer and by credential name; beyond a limit, passwords are rejected unverified.
 
-Only failures count. A credential that cannot be guessed is always verified. For other credentials, the verifier knows
-whether one was verified a short while ago. The peer is the address in the scope: that of the socket, or one from a
-proxy that the server trusts.
+Only failures count. A credential that cannot be guessed is always verified. One that can is verified beyond a limit
+only if the verifier remembers it, and only for the peer for which it was verified: to all others, an answer would tell
+whether a guess is right. The peer is the address in the scope: that of the socket, or one from a proxy that the server
+trusts.
 
 The counters of the process decide exactly, always. Those that it shares with others, if any, only add rejections: they
 are asked before a credential that can be guessed is verified, and told of each failure.
@@ -14,6 +15,7 @@ import asyncio
 import hashlib
 import math
 import re
+import secrets
 import time
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Collection, Mapping
@@ -39,6 +41,8 @@ _COUNTERS: Final = 32_768
 _NAMED: Final = 64
 """The bits by which IPv6 addresses differ: the owner of one address has all addresses of its /64."""
 
+_KNOWN_SECONDS: Final = 300.0
+"""How long a verified credential is known by its peer; ``BasicVerifier`` remembers passwords as long."""
 
 _AT_ONCE: Final = 16
 """How many requests of one peer are verified at once: a fraction of the passwords that may wait for their hashes, so
@@ -53,7 +57,7 @@ class FailureLimits:
     IPv4 address, or an IPv6 network of 64 bits. Credentials without a name count only for their peer.
 
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
-    tokens, and passwords that were verified a short while ago are still verified.
+    tokens, and passwords that were verified for this peer a short while ago are still verified.
 
     Each process has its own counters. With ``shared``, all processes of the agent have common counters, too.
     """
@@ -133,6 +137,20 @@ class Throttle:
         self._begun: dict[_Counter, int] = {}
         self._waiting: dict[_Counter, list[tuple[AbstractEventLoop, Future[None]]]] = {}
         self._lock = Lock()
+        #: Digests of verified credentials and their peers, with a key that only this process has.
+        self._known = BoundedCache[bytes, bool](max_entries=_COUNTERS)
+        self._key = secrets.token_bytes(hashlib.blake2b.MAX_KEY_SIZE)
+
+    def knows(self, scope: Mapping[str, Any], scheme: str, credential: object) -> bool:
+        """Whether this credential was ``accepted`` for this scheme and this peer a short while ago."""
+        return self._known.get(self._pair(scope, scheme, credential), self._clock()) is True
+
+    def accepted(self, scope: Mapping[str, Any], scheme: str, credential: object) -> None:
+        """Remember that this credential was verified for this peer."""
+        self._known.put(self._pair(scope, scheme, credential), True, until=self._clock() + _KNOWN_SECONDS)
+
+    def _pair(self, scope: Mapping[str, Any], scheme: str, credential: object) -> bytes:
+        return hashlib.blake2b(repr((peer_of(scope), scheme, credential)).encode(), key=self._key).digest()
 
     async def begin(self, scope: Mapping[str, Any], names: Collection[str]) -> Callable[[], None]:
         """Wait until a request's credentials of these names may be verified; call what this returns at their end.

@@ -167,6 +167,23 @@ async def test_success_is_not_counted_and_what_is_remembered_goes_on() -> None:
     assert await outcome(judge, login="bob:right") == "bob"
 
 
+async def test_a_peer_is_known_for_five_minutes_with_what_was_verified_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_trust.auth.throttle._COUNTERS", 3)
+    clock = [1000.0]
+    throttle = Throttle(LIMITS, clock=lambda: clock[0])
+    throttle.accepted(PEER, "login", "ann:right")
+    clock[0] += 299
+    assert throttle.knows(PEER, "login", "ann:right")
+    for other in ((OTHER, "login", "ann:right"), (PEER, "key", "ann:right"), (PEER, "login", "ann:wrong")):
+        assert not throttle.knows(*other)
+    clock[0] += 1
+    assert not throttle.knows(PEER, "login", "ann:right")
+    for number in range(5):
+        throttle.accepted(PEER, "login", f"user{number}:right")
+    assert [throttle.knows(PEER, "login", f"user{number}:right") for number in range(5)] == [False] * 2 + [True] * 3
+    assert not any(b"right" in pair for pair, _ in throttle._known.items())
+
+
 async def test_wrong_api_keys_are_counted_and_a_right_one_goes_on() -> None:
     judge = guard(Passwords())
     wrong = KEY[:-8] + "00000000"

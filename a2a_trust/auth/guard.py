@@ -119,8 +119,9 @@ class Guard:
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
         self._at_once = _at_once(config)
-        #: The principal of each identity that verifiers have in their memory: ``remembered`` makes it once.
-        self._principals: dict[int, Principal] = {}
+        #: Scheme and id of an identity that a verifier has in its memory -> principal: ``remembered`` makes it once.
+        #: With the scheme, because schemes that share a verifier also share its identities.
+        self._principals: dict[tuple[str, int], Principal] = {}
 
     @property
     def schemes(self) -> tuple[SecurityScheme, ...]:
@@ -174,7 +175,7 @@ class Guard:
         if not isinstance(identity, Identity) or identity.bound_to is not None or not now < identity.expires_at:
             return None
         # The principal holds its identity, so no other identity has the same id as long as it is kept.
-        return self._principals.get(id(identity)) or self._principal_of(scheme.name, identity)
+        return self._principals.get((scheme.name, id(identity))) or self._principal_of(scheme.name, identity)
 
     def _principal_of(self, scheme: str, identity: Identity) -> Principal | None:
         """The principal with this identity alone, which is kept; None if that satisfies no alternative."""
@@ -184,7 +185,7 @@ class Guard:
         if len(self._principals) >= _MOST_PRINCIPALS:
             self._principals.clear()  # those of callers who are gone, too; the others cost a little once
         principal = Principal(identities=((scheme, identity),))
-        self._principals[id(identity)] = principal
+        self._principals[scheme, id(identity)] = principal
         return principal
 
     async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous | Refused:

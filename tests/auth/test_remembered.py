@@ -127,6 +127,16 @@ def test_two_credentials_are_for_the_whole_decision(more: tuple[bytes, bytes]) -
     assert made("either").remembered(asking((b"x-api-key", b"ann"), more), NOW) is None
 
 
+def test_schemes_that_share_a_verifier_have_principals_of_their_own() -> None:
+    one = remembering()["key"]
+    schemes = {"key": ["read"], "sid": [], "oauth": ["read", "write"]}
+    found = guard(*({name: scopes} for name, scopes in schemes.items()), given=dict.fromkeys(schemes, one))
+    lines = ((b"x-api-key", b"bob"), (b"cookie", b"sid=bob"), (b"authorization", b"Bearer bob"))
+    for _ in range(2):
+        known = [found.remembered(asking(line), NOW) for line in lines]
+        assert [each and each.display_name for each in known] == ["key:bob@keys", "sid:bob@keys", None]
+
+
 def test_a_proof_is_for_the_whole_decision() -> None:
     dpop = DPoP(url="https://agent.example")
     found = guard({"oauth": ["read"]}, given={"oauth": remembering()["oauth"]}, dpop=dpop)

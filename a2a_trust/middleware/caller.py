@@ -4,7 +4,8 @@ The guard writes the caller into the scope, and the a2a-sdk copies it into its o
 a context variable has it, too. Python copies that variable into every task and thread that a request starts, and such a
 task may serve other callers later: a2a-sdk 1.0.0 runs the messages of all callers of an A2A task in the context of the
 first one. So the variable is valid only in the task of the request, in the tasks of its task groups, and in blocks of
-``acting_for``. A task group whose tasks work for other requests needs ``acting_for``.
+``acting_for``. A worker in a task group of the application, begun by ``await group.start(worker)``, is a task of the
+request until ``started()``. A task group whose tasks work for other requests needs ``acting_for``.
 """
 
 from __future__ import annotations
@@ -158,14 +159,13 @@ def _credentials(place: Mapping[str, Any], what: str) -> CallerCredentials:
 class Running:
     """The caller of the code that runs in a request or in a block of ``acting_for``."""
 
-    __slots__ = ("_before", "_within", "caller", "task")
+    __slots__ = ("_before", "caller", "task")
 
     def __init__(self, caller: Caller | None, task: int | None) -> None:
         """``task`` restricts it to that task and the tasks of its task groups. ``caller`` is None for a public path."""
         self.caller: Caller | None = caller
         self.task: int | None = task
         self._before: Running | None = None
-        self._within: frozenset[object] = _NO_TASKS
 
     def __enter__(self) -> Caller | None:
         self._before = _RUNNING.get()
@@ -173,14 +173,18 @@ class Running:
         return self.caller
 
     def __exit__(self, *_: object) -> None:
-        self.caller, self._within = None, _NO_TASKS
+        self.caller = None
         # Not with a token: at the end of the program this may run in another context. Nothing of the previous value is
         # kept: uvicorn passes the context of one request on to the next one of the connection.
         before, self._before = self._before, None
         _RUNNING.set(before)
 
     def is_here(self) -> bool:
-        """Whether this code runs in the task, or in a task of its task groups, which end before it does."""
+        """Whether this code runs in the task, or in a task of its task groups, which end before it does.
+
+        Nothing is kept of a look: ``started()`` moves a worker, and the tasks below it, from the task that awaits
+        ``group.start(worker)`` to the task of the group, which may outlive the request.
+        """
         if self.task is None:
             return True
         try:
@@ -189,20 +193,16 @@ class Running:
             return False
         if current is None:  # a callback of the event loop, for an unknown caller
             return False
-        if id(current) == self.task or current in self._within:
+        if id(current) == self.task:
             return True
         parent = anyio.get_current_task().parent_id
         if parent not in (None, self.task):  # further up; this looks at all tasks
             parents = {each.id: each.parent_id for each in anyio.get_running_tasks()}
-            for _ in parents:  # no more steps than tasks, whatever they say
-                parent = parents.get(parent) if parent not in (None, self.task) else parent
-        if parent != self.task:
-            return False
-        self._within |= {current}  # the task itself: its ``id`` may be that of another one later
-        return True
+            while parent not in (None, self.task):
+                parent = parents.pop(parent, None)  # each task once, whatever they say
+        return parent == self.task
 
 
-_NO_TASKS: Final = frozenset[object]()
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("a2a_trust.running", default=None)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from anyio.abc import TaskStatus
 from fastapi import FastAPI, Request
 from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials
@@ -404,16 +405,7 @@ async def test_an_unguarded_path_of_several_agents_is_of_no_caller() -> None:
     assert await answers(app, "/free") == ENDED
 
 
-async def test_a_task_far_below_the_request_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first look goes through all tasks of the process; there may be many."""
-    looks: list[None] = []
-
-    def all_tasks() -> list[anyio.TaskInfo]:
-        looks.append(None)
-        return get_running_tasks()
-
-    get_running_tasks = anyio.get_running_tasks
-    monkeypatch.setattr(anyio, "get_running_tasks", all_tasks)
+async def test_a_task_far_below_the_request_is_of_its_caller() -> None:
     said: list[str] = []
 
     async def below(depth: int) -> None:
@@ -421,15 +413,35 @@ async def test_a_task_far_below_the_request_is_found_once(monkeypatch: pytest.Mo
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(below, depth - 1)
         else:
-            said.extend(current() for _ in range(50))
+            said.extend(current() for _ in range(2))
 
     async def handler(request: Request) -> JSONResponse:
         await below(4)
         return JSONResponse(current())
 
     assert await answers(served(handler)) == "ann"
-    assert said == ["ann"] * 50
-    assert len(looks) == 1
+    assert said == ["ann"] * 2
+
+
+async def test_a_worker_of_a_group_outside_the_request_is_of_its_caller_until_it_has_started() -> None:
+    said: list[str] = []
+
+    async def worker(go_on: anyio.Event, *, task_status: TaskStatus[None]) -> None:
+        said.extend(current() for _ in range(2))
+        task_status.started()
+        said.append(current())
+        await go_on.wait()
+        said.append(current())
+
+    async def handler(request: Request) -> JSONResponse:
+        await outer.start(worker, ended)
+        return JSONResponse(current())
+
+    ended = anyio.Event()
+    async with anyio.create_task_group() as outer:
+        assert await asyncio.create_task(answers(served(handler))) == "ann"
+        ended.set()
+    assert said == ["ann", "ann", IN_ANOTHER_TASK, ENDED]
 
 
 def test_a_block_says_what_it_takes() -> None:

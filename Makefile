@@ -33,8 +33,10 @@ format: .venv/ready
 pipelines: .venv/ready  ## action, hooks, GitLab template and container file, in the long form of their tests
 	A2A_TRUST_PIPELINES=long A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/pipelines tests/attacks/test_r04_pull_requests_against_the_action.py -v
 
-fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment that tests/fuzz makes; COUNT=… SEED=…
-	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}
+fuzz: .venv/ready  ## requests at agents in four frameworks, and calls that the SDK may read otherwise, in the environment that tests/fuzz makes; COUNT=… SEED=…
+	for each in frameworks readers; do \
+		PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_$$each.py $${SEED:-$$(date +%s)} $${COUNT:-50000} || exit 1; \
+	done
 
 frameworks: .venv/ready  ## agents of every framework behind protect, called by the framework's own client
 	A2A_TRUST_FRAMEWORKS=all A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/frameworks tests/client/test_framework_clients.py tests/real/test_one_line_clients.py --numprocesses $(PROCESSES) --dist loadfile

@@ -143,18 +143,47 @@ METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
 TenantFields: TypeAlias = "dict[str, TenantFields | None]"
 
 _PUSH_CONFIG: Final[TenantFields] = {"tenant": None}
+_OF_0_3: Final[TenantFields] = {
+    "pushNotificationConfig": {},
+    "push_notification_config": {},
+    "pushNotification": {},
+    "push_notification": {},
+}
 TENANTS: Final[TenantFields] = {
     "tenant": None,
     # Readers of protobuf know both spellings of a member.
-    "configuration": {"taskPushNotificationConfig": _PUSH_CONFIG, "task_push_notification_config": _PUSH_CONFIG},
+    "configuration": {
+        "taskPushNotificationConfig": _PUSH_CONFIG,
+        "task_push_notification_config": _PUSH_CONFIG,
+        **_OF_0_3,
+    },
+    "message": {},
+    "request": {},  # the message, as protobuf spells it in 0.3
+    "config": _OF_0_3,
+    **_OF_0_3,
 }
-"""Where the parameters of an operation can name a tenant: a member that can has None, another the members within it."""
+"""The objects in the parameters of an operation that can name a tenant, a task or a configuration. A member that names
+a tenant has None, another the members within it."""
+
+_LONGEST_NAME: Final = 64
+"""More characters than a name of A2A has, in a body or as a method."""
 
 
 def folded_name(name: str) -> str:
-    """The name as the most lenient reader compares it: without case, blanks, invisible and compatible characters."""
-    folded = normalize("NFKC", normalize("NFKC", name).casefold())
-    return "".join(char for char in folded if char.isprintable() and not char.isspace())
+    """A printable name as the most lenient reader compares it: without case, blanks and compatible characters.
+
+    Of a name that is none of A2A in any reading, only the beginning is folded: the names of A2A are short and in ASCII,
+    and no two characters together become one in ASCII.
+    """
+    name = name.replace(" ", "")
+    if name.isascii():
+        return name.lower()
+    folded = ""
+    for char in name:
+        folded += char.lower() if char.isascii() else normalize("NFKC", char).casefold()
+        if not folded.isascii() or len(folded) > _LONGEST_NAME:
+            break
+    return folded
 
 
 _PLAIN_PATH: Final = re.compile(r"(?:/[a-z0-9_~:-][a-z0-9._~:-]*)+")

@@ -1,8 +1,10 @@
 """Reads the call from a request once, into a value that every rule uses.
 
-Bodies are strict JSON in UTF-8. Only objects that lead to a member of a rule are read: the request, ``params``, and the
-objects within that can name a tenant. They must not have a member twice, because readers differ in which one they use.
-Everything else is checked and skipped without making a value of it, so reading takes linear time and little memory.
+Bodies are strict JSON in UTF-8. Only objects that can name a tenant, a task or a configuration are read: the request,
+``params``, and the objects within. They must not have a member twice, because readers differ in which one they use.
+They must not have a name that resembles one that is read: protobuf's reader in Python ends a name at its first NUL.
+Everything else, such as metadata and parts, is skipped without making a value of it, so reading takes linear time and
+little memory.
 Source: JSON-RPC 2.0 4, 5.1; A2A 1.0.1 9, 11; RFC 8259.
 """
 
@@ -29,7 +31,7 @@ MAX_MEMBERS: Final = 1_000
 """The most members of an object that is read; A2A has about ten in one."""
 
 MAX_NAME: Final = 256
-"""The longest name of a method, in characters."""
+"""The longest name of a method, a member or a parameter of the query, in characters."""
 
 _MAX_ID: Final = 1_024
 """The longest id of a JSON-RPC request, in bytes of its JSON."""
@@ -119,13 +121,13 @@ def tenants_in_query(query: bytes) -> frozenset[str]:
         return frozenset()
     named = []
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if not name.isprintable():
+            raise CallRefusedError(INVALID, f"the query has the name {name[:64]!a}, which is not printable")
         last = name.rpartition(".")[2]  # transcoders of protobuf name nested members with dots
-        if len(last) > MAX_NAME and not last.isascii():
-            raise CallRefusedError(INVALID, f"the query has a name beyond ASCII of more than {MAX_NAME} characters")
         if last == "tenant":
             named.append(value)
-        elif folded_name(last) == "tenant":
-            raise CallRefusedError(INVALID, "the query names a tenant in another spelling")
+        else:
+            _check_name(last, "query")
     if len(named) > 1:
         raise CallRefusedError(INVALID, "the query names a tenant more than once")
     return frozenset(filter(None, named))
@@ -178,6 +180,8 @@ def _check_method(method: str) -> None:
         return
     if not method or len(method) > MAX_NAME:
         raise CallRefusedError(INVALID, f"method is empty, or longer than {MAX_NAME} characters")
+    if not method.isprintable():
+        raise CallRefusedError(UNKNOWN_METHOD, f"the method {method!a} has a character that is not printable")
     known = _KNOWN.get(folded_name(method))
     if known is not None:
         raise CallRefusedError(UNKNOWN_METHOD, f"the method {method!a} is {known} in another spelling")
@@ -240,8 +244,34 @@ def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> Iterator[str
             tenant = _read_text(given, name, INVALID_PARAMS)
             if tenant:
                 yield tenant
-        elif given[:1] in (b"{", b"["):  # an extension may have other values here, which hold no tenant
+        elif given[:1] == b"{" or (within and given[:1] == b"["):  # an extension may have other values here
             yield from _tenants_in(_read_object(given, name), within)
+
+
+# Names
+
+
+def _names_in(fields: TenantFields) -> Iterator[str]:
+    for name, within in fields.items():
+        yield name
+        yield from _names_in(within or {})
+
+
+_NAMES: Final = frozenset({"jsonrpc", "method", "params", *_ID, *_TASK, *_names_in(TENANTS)})
+"""The names that decide about a call."""
+_FOLDED_NAMES: Final = {folded_name(name): name for name in _NAMES}
+
+
+def _check_name(name: str, where: str) -> None:
+    """CallRefusedError for a name that a lenient reader could take for one that decides about the call."""
+    if name in _NAMES:
+        return
+    if len(name) > MAX_NAME or not name.isprintable():
+        why = f"longer than {MAX_NAME} characters, or has a character that is not printable"
+        raise CallRefusedError(INVALID, f"the {where} has the name {name[:64]!a}, which is {why}")
+    known = _FOLDED_NAMES.get(folded_name(name))
+    if known is not None:
+        raise CallRefusedError(INVALID, f"the {where} has the name {name!a}, which is {known} in another spelling")
 
 
 # JSON
@@ -272,6 +302,7 @@ class _Reader(threading.local):
 
     def _name(self, _type: type, name: Any) -> _Name:
         # msgspec keeps the last of two members with one name, silently.
+        _check_name(name, "body")
         if name in self._names:
             raise CallRefusedError(INVALID, f"the body has the member {name[:64]!a} twice in one object")
         if len(self._names) >= MAX_MEMBERS:

@@ -187,7 +187,7 @@ ODD = "%CC%81" * 5_000 + "%CC%A7" * 5_000  # to normalize them takes time with t
         ("GET", f"/rest/tasks?{ODD}=1", 400),
         ("GET", f"/rest/tasks?tenant.{ODD}=1", 400),
         ("GET", "/" + "Aa0%2D" * 5_000, 299),
-        ("GET", "/rest/tasks?" + "x" * 5_000 + "=%20", 299),
+        ("GET", "/rest/tasks?" + "x" * 5_000 + "=%20", 400),
     ],
 )
 def test_odd_paths_and_queries_are_not_normalized_at_any_length(

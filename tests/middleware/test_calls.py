@@ -162,6 +162,39 @@ def test_every_field_that_names_a_tenant_counts(params: Any, tenants: set[str]) 
     assert read_call(SEND, json.dumps(params).encode(), b"tenant=other").tenants == {*tenants, "other"}
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tenant\0", "tenant\0x", "x\0", "x\x1f", "x\x7f", "x\x85", "ten\u200bant", "x\ufeff", "x" * 257),
+        *("Tenant", " tenant", "ten ant", "ＴENANT", "tenan\uff34", "TaskId", "CONFIGURATION", "taſkid", "Params"),
+    ],
+)
+def test_a_name_that_a_reader_could_take_for_another_is_refused(name: str) -> None:
+    places: list[dict[str, Any]] = [
+        {name: "x"},
+        {"configuration": {name: "x"}},
+        {"configuration": {"taskPushNotificationConfig": {name: "x"}}},
+        {"configuration": {"pushNotification": {name: "x"}}},
+        {"pushNotificationConfig": {name: "x"}},
+        {"config": {"push_notification_config": {name: "x"}}},
+        {"message": {name: "x"}},
+        {"request": {name: "x"}},
+    ]
+    for params in places:
+        for body, target in ((request(params=params), JSON_RPC), (json.dumps(params).encode(), SEND)):
+            error = refused(body, target)
+            assert (error.error.code, name[:64].encode("unicode_escape")[:3] in str(error).encode()) == (-32600, True)
+    assert code(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "x", name: 1}).encode()) == -32600
+
+
+def test_other_names_and_data_below_are_free() -> None:
+    free = {"tenant\0": 1, "Tenant": 2, "x" * 300: 3}
+    message = {"parts": [{"data": free, **free}], "metadata": free, "größe": 1, "ＸY": 2}
+    params = {"message": message, "metadata": free, "tenants": ["a"], "x-tenant": "b", "größe": 1, "a b": 2}
+    assert read_call(JSON_RPC, request(params=params), b"").tenants == frozenset()
+    assert read_call(JSON_RPC, request("acme/extension", {"message": [1], "config": "x", "request": None}), b"")
+
+
 def test_escapes_are_the_same_names() -> None:
     body = request(params={"tenant": "acme"}).replace(b"tenant", b"ten\\u0061nt").replace(b"acme", b"\\u0061cme")
     assert read_call(JSON_RPC, body, b"").tenants == {"acme"}
@@ -262,7 +295,10 @@ def test_tenants_of_a_query(query: bytes, tenants: set[str]) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [b"tenant=a&tenant=a", b"tenant=&tenant=a", b"tenant=a&x.tenant=b", b"Tenant=a", b"%20tenant=a", b"TENANT=a"],
+    [
+        *(b"tenant=a&tenant=a", b"tenant=&tenant=a", b"tenant=a&x.tenant=b", b"Tenant=a", b"%20tenant=a", b"TENANT=a"),
+        *(b"tenant%00=a", b"tenant%00x=a", b"x%1f=a", b"x.tenant%00=a", b"tenant%00.x=a", b"%" + b"x" * 300),
+    ],
 )
 def test_a_query_that_names_a_tenant_oddly_is_refused(query: bytes) -> None:
     with pytest.raises(CallRefusedError):

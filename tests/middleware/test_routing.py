@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -220,8 +221,16 @@ def test_what_served_at_cannot_mean_does_not_start(served_at: dict[str, str], ne
 
 def test_folding_makes_one_of_many() -> None:
     assert {folded_path(path) for path in ("/a/b", "/A//b/", "/./a/x/../b", "/%61/b;v=1", "/a\\b", "/a/ｂ")} == {"/a/b"}
-    assert {folded_name(name) for name in ("GetTask", " gettask\n", "ＧetTask", "Get\u200bTask")} == {"gettask"}
+    assert {folded_name(name) for name in ("GetTask", " gettask ", "ＧetTask", "GetTas\u212a", "GET TAſK")} == {
+        "gettask"
+    }
     assert len({folded_name(name) for name in METHODS}) == len(METHODS)
+
+
+def test_a_name_is_folded_as_far_as_it_can_become_one_in_ascii() -> None:
+    for char in filter(str.isprintable, map(chr, range(0x80, 0x1F200))):
+        whole = normalize("NFKC", normalize("NFKC", char).casefold())
+        assert folded_name(char) == whole if whole.isascii() else not folded_name(char).isascii()
 
 
 def test_a_path_of_slashes_costs_no_more_than_its_length() -> None:

@@ -163,7 +163,8 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
 def _add_inspect(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Show what Agent Cards say: the agent, its URLs, how to authenticate, its skills, and who signed. With keys, "
-        "also show which signatures verify."
+        "also show which signatures verify. Without keys, it says that they were NOT CHECKED; in JSON the member "
+        "checked of each card is then false, and verified is null."
     )
     _add_trusted(command)
     _add_verbose(command)

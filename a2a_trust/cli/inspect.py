@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from a2a_trust import strict_json
@@ -53,16 +54,21 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.signing.signature import parse_signature, signature_entries
-from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
+from a2a_trust.signing.signature import MAX_SIGNATURES, parse_signature, signature_entries
+from a2a_trust.signing.verify import VerifiedCard, verify_card, verify_each
+from a2a_trust.signing.verify_signature import VerifiedSignature
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["run"]
 
 _LONGEST: Final = 240
+_LONGEST_NAME: Final = 64
+_MOST_WAYS: Final = 16
 _COLUMN: Final = 16
 """The column of the text after a label."""
 _UNKNOWN: Final = "unknown: not verified by this signature"
+_NOT_CHECKED: Final = "NOT CHECKED; give --trust, --jwks or --public-key"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -139,10 +145,11 @@ def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[di
         "extended_card": None if view is None else view.has_extended_card,
         "schemes": None if view is None else {name: _scheme(scheme) for name, scheme in view.schemes.items()},
         "skills": _skills(card, view),
-        "signatures": _signatures(card, proof),
+        "checked": proof is not None,
+        "signatures": _signatures(card, None if proof is None else _outcomes(document, proof)),
     }
     if proof is None:
-        return entry, Exit.OK
+        return {**entry, "verified": None, "message": _NOT_CHECKED}, Exit.OK
     verdict, code = _verdict(document, proof)
     if verdict.get("unverified") and view is not None:
         _leave_open(entry, view)
@@ -200,13 +207,15 @@ def _skills(card: JSONObject, view: CardView | None) -> list[dict[str, Any]]:
 def _sentence(requirements: tuple[Alternative, ...] | None, view: CardView) -> str:
     if not requirements:
         return "nothing: the card requires no credential, so anybody may call"
-    ways = [
+    ways = dict.fromkeys(
         " and ".join(_credential(name, scopes, view) for name, scopes in alternative.schemes)
         or "nothing: anybody may call"
-        for alternative in requirements
-    ]
-    ways = list(dict.fromkeys(ways))
-    return ways[0] if len(ways) == 1 else f"either {', or '.join(ways)}"
+        for alternative in sorted(requirements, key=lambda each: not each.is_anonymous)
+    )
+    said = list(islice(ways, _MOST_WAYS))
+    if len(ways) > len(said):
+        said.append(f"one of {len(ways) - len(said)} more ways")
+    return said[0] if len(said) == 1 else f"either {', or '.join(said)}"
 
 
 def _credential(name: str, scopes: frozenset[str], view: CardView) -> str:
@@ -223,13 +232,13 @@ def _phrase(scheme: SecurityScheme) -> str:
     match scheme:
         case ApiKeyScheme(location=location, parameter=parameter):
             place = {"header": "header", "query": "query parameter", "cookie": "cookie"}[location]
-            return f"an API key in the {place} {parameter}"
+            return f"an API key in the {place} {_cut(parameter, _LONGEST_NAME)}"
         case HttpScheme(scheme="bearer"):
             return "a bearer token"
         case HttpScheme(scheme="basic"):
             return "a user name and a password (HTTP basic)"
         case HttpScheme(scheme=word):
-            return f"a credential for HTTP {word}"
+            return f"a credential for HTTP {_cut(word, _LONGEST_NAME)}"
         case OAuth2Scheme():
             return "an OAuth 2.0 token"
         case OpenIdConnectScheme():
@@ -268,18 +277,28 @@ class _Proof(NamedTuple):
         return cls(keys.store_for(document, origin), origin)
 
 
-def _signatures(card: JSONObject, proof: _Proof | None) -> list[dict[str, Any]]:
+def _outcomes(document: bytes, proof: _Proof) -> list[VerifiedSignature | str]:
+    """The outcome for each signature of the card by itself, without policies: verified, or why it is rejected."""
+    try:
+        _, _, verified, failures = verify_each(document, proof.trust, proof.origin, time.time())
+    except (CardVerificationError, MalformedError) as error:
+        return [str(error)] * MAX_SIGNATURES
+    found: dict[int, VerifiedSignature | str] = {failure.index: failure.detail for failure in failures}
+    found |= {each.position: each for each in sorted(verified, key=lambda each: each.openness, reverse=True)}
+    return [found[position] for position in range(len(found))]
+
+
+def _signatures(card: JSONObject, outcomes: Sequence[VerifiedSignature | str] | None) -> list[dict[str, Any]]:
+    """The report on each signature; ``outcomes`` is None if there are no keys to check them."""
     try:
         entries = signature_entries(card.get("signatures"))
     except (UnsignedCardError, MalformedError) as error:
         given = card.get("signatures")
         return [] if given is None or given == [] else [{"problem": str(error)}]
-    # Verify each signature by itself: policies, which demand several signatures, are left out.
-    single = None if proof is None else proof._replace(trust=TrustStore(proof.trust.keys))
-    return [_signature(card, entry, single) for entry in entries]
+    return [_signature(entry, None if outcomes is None else outcomes[at]) for at, entry in enumerate(entries)]
 
 
-def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str, Any]:
+def _signature(entry: JSON, outcome: VerifiedSignature | str | None) -> dict[str, Any]:
     try:
         signature = parse_signature(entry)
     except MalformedError as error:
@@ -293,29 +312,19 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         "not_before": written(header.get("nbf")),
         "expires": written(header.get("exp")),
         "companion": signature.is_companion,
+        "good": None,
     }
-    if proof is None:
+    if outcome is None:
         return report
-    try:
-        verified = verify_card(
-            {**card, "signatures": [entry]},
-            proof.trust,
-            origin=proof.origin,
-            now=time.time(),
-            coverage=Coverage.SIGNED_PART_ONLY,
-        )
-    except CardVerificationError as error:
-        reason = "; ".join(failure.detail for failure in error.failures) or str(error)
-        return {**report, "good": False, "reason": reason}
-    except MalformedError as error:
-        return {**report, "good": False, "reason": str(error)}
+    if isinstance(outcome, str):
+        return {**report, "good": False, "reason": outcome}
     return {
         **report,
         "good": True,
-        "form": verified.form,
-        "uncovered": list(verified.dropped) if verified.unverified else [],
-        "unverified": list(verified.unverified),
-        "key_expires": written(verified.key.not_after),
+        "form": outcome.projection.form,
+        "uncovered": [] if outcome.is_whole else list(outcome.projection.dropped),
+        "unverified": [] if outcome.is_whole else list(UNVERIFIED_BY_PRUNING),
+        "key_expires": written(outcome.trusted.key.not_after),
     }
 
 
@@ -398,10 +407,16 @@ def _put_signatures(entry: dict[str, Any]) -> None:
         about = ", ".join(
             filter(None, (signature["alg"], times, f"jku {signature['jku']}" if signature["jku"] else "", kind))
         )
-        _put_line("signed:", _filled(f"{signature['kid']} ({about})"))
-        if "good" in signature and not signature["companion"]:
+        kid = _cut(_shown(signature["kid"]), _LONGEST_NAME)
+        if entry["checked"]:
+            _put_line("signed:", _filled(f"{kid} ({about})"))
+        else:
+            not_checked = mark(_NOT_CHECKED, "yellow", sys.stdout)
+            _put_line("signed:", f"claims to be signed by {kid}: {not_checked}")
+            _put_line("", _filled(about))
+        if signature["good"] is not None and not signature["companion"]:
             _put_judged(signature)
-    if "verified" in entry:
+    if entry["checked"]:
         if entry["verified"]:
             bound = f"for {entry['origin']}" if entry["origin"] else "origin not bound"
             _put_line("trusted:", f"{mark_verified(in_part=bool(entry['unverified']))}, {_shown(bound)}")
@@ -426,7 +441,11 @@ def _put_judged(signature: dict[str, Any]) -> None:
 def _shown(text: object) -> str:
     """The text as one printable line, cut to a length, without blanks that push text into the next line."""
     line = re.sub(" {2,}", " ", printable(text))
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return _cut(line, _LONGEST)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _filled(text: object) -> str:

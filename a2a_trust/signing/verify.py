@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from a2a_trust import strict_json
-from a2a_trust.card.ambiguity import read_unambiguous
+from a2a_trust.card.ambiguity import UnambiguousCard, read_unambiguous
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -37,7 +37,7 @@ from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatu
 from a2a_trust.strict_json import JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_received
 
-__all__ = ["Coverage", "VerifiedCard", "checked_store", "seconds", "verify_card"]
+__all__ = ["Coverage", "VerifiedCard", "checked_store", "seconds", "verify_card", "verify_each"]
 
 
 class Coverage(Enum):
@@ -146,15 +146,10 @@ def verify_card(
     Source: A2A 8.4.3.
     """
     # 1.
-    store = checked_store(trust, policy, coverage)
-    host, moment = _host_asked(origin), time.time() if now is None else seconds(now)
-    # 2.
+    store, moment = checked_store(trust, policy, coverage), time.time() if now is None else seconds(now)
+    # 2. and 3.
     text = document if isinstance(document, bytes) else _printed(document)
-    served = read_unambiguous(text)
-    if isinstance(origin, OriginFromCard):
-        host = _host_of_card(served.interfaces)
-    # 3.
-    verified, failures = verify_signatures(served, store, host, moment)
+    served, host, verified, failures = verify_each(text, store, origin, moment)
     # 4.
     counted = counted_signatures(verified, [policy, *_policies_of_store(store, host, served.interfaces)], failures)
     # 5.
@@ -165,6 +160,26 @@ def verify_card(
         _check_coverage(common, coverage, failures)
     arguments = text, UnsafeAnyOrigin() if host is None else host, policy, coverage
     return _result(common, counted, failures, host, arguments, is_whole=is_whole)
+
+
+class _Each(NamedTuple):
+    """The card, the host that it must belong to, its verified signatures, and why the other ones are not verified."""
+
+    served: UnambiguousCard
+    host: str | None
+    verified: list[VerifiedSignature]
+    failures: tuple[SignatureFailure, ...]
+
+
+def verify_each(
+    document: bytes, store: TrustStore, origin: str | UnsafeAnyOrigin | OriginFromCard, now: float
+) -> _Each:
+    """Steps 2 and 3 of ``verify_card``, without policies; the errors are the same."""
+    host = _host_asked(origin)
+    served = read_unambiguous(document)
+    if isinstance(origin, OriginFromCard):
+        host = _host_of_card(served.interfaces)
+    return _Each(served, host, *verify_signatures(served, store, host, now))
 
 
 def _policies_of_store(trust: TrustStore, host: str | None, interfaces: list[tuple[str, str]]) -> list[Policy]:

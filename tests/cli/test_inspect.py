@@ -63,7 +63,7 @@ def inspected(run: Run, folder: Path, card: Any, *arguments: str) -> str:
         (
             {"k": KEY},
             [*demanding({"k": []}), {}],
-            "either an API key in the header X-API-Key, or nothing: anybody",
+            "either nothing: anybody may call, or an API key in the header X-API-Key",
         ),
     ],
 )

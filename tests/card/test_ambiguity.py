@@ -40,7 +40,7 @@ from tests.signing.making import ANYWHERE, trust_in
 PLACES = {pointer: (message, put) for pointer, message, put in places()}
 
 SOUND: dict[Kind, Any] = {
-    Kind.STRING: "x",
+    Kind.STRING: "x:1",  # also the URL of an interface
     Kind.BOOL: True,
     Kind.STRINGS: ["x"],
     Kind.STRING_MAP: {"k": "x"},
@@ -211,10 +211,10 @@ def test_flows_in_the_shape_of_0_3_are_checked_like_those_of_1_0(flow: str) -> N
 
 #: Members of 0.1 to 0.3: pointer of the message, name, a sound value, wrong values.
 LEGACY: list[tuple[str, str, Any, tuple[Any, ...]]] = [
-    ("", "url", "x", WRONG[Kind.STRING]),
+    ("", "url", "x:1", WRONG[Kind.STRING]),
     ("", "preferredTransport", "x", WRONG[Kind.STRING]),
     ("", "protocolVersion", "x", WRONG[Kind.STRING]),
-    ("", "additionalInterfaces", [{"url": "x", "transport": "y"}], WRONG[Kind.MESSAGES]),
+    ("", "additionalInterfaces", [{"url": "x:1", "transport": "y"}], WRONG[Kind.MESSAGES]),
     ("", "security", [{"a": [], "b": ["x"]}, {}], (*WRONG[Kind.MESSAGES], [{"a": "x"}], [{"a": [1]}], [{"a": None}])),
     ("", "supportsAuthenticatedExtendedCard", False, WRONG[Kind.BOOL]),
     ("", "authentication", {"schemes": ["Bearer"], "credentials": "x"}, (*WRONG[Kind.MESSAGE], {"schemes": "Bearer"})),
@@ -541,7 +541,7 @@ def full(message: str, variant: str = "") -> Any:
             continue
         below = full(field.message) if field.message else None
         members[field.name] = {
-            Kind.MESSAGE: below, Kind.MESSAGES: [below], Kind.MESSAGE_MAP: {"k": below}, Kind.STRING: "x",
+            Kind.MESSAGE: below, Kind.MESSAGES: [below], Kind.MESSAGE_MAP: {"k": below}, Kind.STRING: "x:1",
             Kind.STRINGS: ["x"], Kind.STRING_MAP: {"k": "x"}, Kind.BOOL: True,
         }[field.kind]  # fmt: skip
     return members

@@ -481,8 +481,11 @@ REJECTED = {
     "requirement-spelling": (having(securityRequirements=[{"bearer": ["read"]}]), "/securityRequirements/0"),
     "undeclared-scheme": (having(securityRequirements=[{"schemes": {"oauth": {}}}]), "/securityRequirements/0"),
     "unclear-url": (
-        having(supportedInterfaces=[{**INTERFACE, "url": "https://a.example@evil.example/"}]),
-        "/supportedInterfaces/0/url",
+        having(
+            securitySchemes={"oidc": {"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://a@evil.example/"}}},
+            securityRequirements=[{"schemes": {"oidc": {"list": ["read"]}}}],
+        ),
+        "/securitySchemes/oidc/openIdConnectSecurityScheme/openIdConnectUrl",
     ),
     "unread-member": (
         having(

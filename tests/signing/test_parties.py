@@ -162,14 +162,16 @@ def test_the_store_demands_parties_of_the_cards_of_a_host(origins: str, origin: 
     verify(by_one, TrustStore(entries), origin=origin)
 
 
-def test_a_card_of_a_host_that_cannot_be_told_needs_what_the_store_demands_of_any() -> None:
+def test_a_part_of_a_card_whose_host_cannot_be_told_needs_what_the_store_demands_of_any() -> None:
     card = full_card()
-    card["supportedInterfaces"].append({"url": "https://ä.example", "protocolBinding": "JSONRPC"})
-    trust = TrustStore(
-        [trusted(ALICE)], [OriginPolicy(origins=Origins("other.example.org"), policy=named("bob"))], names=["bob"]
-    )
+    signed = signed_in(card, Form.PRUNED, ALICE)
+    signed["url"] = "https://ä.example"
+    by_sdk = [trusted(ALICE, signer=SigningTool.A2A_JS)]
+    policies = [OriginPolicy(origins=Origins("other.example.org"), policy=named("bob"))]
+    part = Coverage.SIGNED_PART_ONLY
+    assert verify(signed, TrustStore(by_sdk), coverage=part).key == ALICE.public_key
     with pytest.raises(PolicyNotMetError):
-        verify(signed_in(card, Form.SERVED, ALICE), trust)
+        verify(signed, TrustStore(by_sdk, policies, names=["bob"]), coverage=part)
 
 
 def test_of_two_signatures_of_a_party_the_later_counts_wherever_it_stands() -> None:

@@ -6,10 +6,13 @@ whose names end in "03" are of 0.3, which has the members of 0.2.
 
 Attributes have the proto names (``supported_interfaces``; ``list_`` and ``in_`` for the members ``list`` and ``in``).
 A member that the specification requires is empty when it is missing, as ProtoJSON readers have it; other members are
-None. Members that a model does not know are kept in ``model_extra``: in a merged card those of 0.3, in a card of 0.1
-its ``authentication``. ``model_dump(by_alias=True, exclude_unset=True)`` is the card again, with its JSON names.
+None. Members that a model does not know are kept in ``model_extra``: in a merged card those of 0.3.
+``model_dump(by_alias=True, exclude_unset=True)`` is the card again, with its JSON names.
 
-Nothing in this library decides by these models. They reject some cards that its reader accepts:
+Nothing in this library decides by these models, but the attributes show every security scheme and every requirement,
+of the card and of its skills, that it reads. So a card is rejected if a scheme or a requirement is only in members of
+another generation (``security`` beside ``supportedInterfaces``, ``securityRequirements`` beside ``url``), or if
+``card.view`` rejects it. The models also reject some cards that this library accepts:
 
 - Cards without ``supportedInterfaces``, or before 1.0 without ``url``: they tell the generations apart.
 - null in place of a required member. Signing drops it from a card of 1.0.
@@ -21,9 +24,11 @@ Nothing in this library decides by these models. They reject some cards that its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
-from a2a_trust.card.view import generation_of
+from a2a_trust.card.view import generation_of, read_card
+from a2a_trust.errors import MalformedError
 
 try:
     from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
@@ -45,6 +50,7 @@ __all__ = [
     "AgentProvider",
     "AgentSkill",
     "AgentSkill03",
+    "Authentication01",
     "AuthorizationCodeOAuthFlow",
     "AuthorizationCodeOAuthFlow03",
     "CardModel",
@@ -93,10 +99,45 @@ class CardModel(BaseModel):
         return self
 
 
+class _WholeCard(CardModel):
+    """The base of the models of cards."""
+
+    @model_validator(mode="after")
+    def _shows_all_rules(self) -> Self:
+        """Reject a card whose schemes and requirements are not those that the attributes show."""
+        try:
+            rules = _rules(self.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        except MalformedError as error:
+            raise ValueError(str(error)) from None
+        with suppress(MalformedError):
+            if _rules(_shown(self)) == rules:
+                return self
+        raise ValueError(
+            "a security scheme or requirement is only in a member of another generation, which this model does not "
+            "show; write the members of one generation, or those of both with equal content"
+        )
+
+
+def _shown(value: Any) -> Any:
+    """The members that attributes have, under their JSON names."""
+    if isinstance(value, CardModel):
+        names = [name for name in type(value).model_fields if name in value.model_fields_set]
+        return {_json_name(name): _shown(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {name: _shown(each) for name, each in value.items()}
+    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _rules(card: Mapping[str, Any]) -> object:
+    view = read_card(card)
+    demands = [view.requirements, *[skill.requirements for skill in view.skills]]
+    return dict(view.schemes), [None if each is None else set(each) for each in demands]
+
+
 # 1.0
 
 
-class AgentCard(CardModel):
+class AgentCard(_WholeCard):
     """A card of 1.0."""
 
     name: str = ""
@@ -291,7 +332,7 @@ class DeviceCodeOAuthFlow(CardModel):
 # 0.3
 
 
-class AgentCard03(CardModel):
+class AgentCard03(_WholeCard):
     """A card of 0.2 or 0.3, or of 0.1 as far as it has their members."""
 
     name: str = ""
@@ -312,6 +353,14 @@ class AgentCard03(CardModel):
     security_schemes: Mapping[str, SecurityScheme03] | None = None
     signatures: Sequence[AgentCardSignature] | None = None
     supports_authenticated_extended_card: StrictBool | None = None
+    authentication: Authentication01 | None = None
+
+
+class Authentication01(CardModel):
+    """The requirements of a card of 0.1: one of these schemes is enough."""
+
+    schemes: Sequence[str]
+    credentials: str | None = None
 
 
 class AgentInterface03(CardModel):

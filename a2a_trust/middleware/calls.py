@@ -218,7 +218,9 @@ _TASK_MEMBERS: Final[dict[tuple[Generation | None, Operation | None], tuple[str,
 
 
 def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
-    tasks = {_read_text(params[name], name, INVALID_PARAMS) for name in names if params.get(name, _NULL) != _NULL}
+    given = [params[name] for name in names if name in params]
+    # A null counts, too: protobuf's reader empties the task for it, if it comes last.
+    tasks = {"" if each == _NULL else _read_text(each, names[0], INVALID_PARAMS) for each in given}
     if len(tasks) > 1:
         raise CallRefusedError(INVALID_PARAMS, "the parameters name two tasks")
     return "".join(tasks)

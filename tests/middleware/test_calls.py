@@ -221,6 +221,15 @@ def test_the_task_of_an_operation(method: str, params: Any, task: str) -> None:
     assert read_call(JSON_RPC, request(method, params), b"").task_id == task
 
 
+@pytest.mark.parametrize("second", ["6", "", None])
+def test_two_tasks_are_refused(second: str | None) -> None:
+    for params in ({"taskId": "5", "task_id": second}, {"task_id": second, "taskId": "5"}):
+        assert code(request("GetTaskPushNotificationConfig", params)) == -32602
+    both = {"taskId": "5", "task_id": "5"}
+    assert read_call(JSON_RPC, request("GetTaskPushNotificationConfig", both), b"").task_id == "5"
+    assert read_call(JSON_RPC, request("GetTask", {"id": None}), b"").task_id == ""
+
+
 @pytest.mark.parametrize("member", ["method", "jsonrpc"])
 def test_json_rpc_at_a_path_of_http_json_is_refused(member: str) -> None:
     assert code(json.dumps({member: "GetExtendedAgentCard"}).encode(), SEND) == -32600

@@ -299,7 +299,7 @@ def extractor_for(scheme: SecurityScheme) -> Extractor:
         try:
             return places[scheme.location](scheme.parameter)
         except ConfigurationError as error:
-            raise ConfigurationError(f"scheme {scheme.name}: {error}") from None
+            raise ConfigurationError(f"scheme {_escaped(scheme.name)}: {error}") from None
     if isinstance(scheme, HttpScheme) and scheme.scheme in ("bearer", "basic"):
         return HttpAuthorization(scheme.scheme)
     if isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme):
@@ -307,12 +307,16 @@ def extractor_for(scheme: SecurityScheme) -> Extractor:
     if isinstance(scheme, MutualTlsScheme):
         return ClientCertificate()
     raise ConfigurationError(
-        f"scheme {scheme.name}: {_kind(scheme)} cannot be enforced; declare an API key, HTTP bearer or basic, OAuth "
-        "2.0, OpenID Connect or mutual TLS"
+        f"scheme {_escaped(scheme.name)}: {_kind(scheme)} cannot be enforced; declare an API key, HTTP bearer or "
+        "basic, OAuth 2.0, OpenID Connect or mutual TLS"
     )
+
+
+def _escaped(name: str) -> str:
+    return ascii(name[:64])[1:-1]
 
 
 def _kind(scheme: SecurityScheme) -> str:
     if isinstance(scheme, HttpScheme):
-        return f"HTTP {scheme.scheme!a}"
+        return f"HTTP {scheme.scheme[:64]!a}"
     return "its kind"

@@ -91,6 +91,7 @@ class _Evidence:
 
 _NO_LINES: Final[Lines] = []
 _PROOF: Final = b"dpop"
+_SHOWN: Final = 8  # alternatives, schemes and scopes in one error
 
 
 class Guard:
@@ -272,7 +273,7 @@ class Guard:
             if self.dpop is None and _comes_as_dpop(came)
             else ""
         )
-        expected = ", ".join(f"{scheme.name} ({scheme.place})" for scheme in self._config.schemes)
+        expected = ", ".join(f"{scheme.name[:64]} ({scheme.place})" for scheme in self._config.schemes[:_SHOWN])
         return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
 
     # 2
@@ -403,8 +404,8 @@ class Guard:
             caller = Principal(identities=tuple(identities.items()))
             return Refused(_lacking_scopes(identities, met), by_dpop=bool(evidence.dpop_token), caller=caller)
         missing = [
-            " and ".join(repr(name) for name, _ in alternative.schemes if name not in identities)
-            for alternative in alternatives
+            " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
+            for alternative in alternatives[:_SHOWN]
         ]
         return Refused(
             MissingCredentialsError(
@@ -523,7 +524,8 @@ def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternativ
             if not scopes <= identities[name].scopes:
                 lacking.setdefault(name, set()).update(scopes)
     needed = "; ".join(
-        f"{name!a} needs {' '.join(sorted(scopes - identities[name].scopes))}" for name, scopes in lacking.items()
+        f"{name[:64]!a} needs {' '.join(sorted(scopes - identities[name].scopes)[:_SHOWN])}"
+        for name, scopes in [*lacking.items()][:_SHOWN]
     )
     return AuthorizationError(
         f"the credentials lack scopes that the card demands: {needed}{_hint_where(identities, lacking)}",

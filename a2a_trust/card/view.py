@@ -228,7 +228,7 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
 
 
 def _unread(pointer: str, reason: str) -> MalformedError:
-    return MalformedError(f"card: {ascii(pointer)[1:-1]}: {reason}", pointer, reason)
+    return MalformedError(f"card: {ascii(pointer[:256])[1:-1]}: {reason}", pointer, reason)
 
 
 def _member(members: Mapping[str, JSON], name: str, pointer: str) -> JSON:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import product
 from math import prod
 from typing import Final
@@ -29,6 +30,7 @@ from a2a_trust.client.credentials import Credential, http_scheme, kind_of
 from a2a_trust.client.destinations import check_plain
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.net.mesh import NO_MESH, HttpWithin
+from a2a_trust.signing.forms import shown
 
 __all__ = [
     "Answer",
@@ -42,6 +44,8 @@ __all__ = [
 
 _MOST_COMBINATIONS: Final = 256
 _ANYBODY: Final = (Alternative(()),)
+_SHOWN: Final = 4
+"""The number of alternatives in an error, and of schemes and problems of each: a stranger's card has thousands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +139,16 @@ def answer_for(
     MissingCredentialsError: the credentials satisfy no alternative; the text says what each alternative lacks.
     """
     lacking: list[str] = []
-    for alternative in demands:
-        if alternative.is_anonymous:
-            continue
-        parts, problems = _parts(view, alternative, credentials, origin)
+    demanding = [each for each in demands if not each.is_anonymous]
+    for alternative in demanding:
+        is_shown = len(lacking) < _SHOWN
+        parts, problems = _parts(view, alternative, credentials, origin, most=_SHOWN if is_shown else 1)
         if not problems:
             return Answer(tuple(name for name, _ in alternative.schemes), parts)
-        names = " and ".join(name for name, _ in alternative.schemes)
-        lacking.append(f"{ascii(names)[1:-1][:80]}: {'; '.join(problems)}")
+        if is_shown:
+            lacking.append(f"{shown((name for name, _ in alternative.schemes), ' and ')[:80]}: {'; '.join(problems)}")
+    if len(demanding) > _SHOWN:
+        lacking.append(f"nor one of {len(demanding) - _SHOWN} other alternatives")
     demanded = {name for each in demands for name, _ in each.schemes}
     misnamed = sorted(ascii(name)[:80] for name in credentials if name not in view.schemes)
     lacking += [f"credentials[{name}] is not for a scheme of the card" for name in misnamed]
@@ -159,12 +165,16 @@ def _parts(
     alternative: Alternative,
     credentials: Mapping[str, Credential | OwnCertificate],
     origin: str,
+    *,
+    most: int,
 ) -> tuple[tuple[Part, ...], list[str]]:
-    """The credentials for one alternative, and why they do not satisfy it."""
+    """The credentials for one alternative, and why they do not satisfy it, in about ``most`` reasons."""
     parts: list[Part] = []
     problems: list[str] = []
     taken: dict[object, str] = {}
     for name, scopes in alternative.schemes:
+        if len(problems) >= most:
+            break
         scheme = view.schemes.get(name)
         if scheme is None:
             problems.append("the card does not declare this scheme")
@@ -176,7 +186,7 @@ def _parts(
         place = _place(scheme)
         where = place.header if isinstance(place, InHeader) else place  # X-Key and x-key are one header
         if where in taken:
-            names = f"{ascii(taken[where])[1:-1][:80]} and {ascii(name)[1:-1][:80]}"
+            names = shown((taken[where], name), " and ")
             problems.append(f"{names} need the same place in the request, so this alternative cannot be used")
         taken[where] = name
         parts.append(Part(name=name, scheme=scheme, credential=credential, scopes=scopes, place=place))
@@ -191,7 +201,7 @@ def _problems(
     origin: str,
 ) -> Iterator[str]:
     kind, fix = kind_of(scheme)
-    named = ascii(name)[:80]
+    named = ascii(name[:80])[:80]
     if credential is None:
         yield f"{words_for(name, scheme, scopes)}: pass credentials={{{named}: {fix}}}"
     elif isinstance(scheme, MutualTlsScheme) is isinstance(credential, Credential):
@@ -201,7 +211,7 @@ def _problems(
         if mismatch:
             yield f"{named} asks for {kind}, and {mismatch}"
         if origin not in credential.origins:
-            yield f"credentials[{named}] is for {', '.join(sorted(credential.origins))} and not for {origin}"
+            yield f"credentials[{named}] is for {shown(sorted(credential.origins))} and not for {origin}"
         if isinstance(scheme, ApiKeyScheme):
             try:
                 extractor_for(scheme)
@@ -212,8 +222,8 @@ def _problems(
 def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) -> str:
     """The demand of one scheme in words, for an error."""
     kind = "a scheme that the card does not declare" if scheme is None else kind_of(scheme)[0]
-    scoped = f" with the scopes {ascii(' '.join(sorted(scopes)))[1:-1][:200]}" if scopes else ""
-    return f"{ascii(name)[:80]} asks for {kind}{scoped}"
+    scoped = f" with the scopes {shown(nsmallest(9, scopes), ' ')[:200]}" if scopes else ""
+    return f"{ascii(name[:80])[:80]} asks for {kind}{scoped}"
 
 
 def _place(scheme: SecurityScheme) -> InHeader | InQuery | InCookie | None:

@@ -66,7 +66,10 @@ _NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
 class CredentialsError(TrustError, httpx.RequestError):
-    """A request was not sent: no credential fits, or a credential cannot be obtained. ``__cause__`` says why."""
+    """A request was not sent: no credential fits, or cannot be obtained, or the card is not verified any more.
+
+    ``__cause__`` says why.
+    """
 
     code = "credentials"
 
@@ -185,8 +188,8 @@ class CardDemands:
     def demand(self) -> str:
         """The demands of the card, in words."""
         alternatives = [
-            " and ".join(words_for(name, self._view.schemes.get(name), scopes) for name, scopes in each.schemes)
-            for each in self._demands
+            " and ".join(words_for(name, self._view.schemes.get(name), scopes) for name, scopes in each.schemes[:2])
+            for each in self._demands[:2]
         ]
         return ", or ".join(alternatives)[:_MAX_SHOWN]
 
@@ -217,7 +220,7 @@ def _attachment_of(request: httpx.Request, answer: Answer, values: list[Credenti
             case InCookie():
                 if not _COOKIE_VALUE.fullmatch(value.text):
                     raise MalformedError(
-                        f"credentials[{ascii(part.name)[:80]}]: the key has characters that a cookie must not have"
+                        f"credentials[{part.name[:80]!a}]: the key has characters that a cookie must not have"
                     )
                 cookies.append((part.place.name, value.text))
     return Attachment(tuple(headers), tuple(cookies), tuple(parameters))

@@ -298,7 +298,7 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
 
 
 def _cut(text: str) -> str:
-    return ascii(text)[1:-1][:_LISTED]
+    return ascii(text[:_LISTED])[1:-1][:_LISTED]
 
 
 def check_secret(secret: KeptSecret, what: str) -> None:

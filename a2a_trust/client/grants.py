@@ -10,6 +10,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from heapq import nsmallest
 from typing import Any, ClassVar
 
 from a2a_trust.auth.principal import SCOPE
@@ -29,6 +30,7 @@ from a2a_trust.client.credentials import (
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, Parameters, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
+from a2a_trust.signing.forms import shown
 
 __all__ = ["ClientCredentials", "RefreshToken", "TokenExchange"]
 
@@ -65,8 +67,8 @@ class _Grant(Credential):
         refused = self._client.mismatch(scheme)
         if refused:
             return refused
-        beyond = sorted(scopes - self._allowed)
-        return f"allowed_scopes does not have {ascii(' '.join(beyond))[:200]}" if beyond else ""
+        beyond = scopes - self._allowed
+        return f"allowed_scopes does not have '{shown(nsmallest(9, beyond), ' ')}'" if beyond else ""
 
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str]:
         return scopes & self._allowed

@@ -67,6 +67,7 @@ _EXTENDED_METHODS: Final = frozenset(method for method, (_, of) in METHODS.items
 _REMEMBERED: Final = 256
 _REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
 _FAILED_SECONDS: Final = 10.0
+_SHOWN: Final = 400  # characters of one of several reasons
 
 
 class Asked(Enum):
@@ -99,7 +100,7 @@ class Search:
 
     def note(self, card_url: str, outcome: str | TrustError) -> None:
         """Note why that URL did not give a verified card that names the called URL."""
-        self._outcomes.append(f"{card_url.partition('?')[0]}: {outcome}")
+        self._outcomes.append(f"{card_url.partition('?')[0]}: {str(outcome)[:_SHOWN]}")
         if isinstance(outcome, TrustError) and self._cause is None:
             self._cause = outcome.with_traceback(None)  # kept without its frames and their locals
 

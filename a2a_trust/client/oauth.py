@@ -33,6 +33,7 @@ from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from heapq import nsmallest
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 from urllib.parse import quote_plus, urlencode
@@ -61,6 +62,7 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, Tok
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import Signer, signed_jwt
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
+from a2a_trust.signing.forms import shown
 
 if TYPE_CHECKING:
     from a2a_trust.auth.introspection_endpoint import EndpointClient
@@ -361,7 +363,7 @@ class OAuthClient:
         if token.scopes is not None and not request.scopes <= token.scopes:
             raise TokenRequestError(
                 f"{self.issuer} granted fewer scopes than were requested; missing: "
-                f"{' '.join(sorted(request.scopes - token.scopes))}; grant them to the client on that server"
+                f"{shown(nsmallest(9, request.scopes - token.scopes), ' ')}; grant them to the client on that server"
             )
         margin = min(_MARGIN_SECONDS, token.seconds * _MARGIN_SHARE)
         token.value.until = min(now + token.seconds - margin, request.expires_at)

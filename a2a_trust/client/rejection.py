@@ -16,6 +16,7 @@ from a2a_trust.client.challenges import Challenge, challenges_of
 from a2a_trust.client.credentials import CredentialValue
 from a2a_trust.client.dpop import nonce_of
 from a2a_trust.errors import TrustError
+from a2a_trust.signing.forms import shown
 
 __all__ = ["CredentialsRejectedError", "Dropped", "Rejection"]
 
@@ -119,11 +120,9 @@ class Rejection:
                 continue
             unnamed, denied = scopes - self._scopes_named(part.name), scopes - allowed
             if unnamed:
-                return (
-                    f"; no token is asked for with {' '.join(sorted(unnamed))[:_MAX_SHOWN]}: the card does not name it"
-                )
+                return f"; no token is asked for with {shown(sorted(unnamed), ' ')}: the card does not name it"
             if denied:
-                return f"; allowed_scopes does not have {' '.join(sorted(denied))[:_MAX_SHOWN]}"
+                return f"; allowed_scopes does not have {shown(sorted(denied), ' ')}"
         return ""
 
     @property
@@ -151,7 +150,7 @@ class Rejection:
         )
         if any(value.is_in(asked) for value in self._values):
             asked, scopes, metadata = "something that repeats a credential", _NO_SCOPES, ""
-        sent = f"with {', '.join(map(ascii, names))}"[:_MAX_SHOWN] if names else "without a credential"
+        sent = "with " + shown(f"'{name}'" for name in names) if names else "without a credential"
         request = self._response.request
         return CredentialsRejectedError(
             f"{request.url.scheme}://{request.url.netloc.decode('ascii')} answers {self.status} to a request {sent}. "

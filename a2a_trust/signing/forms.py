@@ -20,7 +20,7 @@ value that every known pruner drops (``Projection.shows_whole``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeAlias
@@ -197,10 +197,10 @@ def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     return _present(card, "AgentCard", None, dropped), _pointers(dropped)
 
 
-def shown(pointers: tuple[str, ...]) -> str:
-    """Some of the pointers, cut short and escaped, for a text that people read."""
-    names = ", ".join(ascii(pointer[:128])[1:-1] for pointer in pointers[:8])
-    return f"{names}{' …' if len(pointers) > 8 else ''}"
+def shown(texts: Iterable[str], between: str = ", ") -> str:
+    """The first 8 texts, cut short and escaped, for a text that people read. No more than 9 are taken."""
+    first = [ascii(text[:128])[1:-1] for text in islice(texts, 9)]
+    return f"{between.join(first[:8])}{' …' if len(first) > 8 else ''}"
 
 
 def _pointers(paths: list[Path]) -> tuple[str, ...]:

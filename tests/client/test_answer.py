@@ -151,6 +151,19 @@ def test_an_error_tells_of_every_alternative_and_of_scopes() -> None:
     assert "with the scopes read write: pass" in text
 
 
+def test_an_error_tells_of_the_first_alternatives_of_many() -> None:
+    names = [f"s{index}" for index in range(90)]
+    view = view_of(*[names[at : at + 30] for at in range(60)], securitySchemes=dict.fromkeys(names, HEADER))
+    with pytest.raises(MissingCredentialsError) as missing:
+        answer_for(view, demands_of(view, []), {}, ORIGIN, is_whole=True)
+    assert "nor one of 56 other alternatives" in str(missing.value)
+    assert str(missing.value).count("asks for an API key in the header X-API-Key") == 16
+    last = view_of(
+        *[names[at : at + 30] for at in range(60)], ["key"], securitySchemes=dict.fromkeys(["key", *names], HEADER)
+    )
+    assert answer_for(last, demands_of(last, []), {"key": KEY}, ORIGIN, is_whole=True).schemes == ("key",)
+
+
 def test_a_scheme_that_the_card_does_not_declare() -> None:
     with pytest.raises(MissingCredentialsError, match="the card does not declare this scheme"):
         answered(view_of(["nowhere"]), nowhere=KEY)

@@ -237,6 +237,12 @@ def test_pointers_are_bounded_in_number_and_length() -> None:
     assert shown(("/a", "/é\n")) == "/a, /\\xe9\\n"
 
 
+def test_no_more_texts_are_taken_than_are_shown() -> None:
+    texts = iter(map(str, range(1_000)))
+    assert shown(texts, " or ") == "0 or 1 or 2 or 3 or 4 or 5 or 6 or 7 …"
+    assert next(texts) == "9"
+
+
 def test_what_a_pruned_form_may_hide_names_every_member_that_says_who_may_call() -> None:
     named = set(UNVERIFIED_BY_PRUNING)
     assert {"/securityRequirements", "/securitySchemes", "/supportedInterfaces"} <= named

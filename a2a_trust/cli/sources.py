@@ -25,6 +25,7 @@ from a2a_trust.strict_json import MAX_BYTES
 
 if TYPE_CHECKING:
     from a2a_trust.keys.jwk import PublicKey
+    from a2a_trust.keys.keyset import KeySet
 
 __all__ = [
     "algorithm_option",
@@ -407,8 +408,8 @@ def _check_no_ring(name: str, data: bytes) -> None:
         )
 
 
-def public_keys(name: str) -> tuple[PublicKey, ...]:
-    """The keys in the JWK Set of --jwks; skipped keys are warnings. ConfigurationError if no key is left."""
+def public_keys(name: str) -> KeySet:
+    """The JWK Set of --jwks; skipped keys are warnings. ConfigurationError if no key is left."""
     from a2a_trust.keys.keyset import read_jwks
 
     with _of_option("--jwks", name):
@@ -422,4 +423,4 @@ def public_keys(name: str) -> tuple[PublicKey, ...]:
         warn(f"{name}: skipped key {skipped.index}: {skipped.reason}")
     if not found.keys:
         raise ConfigurationError(f"{name}: no key in this JWK Set can verify a card; give another set")
-    return found.keys
+    return found

@@ -77,17 +77,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _add(options: argparse.Namespace) -> dict[str, Any]:
     now = time.time()
-    members = Members(
-        origins=list(dict.fromkeys(map(_origin, options.origin))),
-        name=options.name,
-        signer=None if options.signer is None else SigningTool(options.signer),
-    )
-    if options.not_before is not None:
-        members["not_before"] = moment(options.not_before, now, "--not-before", may_have_passed=True)
-    if options.not_after is not None:
-        members["not_after"] = moment(options.not_after, now, "--not-after")
-    keys = _given_keys(options)
-    entries = [entry_of_key(key, **members) for key in keys]
+    members = _members(options, now)
+    given = _given_keys(options)
+    entries = [entry_of_key(key, **members) for key in given.keys]
     if options.jwks_url is not None:
         members["alg"] = None if options.alg is None else algorithm_option(options.alg)
         entries.append(entry_of_url(options.jwks_url, **members))
@@ -100,6 +92,9 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
             _check_new(entry, before, path)
             text = with_entries(text, [toml])
             added.append(entry.url or entry.keys[0].kid)
+        for key in filter(before.lacks, _only_revoked(given, f"revoked in {options.jwks}", now)):
+            text = with_revoked(text, key)
+            added.append(key.thumbprint or "")
         return text
 
     try:
@@ -112,15 +107,35 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     except FileExistsError:  # another process has just made the file
         added.clear()
         after = update_trust_file(path, add)
-    _warn_of_dead(keys, [key for key in _revoked_keys(after, path) if key.kid in added], path, now)
+    _warn_of_dead(given.keys, [key for key in _revoked_keys(after, path) if key.kid in added], path, now)
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"
         put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
         if not added:
             put("  already there; nothing was changed")
         for name in added:
-            put(f"  {printable(name)} may speak for {printable(', '.join(members['origins']))}")
+            said = "is revoked" if name in given.revoked else f"may speak for {', '.join(members['origins'])}"
+            put(f"  {printable(name)} {printable(said)}")
     return {"added": added, "origins": members["origins"]}
+
+
+def _members(options: argparse.Namespace, now: float) -> Members:
+    members = Members(
+        origins=list(dict.fromkeys(map(_origin, options.origin))),
+        name=options.name,
+        signer=None if options.signer is None else SigningTool(options.signer),
+    )
+    if options.not_before is not None:
+        members["not_before"] = moment(options.not_before, now, "--not-before", may_have_passed=True)
+    if options.not_after is not None:
+        members["not_after"] = moment(options.not_after, now, "--not-after")
+    return members
+
+
+def _only_revoked(given: KeySet, reason: str, now: float) -> list[RevokedKey]:
+    """The keys that the set revokes and that get no entry, because something else in their JWK is wrong."""
+    gone = given.revoked - {key.thumbprint for key in given.keys}
+    return [RevokedKey(thumbprint=thumbprint, at=now, reason=reason) for thumbprint in sorted(gone)]
 
 
 def _warn_of_dead(given: Iterable[PublicKey], revoked: Iterable[PublicKey], path: Path, now: float) -> None:
@@ -152,7 +167,7 @@ def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
     """
     thumbprints = {key.thumbprint for key in new.keys}
     for entry in before.entries:
-        known = {key.thumbprint for key in _keys(entry, path, str(path))}
+        known = {key.thumbprint for key in _keys(entry, path, str(path)).keys}
         is_same = entry.url == new.url if new.url is not None else bool(known & thumbprints)
         if is_same and overlap(entry.origins, new.origins):
             name = new.url or new.keys[0].kid
@@ -163,20 +178,22 @@ def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
             )
 
 
-def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
+def _given_keys(options: argparse.Namespace) -> KeySet:
     if options.kid is not None and options.public_key is None:
         raise ConfigurationError("--kid works only with --public-key; the keys of a JWK Set have their own names")
     if options.public_key is not None:
-        return given_alg([public_key(options.public_key, options.kid)], options.alg, options.public_key)
+        given = [public_key(options.public_key, options.kid)]
+        return KeySet(keys=tuple(given_alg(given, options.alg, options.public_key)))
     if options.jwks is None:
-        return []
-    keys = given_alg(public_keys(options.jwks), options.alg, options.jwks)
+        return KeySet(keys=())
+    found = public_keys(options.jwks)
+    keys = given_alg(found.keys, options.alg, options.jwks)
     if options.name is not None and len(keys) > 1:
         raise ConfigurationError(
             f"--name: {options.jwks} has {len(keys)} keys, and --jwks makes an entry for each key. To give one name to "
             f'all of them, use --jwks-url, or write one entry with keys = "{options.jwks}" by hand'
         )
-    return keys
+    return replace(found, keys=tuple(keys))
 
 
 def _origin(text: str) -> str:
@@ -215,7 +232,7 @@ def _named_entries(document: TrustDocument, options: argparse.Namespace) -> list
     if found:
         return found
     for entry in document.entries:
-        if options.what in [key.kid for key in _keys(entry, Path(options.file), options.file)]:
+        if options.what in [key.kid for key in _keys(entry, Path(options.file), options.file).keys]:
             raise ConfigurationError(
                 f"{ascii(options.what)[:128]} is a key in {entry.file}, which line {entry.line} names: remove the key "
                 f"from that file, or remove the whole file: a2a-sign trust remove {shlex.quote(options.file)} "
@@ -236,7 +253,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     def revoke(text: str, before: TrustDocument) -> str:
         key = replace(_meant(options, before, path), at=now, reason=options.reason)
         revoked.append(key)
-        was_revoked.append(any(known.says_as_much_as(key) for known in before.revoked))
+        was_revoked.append(not before.lacks(key))
         return text if was_revoked[-1] else with_revoked(text, key)
 
     _existing(options.file, revoke)
@@ -305,7 +322,7 @@ def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | No
     for each in document.entries:
         if entry is None or each.is_called(entry):
             try:
-                keys = _keys(each, path, str(path))
+                keys = _keys(each, path, str(path)).keys
             except ConfigurationError as error:
                 unread.append(error)
             else:
@@ -381,9 +398,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
 
 def _revoked_keys(document: TrustDocument, path: Path) -> frozenset[PublicKey]:
     """The keys in the trust file and its key files that are revoked now."""
-    files = {
-        entry.file: KeySet(keys=_keys(entry, path, str(path))) for entry in document.entries if entry.file is not None
-    }
+    files = {entry.file: _keys(entry, path, str(path)) for entry in document.entries if entry.file is not None}
     return frozenset(trusted.key for trusted in document.store(files, {}).keys if trusted.revoked)
 
 
@@ -410,7 +425,7 @@ def _rows(
             **common,
             **_validity(each.not_before, each.not_after, now, is_revoked=each.revoked or each.key in revoked),
         }
-        for each in entry.trusted(_keys(entry, path, name))  # the times of the entry and of the key's JWK together
+        for each in entry.trusted(_keys(entry, path, name).keys)  # the times of the entry and of the key's JWK together
     ]
 
 
@@ -423,11 +438,11 @@ def _patterns(entry: TrustEntry) -> list[str]:
     return list(entry.origins.patterns) if isinstance(entry.origins, Origins) else ["*"]
 
 
-def _keys(entry: TrustEntry, path: Path, name: str) -> tuple[PublicKey, ...]:
+def _keys(entry: TrustEntry, path: Path, name: str) -> KeySet:
     """The keys of an entry, from the trust file or from the key file that it names."""
     if entry.file is None:
-        return entry.keys
-    return keys_of_file(entry, path.parent / entry.file, f"{name}, line {entry.line}").keys
+        return KeySet(keys=entry.keys)
+    return keys_of_file(entry, path.parent / entry.file, f"{name}, line {entry.line}")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from a2a_trust.card.ambiguity import check_card
 from a2a_trust.card.view import interface_urls
@@ -18,6 +18,7 @@ from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import given_alg, making_trust_file, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.keyset import KeySet
 from a2a_trust.keys.origins import OriginFromCard, Origins, UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.strict_json import parse
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from a2a_trust.keys.trust_file import TrustFile
 
 __all__ = ["TrustedKeys", "trusted_keys"]
+
+
+_NO_KEYS: Final = KeySet(keys=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class TrustedKeys:
     origin: str | OriginFromCard | UnsafeAnyOrigin | None
     store: TrustStore | None = None
     file: TrustFile | None = None
-    keys: tuple[PublicKey, ...] = ()
+    keys: KeySet = _NO_KEYS
     signer: SigningTool | None = None
 
     def origin_of(self, name: str) -> str | OriginFromCard | UnsafeAnyOrigin:
@@ -65,7 +69,7 @@ class TrustedKeys:
 
     def described(self) -> str:
         """All that decides which cards these keys verify, as a text; for a trust file with URLs, without their keys."""
-        parts: list[object] = [self.origin, self.keys, self.signer]
+        parts: list[object] = [self.origin, self.keys.keys, sorted(self.keys.revoked), self.signer]
         store = self.store if self.file is None else self.file.trust_store()
         if store is not None:
             parts += [store.keys, store.spoken_for, sorted(store.revoked), sorted(store.names)]
@@ -83,9 +87,10 @@ class TrustedKeys:
 
 
 @lru_cache(maxsize=1024)  # many cards of one origin
-def _store_of(keys: tuple[PublicKey, ...], signer: SigningTool | None, origin: str | None) -> TrustStore:
+def _store_of(given: KeySet, signer: SigningTool | None, origin: str | None) -> TrustStore:
     origins = UnsafeAnyOrigin() if origin is None else Origins(host_of(origin))
-    return TrustStore(TrustedKey(key=key, origins=origins, signer=signer) for key in keys)
+    trusted = [TrustedKey(key=key, origins=origins, signer=signer) for key in given.keys]
+    return TrustStore(trusted, revoked=given.revoked)
 
 
 def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
@@ -160,16 +165,19 @@ def _hosts_in(document: bytes) -> list[str]:
     return list(dict.fromkeys(hosts))
 
 
-def _named_keys(options: argparse.Namespace) -> tuple[PublicKey, ...]:
+def _named_keys(options: argparse.Namespace) -> KeySet:
     """The keys of --jwks and --public-key; keys without an algorithm get that of --alg."""
     keys: list[PublicKey] = []
+    revoked: frozenset[str] = frozenset()
     for name in options.jwks:
         if is_url(name):
             raise ConfigurationError(
                 f"--jwks {name}: --jwks needs a file. For a key set on the network make a trust file: a2a-sign trust "
                 "add trust.toml --origin HOST --jwks-url URL, then verify with --trust trust.toml"
             )
-        keys.extend(given_alg(public_keys(name), options.alg, name))
+        found = public_keys(name)
+        keys.extend(given_alg(found.keys, options.alg, name))
+        revoked |= found.revoked
     for name in options.public_key:
         keys.extend(given_alg([public_key(name, options.kid)], options.alg, name))
-    return tuple(dict.fromkeys(keys))
+    return KeySet(keys=tuple(dict.fromkeys(keys)), revoked=revoked)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
+from a2a_trust.strict_json import JSON
 
 __all__ = ["JWKS_PATH", "MAX_KEYS", "KeySet", "SkippedKey", "publish_jwks", "read_jwks", "read_public_keys"]
 
@@ -29,10 +30,15 @@ class SkippedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySet:
-    """The usable public keys of a set, and the skipped ones."""
+    """The usable public keys of a set, the skipped ones, and the thumbprints of all keys that the set revokes.
+
+    A skipped key may be in ``revoked``. If you configured the set yourself, pass them on:
+    ``TrustStore(…, revoked=key_set.revoked)``.
+    """
 
     keys: tuple[PublicKey, ...]
     skipped: tuple[SkippedKey, ...] = ()
+    revoked: frozenset[str] = frozenset()
 
 
 def read_jwks(document: bytes) -> KeySet:
@@ -41,7 +47,7 @@ def read_jwks(document: bytes) -> KeySet:
     - A key that is not understood is skipped and reported, as RFC 7517 5 requires.
     - If different keys share ``kid`` and type, all of them are skipped.
     - If one key is in the set twice under one ``kid``, it is valid only while both entries are valid.
-    - A key that is revoked under one ``kid`` of the set is revoked under all of them.
+    - A key that is revoked under one ``kid`` of the set is revoked under all of them, even if its JWK is skipped.
     - A set with a symmetric key is rejected as a whole: the set is secret, or it tries to confuse two algorithms.
 
     MalformedError: not a JWK Set, or a rejected one.
@@ -56,6 +62,10 @@ def read_jwks(document: bytes) -> KeySet:
         raise MalformedError(f"JWK Set: more than {MAX_KEYS} keys")
     if any(type(member) is dict and member.get("kty") == "oct" for member in members):
         raise MalformedError("JWK Set: it holds a symmetric key; publish only public keys")
+    return _key_set(members)
+
+
+def _key_set(members: list[JSON]) -> KeySet:
     found: list[tuple[int, PublicKey]] = []
     skipped: list[SkippedKey] = []
     revoked = set[str]()
@@ -75,6 +85,7 @@ def read_jwks(document: bytes) -> KeySet:
     return KeySet(
         keys=tuple(_strictest(keys) for keys in named.values() if _are_one(keys)),
         skipped=tuple(sorted(skipped, key=lambda key: key.index)),
+        revoked=frozenset(revoked),
     )
 
 
@@ -104,7 +115,7 @@ def _strictest(keys: list[PublicKey]) -> PublicKey:
 def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:
     """Read the public keys in a file: a JWK Set, a JWK, or PEM. ``kid`` names the key of a file with a single key.
 
-    MalformedError: neither of these, or a private key.
+    MalformedError: neither of these, or a private key. A revoked JWK with another mistake is a set without keys.
     """
     text = document.strip()
     if b"PRIVATE KEY-----" in text or (text.startswith(b"eyJ") and text.count(b".") == 4):
@@ -121,7 +132,10 @@ def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:
         return read_jwks(text)
     if type(value) is dict and kid is not None:
         value["kid"] = kid
-    return KeySet(keys=(public_key_from_jwk(value),))
+    found = _key_set([value])
+    if found.skipped and not found.revoked:
+        raise MalformedError(found.skipped[0].reason)
+    return found
 
 
 def publish_jwks(keys: PublicKey | Iterable[PublicKey]) -> dict[str, Any]:

@@ -191,6 +191,10 @@ class TrustDocument:
         """The key sets on the network, in order, each once."""
         return tuple(dict.fromkeys(entry.url for entry in self.entries if entry.url is not None))
 
+    def lacks(self, key: RevokedKey) -> bool:
+        """Whether no ``[[revoked]]`` entry revokes as much as this one."""
+        return not any(known.says_as_much_as(key) for known in self.revoked)
+
     def store(self, files: Mapping[str, KeySet], fetched: Mapping[str, tuple[PublicKey, ...]]) -> TrustStore:
         """The trust store with the keys of these files and URLs; a URL that is not among them adds no keys."""
         trusted: list[TrustedKey] = []
@@ -206,7 +210,10 @@ class TrustDocument:
             trusted,
             self.policies,
             spoken_for=[entry.origins for entry in self.entries],
-            revoked=[key.thumbprint or key.kid or "" for key in self.revoked if key.entry is None],
+            revoked=chain(
+                [key.thumbprint or key.kid or "" for key in self.revoked if key.entry is None],
+                *[key_set.revoked for key_set in files.values()],
+            ),
             names=[entry.name for entry in self.entries if entry.name is not None],
         )
 
@@ -606,18 +613,19 @@ class TrustFile:
 
 
 def keys_of_file(entry: TrustEntry, path: Path, where: str) -> KeySet:
-    """The keys in the file of an entry; ``where`` is the line of the trust file that names it, for errors."""
+    """The keys in the file of an entry, and the keys that it revokes; ``where`` is the line of the trust file that
+    names it, for errors."""
     try:
         found = read_public_keys(_content(path), kid=entry.kid)
     except (MalformedError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(f"{where}: {path}: {reason}") from None
-    if not found.keys:
+    if not found.keys and not found.revoked:
         raise ConfigurationError(f"{where}: {path}: no key in this JWK Set can verify a card; name another file")
     for skipped in found.skipped:
         _log.warning("%s: %s: skipped key %d: %s", where, path, skipped.index, skipped.reason)
     fitting = replace(found, keys=tuple(entry.fitting(found.keys)))
-    if not fitting.keys:
+    if not fitting.keys and not found.revoked:
         raise ConfigurationError(f"{where}: {path}: no key in it is for {entry.alg}, the alg of the entry; change alg")
     return fitting
 

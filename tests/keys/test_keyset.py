@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import private_key_to_jwk, public_key_from_object
-from a2a_trust.keys.keyset import MAX_KEYS, publish_jwks, read_jwks
+from a2a_trust.keys.keyset import MAX_KEYS, publish_jwks, read_jwks, read_public_keys
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
 A, B = generate_signer(kid="a"), generate_signer("EdDSA", kid="b")
@@ -119,6 +119,24 @@ def test_a_key_that_is_revoked_under_one_name_is_revoked_under_every_name_of_the
         ("b", False, math.inf),
         ("a", True, 1.0),
     ]
+
+
+def test_a_set_says_what_it_revokes_of_its_usable_and_its_skipped_keys() -> None:
+    a, b = A.public_key.to_jwk(), B.public_key.to_jwk()
+    assert read_jwks(jwks(a, b)).revoked == frozenset()
+    found = read_jwks(jwks({**a, "revoked": True}, {**b, "use": "enc", "revoked": 1}))
+    assert ([key.kid for key in found.keys], [key.index for key in found.skipped]) == (["a"], [1])
+    assert found.revoked == {A.public_key.thumbprint, B.public_key.thumbprint}
+    for unknown in ({"kty": "EC", "revoked": True}, {**a, "x": "", "revoked": True}, {"revoked": True}):
+        assert read_jwks(jwks(unknown, b)).revoked == frozenset()
+
+
+def test_a_file_with_one_jwk_is_refused_unless_it_revokes() -> None:
+    bad = {**A.public_key.to_jwk(), "use": "enc"}
+    with pytest.raises(MalformedError, match='its use is not "sig"'):
+        read_public_keys(json.dumps(bad).encode())
+    found = read_public_keys(json.dumps({**bad, "revoked": True}).encode())
+    assert (found.keys, found.revoked) == ((), {A.public_key.thumbprint})
 
 
 def test_one_name_for_one_rsa_key_with_two_algorithms_names_neither(rsa_key: rsa.RSAPrivateKey) -> None:

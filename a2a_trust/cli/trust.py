@@ -256,8 +256,14 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         was_revoked.append(not before.lacks(key))
         return text if was_revoked[-1] else with_revoked(text, key)
 
-    _existing(options.file, revoke)
+    after = _existing(options.file, revoke)
     key = revoked[-1]
+    mistake = key.mistake(_listed_keys(after.entries, path)[0])
+    if mistake is not None:
+        raise ConfigurationError(
+            f"{path}: the revocation was written, but {mistake}. Revoke that key: a2a-sign trust revoke "
+            f"{shlex.quote(options.file)} {shlex.quote(key.kid or '')}; for a key that is not listed, leave out KID"
+        )
     if not options.json:
         put(f"{mark('revoked', 'green', sys.stdout)} {printable(key.kid or key.thumbprint)}")
         if was_revoked[-1]:
@@ -318,20 +324,27 @@ def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | No
 
     An unreadable key file is only a warning if the key is found elsewhere: revoking must not wait for a repair.
     """
-    found, unread = set[str](), list[ConfigurationError]()
-    for each in document.entries:
-        if entry is None or each.is_called(entry):
-            try:
-                keys = _keys(each, path, str(path)).keys
-            except ConfigurationError as error:
-                unread.append(error)
-            else:
-                found.update(key.thumbprint for key in keys if kid in (key.kid, key.thumbprint))
+    scope = [each for each in document.entries if entry is None or each.is_called(entry)]
+    listed, unread = _listed_keys(scope, path)
+    found = {key.thumbprint for _, keys in listed for key in keys if kid in (key.kid, key.thumbprint)}
     if unread and not found:
         raise ConfigurationError(f"{unread[0]}. To revoke the key without that file, name the key with --thumbprint")
     for reason in unread:
         warn(f"this file could not be searched for the kid: {reason}")
     return found
+
+
+def _listed_keys(
+    entries: Iterable[TrustEntry], path: Path
+) -> tuple[list[tuple[TrustEntry, tuple[PublicKey, ...]]], list[ConfigurationError]]:
+    """The keys of each entry in the trust file and its key files, and the errors of unreadable key files."""
+    listed, unread = list[tuple[TrustEntry, tuple[PublicKey, ...]]](), list[ConfigurationError]()
+    for entry in entries:
+        try:
+            listed.append((entry, _keys(entry, path, str(path)).keys))
+        except ConfigurationError as error:
+            unread.append(error)
+    return listed, unread
 
 
 def _fetched_thumbprint(url: str, kid: str) -> str:

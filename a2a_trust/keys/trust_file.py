@@ -52,7 +52,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import chain
@@ -176,6 +176,18 @@ class RevokedKey:
             return self.thumbprint == other.thumbprint
         return (self.kid, self.thumbprint) == (other.kid, None)
 
+    def mistake(self, listed: Iterable[tuple[TrustEntry, Iterable[PublicKey]]]) -> str | None:
+        """A sentence about a thumbprint that is probably mistyped: keys in its scope have the kid, and no key there has
+        the thumbprint. Otherwise it returns None. ``listed`` are the keys of each entry."""
+        scope = [key for entry, keys in listed if self.entry is None or entry.is_called(self.entry) for key in keys]
+        named = sorted({key.thumbprint for key in scope if key.kid == self.kid})
+        if not named or self.thumbprint in (None, *[key.thumbprint for key in scope]):
+            return None
+        return (
+            f"no listed key has the revoked thumbprint {self.thumbprint}, so the key that is listed with the kid "
+            f"{ascii(self.kid)[:128]} is not revoked by it; its thumbprint is {' or '.join(named)}"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustDocument:
@@ -198,6 +210,7 @@ class TrustDocument:
     def store(self, files: Mapping[str, KeySet], fetched: Mapping[str, tuple[PublicKey, ...]]) -> TrustStore:
         """The trust store with the keys of these files and URLs; a URL that is not among them adds no keys."""
         trusted: list[TrustedKey] = []
+        listed: list[tuple[TrustEntry, tuple[PublicKey, ...]]] = []
         for entry in self.entries:
             if entry.file is not None:
                 keys = files[entry.file].keys
@@ -205,7 +218,12 @@ class TrustDocument:
                 keys = fetched.get(entry.url, ())
             else:
                 keys = entry.keys
+            listed.append((entry, keys))
             trusted += entry.trusted(keys, self._revoked_in(entry))
+        for mistake in filter(None, [key.mistake(listed) for key in self.revoked]):
+            _log.warning(
+                "%s: [[revoked]]: %s. Ask its owner; if the key is another one, remove the kid", self.name, mistake
+            )
         return TrustStore(
             trusted,
             self.policies,

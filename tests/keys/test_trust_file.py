@@ -26,7 +26,7 @@ from a2a_trust.keys.policy import Threshold
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.keys.trust_edit import update_trust_file, with_entries
-from a2a_trust.keys.trust_file import TrustDocument, TrustFile, read_trust
+from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustFile, read_trust
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verifier import CardVerifier
 from a2a_trust.signing.verify import verify_card
@@ -70,6 +70,25 @@ def is_verified(trust: TrustStore, *signers: LocalSigner, now: float = NOW) -> b
     except CardVerificationError:
         return False
     return True
+
+
+def test_a_kid_that_is_listed_shows_a_mistake_in_the_thumbprint() -> None:
+    document = read_trust(("version = 1" + entry(ANN, name='"one"') + entry(BOB, name='"two"')).encode(), "trust.toml")
+    listed = [(each, each.keys) for each in document.entries]
+    ann, eve = ANN.public_key.thumbprint, EVE.public_key.thumbprint
+    for key, is_mistake in (
+        (RevokedKey(kid="ann", thumbprint=eve), True),
+        (RevokedKey(kid="ann", thumbprint=eve, entry="one"), True),
+        (RevokedKey(kid="ann", thumbprint=eve, entry="two"), False),
+        (RevokedKey(kid="bob", thumbprint=ann), False),
+        (RevokedKey(kid="bob", thumbprint=ann, entry="two"), True),
+        (RevokedKey(kid="ann", thumbprint=ann), False),
+        (RevokedKey(kid="eve", thumbprint=eve), False),
+        (RevokedKey(kid="ann"), False),
+        (RevokedKey(thumbprint=eve), False),
+    ):
+        assert (key.mistake(listed) is not None) is is_mistake, key
+    assert ann in (RevokedKey(kid="ann", thumbprint=eve).mistake(listed) or "")
 
 
 WAYS: dict[str, Callable[[Path, PublicKey], str]] = {

@@ -401,13 +401,15 @@ class CrossSiteError(AuthorizationError):
 class TooManyRequestsError(TrustError):
     """One caller sends too many requests, or one peer sends too many invalid credentials. Others are not affected.
 
-    ``retry_after``: the same request may succeed after this number of seconds.
+    ``retry_after``: the same request may succeed after this number of seconds. ``cause``: what the audit trail counts
+    rejections by; "" for the text.
     """
 
     code = "too-many-requests"
 
-    def __init__(self, message: str, *, retry_after: int = 5) -> None:
+    def __init__(self, message: str, *, retry_after: int = 5, cause: str = "") -> None:
         self.retry_after: int = retry_after
+        self.cause: str = cause
         super().__init__(message)
 
 

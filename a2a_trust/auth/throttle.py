@@ -260,12 +260,13 @@ class Throttle:
         return woken
 
     def _refusal(self, peer: str, over: Collection[_Counter]) -> TooManyRequestsError:
-        """The error when these counters have reached their limits. Its text, which the audit trail counts by, is the
-        same for all names that a peer tries."""
+        """The error when these counters have reached their limits. Its cause is the same for all names that a peer
+        tries."""
         ends = max(self._window(counter).reset_time for counter in over)
         limits = sorted({counter.limit.option for counter in over})
         return TooManyRequestsError(
-            f"too many failed credentials from {peer or 'peers without address'} ({', '.join(limits)})",
+            f"{cause} ({', '.join(limits)})",
+            cause=cause,
             retry_after=max(1, math.ceil(ends - self._clock())),
         )
 
@@ -275,6 +276,7 @@ def _wake(future: Future[None]) -> None:
         future.set_result(None)
 
 
+        cause = f"too many failed credentials from {peer or 'peers without address'}"
 def _digest(text: str) -> str:
     """A text of a caller's, in a fixed size."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -8,7 +8,8 @@ event              level    when
 =================  =======  =====================================================================================
 ``allowed``        DEBUG    the card allows a request
 ``refused``        INFO     a request is rejected; ``reason`` is one of ``Reason``
-                   WARNING  a request is rejected for ``key-source-unavailable``, because only the operator can help
+                   WARNING  a request is rejected for ``key-source-unavailable`` or ``too-many-requests``, because only
+                            the operator can help, or should know of an attack
 ``not-served``     ERROR    the public card can no longer be verified, so callers get 503 instead
 ``not-reloaded``   WARNING  the file of the public card is missing or not verified, so callers get the last verified one
 ``reloaded``       INFO     the file of the public card is verified again
@@ -19,8 +20,8 @@ event              level    when
 Rejections for ``key-source-unavailable`` and ``too-many-requests`` are counted: the first one for each cause is logged
 at once, the others as one event per minute with a ``count``.
 
-No event holds a credential, a query or a body. Callers choose methods, paths and addresses, so these are escaped and
-cut.
+No event holds a credential, a query or a body. Callers choose methods, paths and addresses, and perhaps their names, so
+these are escaped and cut.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ _log: Final = logging.getLogger("a2a_trust.audit")
 
 
 _LONGEST: Final = 512
+_LONGEST_METHOD: Final = 32
+_LONGEST_ADDRESS: Final = 128
+_LONGEST_CALLER: Final = 4_096
+"""Longer than two names and two issuers as callers have them, because events are matched by it."""
 
 
 class Reason(StrEnum):
@@ -129,8 +134,8 @@ def is_heard() -> bool:
 def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
     """Log that a request is admitted. Check ``is_heard`` first: making the event takes longer than the decision."""
     schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
-    event = AuditEvent(event="allowed", **_request(scope), caller=caller.display_name, schemes=schemes)
-    _log.debug("allowed %s for %s", _shown(event), caller.display_name, extra={"audit": event})
+    event = AuditEvent(event="allowed", **_request(scope), caller=_name_of(caller), schemes=schemes)
+    _log.debug("allowed %s for %s", _shown(event), event["caller"], extra={"audit": event})
 
 
 def request_refused(
@@ -143,13 +148,14 @@ def request_refused(
     detail = _escaped(detail[:_LONGEST])  # a user's verifier may write any text
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
-        event["caller"] = caller.display_name
+        event["caller"] = _name_of(caller)
     _log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
 
 
 def _level(reason: Reason) -> int:
-    # Only the operator can fix it, perhaps without any logging configured: Python shows warnings all the same.
-    return logging.WARNING if reason is Reason.KEY_SOURCE_UNAVAILABLE else logging.INFO
+    # For the operator, perhaps without any logging configured: Python shows warnings all the same.
+    is_counted = reason in (Reason.KEY_SOURCE_UNAVAILABLE, Reason.TOO_MANY_REQUESTS)
+    return logging.WARNING if is_counted else logging.INFO
 
 
 _COUNTED_SECONDS: Final = 60
@@ -159,6 +165,7 @@ _OTHER: Final = "further causes"
 
 @dataclass(slots=True)
 class _Repeats:
+    detail: str
     ends: float
     repeats: int = 0
 
@@ -166,9 +173,9 @@ class _Repeats:
 class RepeatedRefusals:
     """Logs rejections for one reason: the first of each cause at once, and each minute how many more came.
 
-    Anybody can send tokens of an issuer that is down, or guesses, in any number. They must not flood the log. The cause
-    is the ``detail``, which names the source, or the caller that asks too often. At most 64 causes are kept apart in a
-    minute, because a user's verifier may word each one differently; further causes are counted as one.
+    Anybody can send tokens of an issuer that is down, or guesses, in any number. They must not flood the log, so each
+    cause has one event a minute. The cause names the source, or the caller that asks too often. At most 64 causes are
+    kept apart, because a user's verifier may word each one differently; further causes are counted as one.
 
     One instance belongs to one guard and reason, so that a flood for one reason does not hide the causes of another.
     Call ``flush`` at the end of the program.
@@ -180,33 +187,41 @@ class RepeatedRefusals:
         #: Not a BoundedCache: each entry that leaves is logged, and a new cause displaces none.
         self._open: dict[str, _Repeats] = {}
 
-    def refused(self, scope: Mapping[str, Any], detail: str) -> None:
-        """Log that a request is rejected, or count it if the same cause was logged within a minute."""
-        now = self._clock()
-        self._close(until=now)
-        cause = detail[:_LONGEST]
+    def refused(self, scope: Mapping[str, Any], detail: str, cause: str = "") -> None:
+        """Log that a request is rejected, or count it if the same cause was logged within a minute.
+
+        ``cause`` is ``detail`` by default.
+        """
+        self._close(until=self._clock())
+        cause = (cause or detail)[:_LONGEST]
         if cause not in self._open and len(self._open) >= _MAX_CAUSES:
             cause = _OTHER
         repeated = self._open.get(cause)
         if repeated is not None:
             repeated.repeats += 1
             return
-        self._open[cause] = repeated = _Repeats(now + _COUNTED_SECONDS)
+        self._begin(cause, _OTHER if cause is _OTHER else detail[:_LONGEST])
         request_refused(scope, self._reason, detail)
-        self._close_later(repeated)
 
     def flush(self) -> None:
         """Log all counts that are not logged yet."""
         self._close(until=float("inf"))
+        self._open.clear()
+
+    def _begin(self, cause: str, detail: str) -> None:
+        self._open[cause] = repeated = _Repeats(detail, self._clock() + _COUNTED_SECONDS)
+        self._close_later(repeated)
 
     def _close(self, until: float) -> None:
+        """Log the counts that end by then. After a count another minute begins, since the count was its one event."""
         # Oldest first, so the others have not ended either.
         for cause, repeated in [*self._open.items()]:
             if repeated.ends > until:
                 return
-            repeats = self._open.pop(cause).repeats
-            if repeats:
-                _requests_refused(self._reason, cause, repeats)
+            del self._open[cause]
+            if repeated.repeats:
+                _requests_refused(self._reason, repeated.detail, repeated.repeats)
+                self._begin(cause, repeated.detail)
 
     def _close_later(self, repeated: _Repeats) -> None:
         """Log the count after a minute even if no further request comes."""
@@ -218,8 +233,8 @@ class RepeatedRefusals:
         loop.call_later(_COUNTED_SECONDS, self._close, repeated.ends, context=contextvars.Context())
 
 
-def _requests_refused(reason: Reason, cause: str, count: int) -> None:
-    detail, seconds = _escaped(cause), _COUNTED_SECONDS
+def _requests_refused(reason: Reason, detail: str, count: int) -> None:
+    detail, seconds = _escaped(detail), _COUNTED_SECONDS
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, count=count, seconds=seconds)
     text = "refused %d more requests in %d seconds: %s"
     _log.log(_level(reason), text, count, seconds, detail, extra={"audit": event})
@@ -227,6 +242,7 @@ def _requests_refused(reason: Reason, cause: str, count: int) -> None:
 
 def card_not_served(detail: str) -> None:
     """Log that callers get 503 instead of the public card."""
+    detail = _escaped(detail[:_LONGEST])
     event = AuditEvent(event="not-served", reason=Reason.CARD.value, detail=detail)
     _log.error("the public card is not served: %s", detail, extra={"audit": event})
 
@@ -265,10 +281,14 @@ def _request(scope: Mapping[str, Any]) -> AuditEvent:
     client = scope.get("client")
     return AuditEvent(
         type=scope["type"],
-        method=_escaped(scope.get("method", "GET"))[:32],  # that of a handshake
+        method=_escaped(scope.get("method", "GET")[:_LONGEST_METHOD])[:_LONGEST_METHOD],  # GET: a handshake
         path=_escaped(scope["path"][:_LONGEST]),
-        client="" if client is None else _escaped(str(client[0])),
+        client="" if client is None else _escaped(str(client[0])[:_LONGEST_ADDRESS]),
     )
+
+
+def _name_of(caller: Principal | Anonymous) -> str:
+    return caller.display_name[:_LONGEST_CALLER]
 
 
 def _escaped(text: str) -> str:

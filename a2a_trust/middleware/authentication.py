@@ -232,7 +232,8 @@ class CardEnforcementMiddleware:
         error = refused.error
         reason = audit.reason_of(error)
         if reason in self._repeated:
-            self._repeated[reason].refused(scope, str(error))
+            cause = error.cause if isinstance(error, TooManyRequestsError) else ""
+            self._repeated[reason].refused(scope, str(error), cause)
         else:
             audit.request_refused(scope, reason, str(error), refused.caller)
         binding, legacy = self._interfaces.language(scope)

@@ -1,11 +1,13 @@
 """M17: while an issuer is out of reach, anybody can fill the audit log with junk that says it is the issuer's.
 
-Measured here: every such token was a warning of its own, which servers write to their logs by themselves.
+Measured here: every such token was a warning of its own, which servers write to their logs by themselves. Also by a
+brute force, and by one request with a long path, name or address, as some proxies pass on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -14,11 +16,12 @@ import pytest
 
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Identity
-from a2a_trust.errors import FetchError, KeySourceUnavailableError
+from a2a_trust.auth.throttle import FailureLimits
+from a2a_trust.errors import FetchError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.middleware import audit
 from tests.auth.test_jwt import AUDIENCE, ISSUER, STRANGER, claims, token
-from tests.middleware.agent import Agent, guarded, verifiers
+from tests.middleware.agent import KEY, Agent, guarded, verifiers
 
 pytestmark = pytest.mark.anyio
 
@@ -124,3 +127,58 @@ async def test_nothing_is_lost_of_what_differs(caplog: pytest.LogCaptureFixture)
         for _ in range(3):
             assert (await client.post("/rpc", headers={"Authorization": "Bearer opaque"})).status_code == 401
     assert [event["reason"] for event in heard(caplog)] == ["key-source-unavailable"] * 3 + ["invalid-credentials"] * 3
+
+
+class Long:
+    """A verifier that believes whatever name comes, or complains of it."""
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        if credential.startswith("no"):
+            raise InvalidCredentialsError(credential)
+        return Identity(issuer="names", subject=credential, scopes=frozenset({"read"}))
+
+
+@pytest.mark.parametrize("word", ["x", "no", "\U0001f511", "'\"", "\x1b[2J", "%"])
+async def test_no_event_is_as_long_as_a_caller_likes(caplog: pytest.LogCaptureFixture, word: str) -> None:
+    caplog.set_level(logging.DEBUG, "a2a_trust.audit")
+    text = word * 100_000
+    scope = {
+        "type": "http",
+        "method": text,
+        "path": f"/{text}",
+        "query_string": b"",
+        "headers": [(b"x-api-key", text.encode("latin-1", "replace"))],
+        "client": (text, 1),
+    }
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None: ...
+
+    await guarded(Agent(), verifiers={**verifiers(), "key": Long()})(scope, receive, send)
+    assert len(heard(caplog)) == 1
+    assert len(json.dumps(heard(caplog))) < 20_000
+    assert len(caplog.text) < 20_000
+
+
+async def test_a_brute_force_is_one_warning_a_minute_whatever_it_tries(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First beyond the limit of one key id, later beyond that of the peer."""
+    monkeypatch.setattr(audit.RepeatedRefusals, "_close_later", lambda self, repeated: None)  # by another clock
+    caplog.set_level(logging.WARNING, "a2a_trust.audit")  # as Python shows events without any setting
+    limits = FailureLimits(by_credential="10/hour", by_peer="100/hour")
+    app = guarded(Agent(), failures=limits)
+    clock = [0.0]
+    for repeated in app._repeated.values():
+        repeated._clock = lambda: clock[0]
+    async with http(app) as client:
+        for number in range(300):
+            clock[0] = number / 2  # two and a half minutes
+            guess = f"{KEY[:16]}_{number:038}"
+            assert (await client.post("/rpc", headers={"X-API-Key": guess})).status_code == (
+                401 if number < 10 else 429
+            )
+    assert [event.get("count") for event in heard(caplog)] == [None, 119, 120]
+    assert {event["reason"] for event in heard(caplog)} == {"too-many-requests"}

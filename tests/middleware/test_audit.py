@@ -148,12 +148,46 @@ def test_refusals_of_one_outage_are_counted_by_the_minute(caplog: pytest.LogCapt
     assert told == [("a is down", None), ("b is down", None)]
     caplog.clear()
     clock[0] = 60.0
-    outages.refused(scope, "a is down")  # the next minute begins with a whole event again
+    outages.refused(scope, "a is down")  # it is of the next minute, which begins with the count
+    assert [(event["detail"], event.get("count")) for event in events(caplog)] == [("a is down", 3)]
+    caplog.clear()
+    clock[0] = 120.0
+    outages.refused(scope, "b is down")  # for a minute there was none
     told = [(event["detail"], event.get("count")) for event in events(caplog)]
-    assert told == [("a is down", 3), ("a is down", None)]
+    assert told == [("a is down", 1), ("b is down", None)]
+    caplog.clear()
+    clock[0] = 180.0
+    outages.refused(scope, "a is down")
+    assert [(event["detail"], event.get("count")) for event in events(caplog)] == [("a is down", None)]
     caplog.clear()
     outages.flush()
     assert events(caplog) == []  # nothing was held back
+
+
+def test_a_cause_has_one_event_a_minute_for_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    clock = [0.0]
+    refusals = RepeatedRefusals(Reason.TOO_MANY_REQUESTS, clock=lambda: clock[0])
+    scope = {"type": "http", "method": "POST", "path": "/rpc"}
+    for second in range(600):
+        clock[0] = float(second)
+        refusals.refused(scope, f"too many ({second % 3})", "too many")
+    told = [(event["detail"], event.get("count")) for event in events(caplog)]
+    assert told == [("too many (0)", None), ("too many (0)", 59), *[("too many (0)", 60)] * 8]
+    refusals.flush()
+    refusals.flush()
+    assert sum(event.get("count", 1) for event in events(caplog)) == 600
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+def test_the_causes_that_are_kept_apart_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    clock = [0.0]
+    refusals = RepeatedRefusals(Reason.TOO_MANY_REQUESTS, clock=lambda: clock[0])
+    for clock[0] in (0.0, 1.0, 61.0, 122.0):
+        for number in range(1000):
+            refusals.refused({"type": "http", "path": "/rpc"}, f"peer {number}")
+        assert len(refusals._open) == 65
+    refusals.flush()
+    assert sum(event.get("count", 1) for event in events(caplog)) == 4000
 
 
 def test_a_path_cannot_write_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:

@@ -414,9 +414,16 @@ class TooManyRequestsError(TrustError):
 
 
 class KeySourceUnavailableError(TemporarilyUnavailableError):
-    """The source that verifies the credential is unreachable now. The credential may be valid."""
+    """The source that verifies the credential is unreachable now. The credential may be valid.
+
+    ``counts_as_failure``: the source fails for this credential only, so the limits of failed credentials count it.
+    """
 
     code = "key-source-unavailable"
+
+    def __init__(self, message: str, *, counts_as_failure: bool = False) -> None:
+        self.counts_as_failure: bool = counts_as_failure
+        super().__init__(message)
 
 
 class CardNotServedError(TrustError):

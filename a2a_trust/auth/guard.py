@@ -74,13 +74,15 @@ class _Carried(NamedTuple):
 class _Evidence:
     """The results of verifying one request's credentials, by the names of the schemes, in their order."""
 
-    __slots__ = ("dpop_token", "identities", "is_bound", "rejected", "too_many", "undecided")
+    __slots__ = ("dpop_token", "failed", "identities", "is_bound", "rejected", "too_many", "undecided")
 
     def __init__(self) -> None:
         self.identities: dict[str, Identity] = {}
         #: The schemes whose verifiers are unavailable now.
         self.undecided: dict[str, KeySourceUnavailableError] = {}
         self.rejected: dict[str, InvalidCredentialsError] = {}
+        #: The schemes whose credentials the limits of failures count: the rejected ones, and some of the undecided.
+        self.failed: set[str] = set()
         #: The token of ``Authorization: DPoP``.
         self.dpop_token = ""
         #: Whether a credential is valid only with the proof of a key.
@@ -116,6 +118,11 @@ class Guard:
         self.dpop = dpop
         self._throttle = Throttle(FailureLimits()) if throttle is None else throttle
         self._schemes = {scheme.name: scheme for scheme in config.schemes}
+        #: Schemes that share a verifier share the counters of its credentials; others count their users apart.
+        self._counted_as = {
+            scheme.name: next(each.name for each in config.schemes if each.verifier is scheme.verifier)
+            for scheme in config.schemes
+        }
         self._may_be_guessed = any(scheme.is_remembered for scheme in config.schemes)
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
@@ -199,7 +206,8 @@ class Guard:
         2. Verify: all verifiers of a place get the credential from there. A credential that can be guessed is rejected
            unverified while its peer has too many failures.
         3. Reject: a credential that no verifier accepts is rejected, even if another alternative is satisfied. It is
-           counted if its verifier has a ``credential_name``; beyond the limit the answer is that of step 2.
+           counted if its verifier has a ``credential_name``; beyond the limit the answer is that of step 2. A
+           credential that can be guessed, and is valid, clears the counter of its peer and name.
         4. Bind: the request must prove the keys that its credentials are bound to.
         5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
            scheme that cannot be verified now matters only if no other alternative admits the caller.
@@ -283,14 +291,8 @@ class Guard:
 
         TooManyRequestsError: too many failed before, so nothing was verified.
         """
-        guesses = [
-            (each, came)
-            for each, came, _ in carried
-            # The peer comes first: what is remembered for other peers changes no time that an attacker can measure.
-            if each.is_remembered
-            and not (self._throttle.knows(scope, each.name, came) and each.is_remembered(came, now))
-        ]
-        guessed = {each.name_of(came) for each, came in guesses if each.name_of}
+        guesses = [each for each in carried if self._is_guess(each, scope, now)]
+        guessed = self._names(guesses)
         end = await self._throttle.begin(scope, guessed) if guessed else None
         try:
             try:
@@ -300,11 +302,13 @@ class Guard:
                 if guessed:
                     await self._throttle.failed(scope, guessed)
                 raise
-            for each, came in guesses:
-                if each.name in evidence.identities:
-                    self._throttle.accepted(scope, each.name, came)
-            if evidence.rejected:
+            if evidence.failed:
                 evidence.too_many = await self._count(evidence, carried, scope)
+            right = [each for each in guesses if each.scheme.name in evidence.identities]
+            for each in right:
+                self._throttle.accepted(scope, each.scheme.name, each.credential)
+            if named := self._names(right):
+                await self._throttle.succeeded(scope, named)
         finally:
             if end is not None:
                 end()
@@ -319,12 +323,23 @@ class Guard:
         outage would hide the failures of the others.
         """
         accepted = {self.place(name) for name in evidence.identities}
-        failed = {
-            each.name_of(came)
-            for each, came, _ in carried
-            if each.name_of and each.name in evidence.rejected and each.place not in accepted
-        }
+        failed = self._names(
+            each for each in carried if each.scheme.name in evidence.failed and each.scheme.place not in accepted
+        )
         return await self._throttle.failed(scope, failed) if failed else None
+
+    def _is_guess(self, carried: _Carried, scope: Any, now: float) -> bool:
+        """Whether the credential can be guessed, and was not verified for this peer a short while ago."""
+        scheme, credential = carried.scheme, carried.credential
+        if scheme.is_remembered is None:
+            return False
+        # The peer comes first: what is remembered for other peers changes no time that an attacker can measure.
+        return not (self._throttle.knows(scope, scheme.name, credential) and scheme.is_remembered(credential, now))
+
+    def _names(self, carried: Iterable[_Carried]) -> set[str]:
+        """The names to count these credentials by; "" for one without a name."""
+        named = [(each, scheme.name_of(each.credential)) for each in carried if (scheme := each.scheme).name_of]
+        return {name and f"{self._counted_as[each.scheme.name]!r} {name}" for each, name in named}
 
     async def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
         """The rejection of a credential that no verifier accepts, or the rejection for too many failures.
@@ -448,8 +463,11 @@ async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
                 raise InvalidCredentialsError(f"the credential of {scheme.name!r} has expired")
         except InvalidCredentialsError as error:
             evidence.rejected[scheme.name] = error
+            evidence.failed.add(scheme.name)
         except KeySourceUnavailableError as error:
             evidence.undecided[scheme.name] = error
+            if error.counts_as_failure:
+                evidence.failed.add(scheme.name)
         else:
             evidence.identities[scheme.name] = identity
             evidence.is_bound |= identity.bound_to is not None

@@ -18,6 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from a2a_trust.auth.look_ups import LookUps
+from a2a_trust.cache import BoundedCache
 from a2a_trust.databases.availability import REQUEST_SECONDS, Pause
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import KeySourceUnavailableError
@@ -31,6 +32,8 @@ _K = TypeVar("_K")
 
 _TRIP_SECONDS: Final = 0.2
 """Shorter than a request waits: who waited for a trip that failed makes no other one."""
+
+_COUNTING: Final = 32_768
 
 _PREFIX: Final = "a2a:failures:fixed-window:"
 """Another strategy could not read these keys."""
@@ -70,7 +73,8 @@ class _Window(NamedTuple):
 class RedisCounters:
     """Counts failed credentials in one Redis server: ``FailureLimits(shared=RedisCounters("rediss://…"))``.
 
-    Agents that use the same database of a server, with the same limits, share the counters.
+    Agents that use the same database of a server, with the same limits, share the counters. A right password ends the
+    count of its peer and user name, so agents whose users differ need databases of their own.
 
     While the server cannot be used, each process has only its own counters. A request waits for the server for a
     quarter of a second at most, and after a failure one request per second tries it again.
@@ -90,6 +94,9 @@ class RedisCounters:
         self._pause = Pause()
         self._reads = LookUps(self._read)
         self._writes = LookUps(self._write)
+        self._ends = LookUps(self._end)
+        #: The names of counters that were not 0 when they were last asked or told about.
+        self._counting = BoundedCache[str, bool](max_entries=_COUNTING)
         self._numbers = count()
 
     async def aclose(self) -> None:
@@ -102,6 +109,8 @@ class RedisCounters:
         if not self._pause.may_try():
             return {}
         windows = await _found(self._reads, counters)
+        for each in windows:
+            self._counting.put(each.name, True)
         return {each.name: window.rest for each, window in windows.items() if window.failures >= each.amount}
 
     async def hit(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
@@ -110,9 +119,19 @@ class RedisCounters:
         if not self._pause.may_try():
             return {}
         windows = await _found(self._writes, [_Hit(each, next(self._numbers)) for each in counters])
+        for hit in windows:
+            self._counting.put(hit.counter.name, True)
         return {
             hit.counter.name: window.rest for hit, window in windows.items() if window.failures > hit.counter.amount
         }
+
+    async def clear(self, counters: Iterable[SharedCounter]) -> None:
+        """Set the counters back to 0, if Redis can be used. Without failures that is no trip."""
+        counting = [each for each in counters if self._counting.get(each.name)]
+        if counting and self._pause.may_try():
+            await _found(self._ends, counting)
+            for each in counting:
+                self._counting.remove(each.name)
 
     async def _read(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
         with self._pause.trip():
@@ -132,6 +151,12 @@ class RedisCounters:
                     pipeline.pttl(counter.key)
                 answers = await pipeline.execute()
         return {hit: _window(hit.counter, answers[3 * place], answers[3 * place + 2]) for place, hit in enumerate(hits)}
+
+    async def _end(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
+        with self._pause.trip():
+            async with self._server.session() as client:
+                await client.delete(*(each.key for each in counters))
+        return {}
 
 
 async def _found(look_ups: LookUps[_K, _Window | None], keys: Iterable[_K]) -> dict[_K, _Window]:

@@ -57,7 +57,8 @@ class FailureLimits:
     IPv4 address, or an IPv6 network of 64 bits. Credentials without a name count only for their peer.
 
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
-    tokens, and passwords that were verified for this peer a short while ago are still verified.
+    tokens, and passwords that were verified for this peer a short while ago are still verified. A right password ends
+    the count of its pair.
 
     Each process has its own counters. With ``shared``, all processes of the agent have common counters, too.
     """
@@ -188,6 +189,16 @@ class Throttle:
             over += [each for each in counters if self._is_full(each)]
         return self._refusal(peer, over) if over else None
 
+    async def succeeded(self, scope: Mapping[str, Any], names: Collection[str]) -> None:
+        """Clear the counters of a request's valid credentials of these names: those that count pairs of a peer and a
+        name. A caller that knows a password does not guess it. The counter of the peer stays, for the other names."""
+        _, *by_name = self._counters_of(peer_of(scope), names)
+        for counter in by_name:
+            self._counted.clear(counter.limit.item, counter.owner)
+            self._full.remove(counter.shared.name)
+        if self._shared is not None:
+            await self._shared.clear(each.shared for each in by_name)
+
     async def _ask(self, shared: RedisCounters, peer: str, counters: tuple[_Counter, ...]) -> None:
         """TooManyRequestsError: too many failed in all processes together."""
         self._remember(await shared.full(each.shared for each in counters))
@@ -264,6 +275,7 @@ class Throttle:
         tries."""
         ends = max(self._window(counter).reset_time for counter in over)
         limits = sorted({counter.limit.option for counter in over})
+        cause = f"too many failed credentials from {peer or 'peers without address'}"
         return TooManyRequestsError(
             f"{cause} ({', '.join(limits)})",
             cause=cause,
@@ -276,7 +288,6 @@ def _wake(future: Future[None]) -> None:
         future.set_result(None)
 
 
-        cause = f"too many failed credentials from {peer or 'peers without address'}"
 def _digest(text: str) -> str:
     """A text of a caller's, in a fixed size."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -19,7 +19,11 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust.auth.basic.verifier import BasicVerifier
+from a2a_trust.auth.principal import Identity
 from a2a_trust.auth.throttle import FailureLimits
+from a2a_trust.errors import TemporarilyUnavailableError
+from tests.attacks.test_m09_passwords_written_oddly import CARD_OF_BASIC
 from tests.auth.passwords import Passwords
 from tests.middleware.agent import CALL, CARD, KEY, Agent, guarded, uvicorn_serving, verifiers
 
@@ -134,6 +138,73 @@ async def test_guessed_api_keys_are_429_and_good_ones_are_not() -> None:
         assert statuses == {401: 10, 429: 50}
         statuses = Counter([(await attacker(x_api_key=f"guess-{number}")).status_code for number in range(120)])
         assert statuses == {401: 40, 429: 80}  # those of other forms have no name, and 60 of the peer were counted
+
+
+async def basic_statuses(function: Any, count: int) -> Counter[int]:
+    """The answers to so many guesses at as many passwords of ann, behind that function."""
+    app: Any = guarded(Agent(), CARD_OF_BASIC, verifiers={"login": BasicVerifier(function)}, failures=LIMITS)
+    transport = httpx.ASGITransport(app, client=(ATTACKER, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as http:
+        guesses = [("ann", f"guess {number}") for number in range(count)]
+        return Counter([(await http.post("/rpc", json=CALL, auth=guess)).status_code for guess in guesses])
+
+
+async def test_a_function_that_raises_an_exception_is_no_way_round_the_limits() -> None:
+    """A look-up in a dict is a function that raises for names, and for passwords, that it does not know."""
+    asked: list[str] = []
+
+    async def known(user: str, password: str) -> Identity | None:
+        asked.append(password)
+        return {("ann", "right"): Identity(issuer="directory", subject="ann")}[user, password]
+
+    assert await basic_statuses(known, 30) == {503: 10, 429: 20}
+    assert len(asked) == 10
+
+
+@pytest.mark.parametrize("error", [OSError(), TimeoutError(), TemporarilyUnavailableError("down")])
+async def test_an_outage_of_a_directory_is_nobodys_guess(error: Exception) -> None:
+    async def away(user: str, password: str) -> Identity | None:
+        raise error
+
+    assert await basic_statuses(away, 30) == {503: 30}
+
+
+async def test_a_right_password_ends_the_count_of_its_own_user_alone() -> None:
+    async with uvicorn_serving(agent(passwords()), "h11") as origin, calling(origin, ATTACKER) as attacker:
+        for number in range(9):
+            assert await attacker.login(f"ann:{number}") == 401
+            assert await attacker.login(f"bob:{number}") == 401
+        assert await attacker.login("bob:right") == 200
+        assert [await attacker.login(f"bob:more {number}") for number in range(9)] == [401] * 9
+        assert [await attacker.login(f"ann:more {number}") for number in range(2)] == [401, 429]
+        statuses = Counter([await attacker.login(f"user{number}:x") for number in range(100)])
+        assert statuses == {401: 72, 429: 28}, "all of them count for the peer"
+
+
+async def test_a_right_password_for_one_scheme_does_not_end_the_count_of_another() -> None:
+    """The attacker has an account of his own at the second store, under the name of a user of the first."""
+    card = {
+        **LOGIN,
+        "securitySchemes": {
+            **LOGIN["securitySchemes"],
+            "second": {"apiKeySecurityScheme": {"location": "header", "name": "X-Second"}},
+        },
+        "securityRequirements": [{"schemes": {"login": {"list": []}}}, {"schemes": {"second": {"list": []}}}],
+    }
+    given = {"login": passwords(), "second": passwords()}
+    app = guarded(Agent(), card, verifiers=given, failures=LIMITS, clock=time.time)
+    async with uvicorn_serving(app, "h11") as origin, calling(origin, ATTACKER) as attacker:
+        for number in range(9):
+            assert await attacker.login(f"ann:{number}") == 401
+        assert (await attacker(x_second="ann:right")).status_code == 200
+        assert [await attacker.login(f"ann:more {number}") for number in range(2)] == [401, 429]
+    one = passwords()  # both places have the same users
+    app = guarded(Agent(), card, verifiers={"login": one, "second": one}, failures=LIMITS, clock=time.time)
+    async with uvicorn_serving(app, "h11") as origin, calling(origin, ATTACKER) as attacker:
+        for number in range(10):
+            name = "x_second" if number % 2 else "x_login"
+            assert (await attacker(**{name: f"ann:{number}"})).status_code == 401
+        assert [(await attacker(**{name: "ann:x"})).status_code for name in ("x_login", "x_second")] == [429, 429]
 
 
 async def test_an_expired_token_is_401_so_that_its_client_gets_a_new_one() -> None:

@@ -26,6 +26,7 @@ from tests.databases import RedisServer, temporary_folder
 pytestmark = pytest.mark.anyio
 
 WRONG_KEY = KEY[:-8] + "00000000"
+ANN, BOB = "'login' ann", "'login' bob"
 REFUSED, WRONG = TooManyRequestsError, InvalidCredentialsError
 
 
@@ -112,6 +113,24 @@ async def test_failures_at_several_processes_reach_one_limit(redis_url: str) -> 
         assert await outcome(two, OTHER, login="ann:right") == "ann"
 
 
+async def test_a_right_password_ends_the_count_of_its_user_in_all_processes(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_counters, "REQUEST_SECONDS", 30.0)  # for busy machines
+    monkeypatch.setattr(shared_counters, "_TRIP_SECONDS", 20.0)
+    async with throttles(redis_url, by_credential="3/hour", by_peer="9/hour") as (one, two):
+        first, second = guard(Passwords(ann="right"), one), guard(Passwords(ann="right"), two)
+        for _ in range(2):
+            assert await outcome(first, login="ann:wrong") is WRONG
+        assert await outcome(second, login="ann:right") == "ann"
+        for number in range(3):
+            assert await outcome(second, login=f"ann:{number}") is WRONG
+        assert await outcome(second, login="ann:x") is REFUSED
+        for number in range(4):
+            assert await outcome(second, login=f"user{number}:x") is WRONG
+        assert await outcome(second, login="user5:x") is REFUSED, "the count of the peer goes on"
+
+
 async def test_a_peer_reaches_its_limit_with_any_names_and_keys(redis_url: str) -> None:
     async with throttles(redis_url) as (one, two):
         judges = [guard(Passwords(ann="right"), each) for each in (one, two)]
@@ -135,7 +154,7 @@ async def test_retry_after_is_when_the_shared_window_ends(redis_url: str) -> Non
         judges = [guard(Passwords(ann="right"), each) for each in (one, two)]
         assert await outcome(judges[0], login="ann:wrong") is WRONG
         with pytest.raises(TooManyRequestsError) as caught:
-            await two.begin(PEER, {"ann"})
+            await two.begin(PEER, {ANN})
         assert str(caught.value) == "too many failed credentials from 192.0.2.7 (by_credential=1/2 seconds)"
         assert 1 <= (caught.value.retry_after or 0) <= 2
         await asyncio.sleep(caught.value.retry_after or 0)
@@ -254,7 +273,7 @@ async def test_a_burst_takes_few_trips_and_is_no_outage(
 
     async def is_refused(throttle: Throttle) -> bool:
         try:
-            end = await throttle.begin(PEER, {"ann"})
+            end = await throttle.begin(PEER, {ANN})
         except REFUSED:
             return True
         end()
@@ -265,20 +284,20 @@ async def test_a_burst_takes_few_trips_and_is_no_outage(
     monkeypatch.setattr(shared_counters, "_TRIP_SECONDS", 20.0)
     async with throttles(redis_url) as (one, two):
         for _ in range(3):
-            await fail(one, "192.0.2.7", "ann")
+            await fail(one, "192.0.2.7", ANN)
         with counting_trips(monkeypatch) as trips:
             peers = [f"198.18.{number // 250}.{number % 250}" for number in range(1000)]
             _, refused = await asyncio.gather(
-                asyncio.gather(*(fail(two, peer, "bob") for peer in peers)),
+                asyncio.gather(*(fail(two, peer, BOB) for peer in peers)),
                 asyncio.gather(*(is_refused(two) for _ in range(1000))),
             )
         assert set(refused) == {True}
         assert len(trips) < 200
         for _ in range(2):
-            await asyncio.gather(*(fail(one, peer, "bob") for peer in peers))
+            await asyncio.gather(*(fail(one, peer, BOB) for peer in peers))
         for peer in peers:
             with pytest.raises(REFUSED):
-                await two.begin({"client": (peer, 1)}, {"bob"})
+                await two.begin({"client": (peer, 1)}, {BOB})
     assert events(caplog) == []
 
 
@@ -312,7 +331,7 @@ async def test_a_caller_that_goes_away_while_its_failure_is_counted_counts_once(
                 only._shared._pause._is_lost = False  # type: ignore[union-attr]
                 with anyio.move_on_after(0.05):
                     await outcome(judge, key=WRONG_KEY)
-        by_name = only._counters_of("192.0.2.7", [KEY[:16]])[1]
+        by_name = only._counters_of("192.0.2.7", [f"'key' {KEY[:16]}"])[1]
         assert only._window(by_name).remaining == 1
 
 
@@ -322,7 +341,7 @@ async def test_a_caller_that_goes_away_while_redis_is_asked_holds_nobody_up(own_
             for _ in range(3):
                 only._shared._pause._is_lost = False  # type: ignore[union-attr]
                 with anyio.move_on_after(0.05):
-                    await only.begin(PEER, {"ann"})
+                    await only.begin(PEER, {ANN})
         assert only._begun == {}
         assert counters(only) == 0
 
@@ -404,7 +423,7 @@ async def test_a_counter_that_is_no_number_hides_no_other(redis_url: str, redis_
         with redis_server.client() as client:
             assert client.set(peer.key, "many", xx=True, keepttl=True)
         with pytest.raises(TooManyRequestsError, match="by_credential"):
-            await two.begin(PEER, {"ann"})
+            await two.begin(PEER, {ANN})
 
 
 async def test_no_server_closes_a_counter_for_longer_than_its_window(redis_url: str, redis_server: RedisServer) -> None:
@@ -414,7 +433,7 @@ async def test_no_server_closes_a_counter_for_longer_than_its_window(redis_url: 
             for name in client.keys("a2a:failures:*"):
                 client.set(name, 1_000_000, ex=1_000_000)
         with pytest.raises(TooManyRequestsError) as caught:
-            await two.begin(PEER, {"ann"})
+            await two.begin(PEER, {ANN})
         assert 59 <= (caught.value.retry_after or 0) <= 60
 
 

@@ -318,6 +318,28 @@ async def test_a_verifier_that_breaks_counts_and_leaves_nothing_behind() -> None
     assert judge._throttle._begun == {}
 
 
+async def test_a_success_clears_the_pairs_of_its_peer_and_names_and_nothing_else() -> None:
+    throttle = Throttle(LIMITS)
+    for peer in (PEER, OTHER):
+        for name in ("ann", "bob"):
+            for _ in range(2):
+                await throttle.failed(peer, {name})
+    await throttle.succeeded(PEER, {"ann", ""})
+    remaining = {
+        (peer["client"][0], name): [
+            throttle._window(each).remaining for each in throttle._counters_of(peer_of(peer), {name})
+        ]
+        for peer in (PEER, OTHER)
+        for name in ("ann", "bob")
+    }
+    assert remaining == {
+        ("192.0.2.7", "ann"): [1, 3],
+        ("192.0.2.7", "bob"): [1, 1],
+        ("192.0.2.8", "ann"): [1, 1],
+        ("192.0.2.8", "bob"): [1, 1],
+    }
+
+
 async def test_guards_of_several_event_loops_wait_for_each_other() -> None:
     """A server may run an event loop in each thread."""
     throttle = Throttle(FailureLimits(by_credential="1/minute", by_peer="1/minute"))

@@ -19,7 +19,12 @@ from a2a_trust.auth.basic.user_pass import read_user_pass
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
 from a2a_trust.cache import BoundedCache, SingleFlight
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    TemporarilyUnavailableError,
+)
 
 __all__ = ["BasicVerifier", "PasswordFunction"]
 
@@ -54,7 +59,8 @@ class BasicVerifier:
     wait to be hashed, or the store cannot be read.
 
     With a function, nothing is remembered. ``None`` and InvalidCredentialsError say that the password is wrong. With
-    any other exception nobody can tell: KeySourceUnavailableError.
+    any other exception nobody can tell: KeySourceUnavailableError. It counts as a failure for the limits, except
+    TemporarilyUnavailableError, TimeoutError and OSError, which are outages.
     """
 
     kind = CredentialKind.PASSWORD
@@ -119,7 +125,10 @@ class _Asked:
             raise InvalidCredentialsError(_SAYS_WRONG) from None  # its text may hold a password
         except Exception as error:  # noqa: BLE001  the function is anybody's
             _log.warning("BasicVerifier: the function raised %s", type(error).__name__)  # its text may hold a password
-            raise KeySourceUnavailableError("the function of BasicVerifier raised an exception") from None
+            is_outage = isinstance(error, TemporarilyUnavailableError | OSError)  # TimeoutError is an OSError
+            raise KeySourceUnavailableError(
+                "the function of BasicVerifier raised an exception", counts_as_failure=not is_outage
+            ) from None
         if not is_async:
             raise TypeError("the function of BasicVerifier is not async; write async def")
         if identity is None:

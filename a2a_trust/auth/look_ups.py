@@ -19,6 +19,9 @@ _V = TypeVar("_V")
 _TOGETHER: Final = 100
 """The most keys of one trip: on a disk that takes 10 ms for each read, it still ends within seconds."""
 
+_ALONE: Final = 16
+"""How many keys have a trip of their own after the store has failed for one of several."""
+
 _WAITING: Final = 10_000
 """The most keys of strangers that wait: more of them come only from a flood."""
 
@@ -56,8 +59,12 @@ class LookUps(Generic[_K, _V]):
     One trip at a time for each event loop; loops of other threads make their own.
     """
 
-    def __init__(self, find: Callable[[tuple[_K, ...]], Coroutine[Any, Any, Mapping[_K, _V]]]) -> None:
-        """``find`` gets up to 100 keys, and returns the values of those that there are. It needs a time limit."""
+    def __init__(self, find: Callable[[tuple[_K, ...]], Coroutine[Any, Any, Mapping[_K, _V] | None]]) -> None:
+        """``find`` gets up to 100 keys, and returns the values of those that there are. It needs a time limit.
+
+        None from ``find``: the store fails for one of these keys only. The next 16 keys have trips of their own then,
+        and ``find`` of the one key ends in KeySourceUnavailableError.
+        """
         self._find = find
         self._trips = SingleFlight[None, None]()
         self._waiting: dict[AbstractEventLoop, _Waiting[_K, _V]] = {}
@@ -85,17 +92,30 @@ class LookUps(Generic[_K, _V]):
 
     async def _work(self, waiting: _Waiting[_K, _V]) -> None:
         """Trip after trip, until no key waits. A trip that fails ends all of them: the next would fail, too."""
+        alone = 0
         try:
-            while keys := tuple(islice(chain(waiting.first, waiting.then), _TOGETHER)):
+            while keys := tuple(islice(chain(waiting.first, waiting.then), 1 if alone else _TOGETHER)):
                 found = await self._find(keys)
+                if found is None and len(keys) > 1:
+                    alone = _ALONE
+                    continue
+                alone = max(alone - 1, 0)
                 for key in keys:
-                    waiting.take(key).set_result(found.get(key))
+                    future = waiting.take(key)
+                    if found is None:
+                        _fail(future, KeySourceUnavailableError("the store fails for this key", counts_as_failure=True))
+                    else:
+                        future.set_result(found.get(key))
         except Exception as error:  # noqa: BLE001  it goes to those who wait
             for future in chain(waiting.first.values(), waiting.then.values()):
-                future.set_exception(error)
-                future.exception()  # retrieved, because perhaps no request waits for it any more
+                _fail(future, error)
         finally:
             for future in chain(waiting.first.values(), waiting.then.values()):
                 future.cancel()  # with the loop; those that have a result keep it
             waiting.first.clear()
             waiting.then.clear()
+
+
+def _fail(future: Future[Any], error: Exception) -> None:
+    future.set_exception(error)
+    future.exception()  # retrieved, because perhaps no request waits for it any more

@@ -8,6 +8,9 @@ counts at once.
 
 While the store cannot be read, a record in memory stays valid for at most ``stale_if_error`` seconds after it was last
 confirmed. Then it is KeySourceUnavailableError; so is one that is not in memory, because nobody can tell.
+
+Anybody can send a name for which an operator's own store raises an exception. So after an exception, the store is asked
+for a name that nobody has: if it answers, there is no outage, and only that one record cannot be read.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ __all__ = ["CachedRecord", "FoundRecords", "Reading", "RecordCache"]
 
 _PATIENCE: Final = 5.0
 """How long a look-up may take, in seconds. A request waits for twice as long at most, if others are before it."""
+
+_QUIET: Final = 60.0
+"""Between two log lines about records that cannot be read, in seconds."""
 
 _MOST_RECORDS: Final = 32_768
 _MOST_BYTES: Final = 50_331_648
@@ -79,12 +85,14 @@ class RecordCache(Generic[_K, _R, _C]):
         made: Callable[[_R, Reading], tuple[_K, _C]],
         size_of: Callable[[_C], int],
         *,
+        nobody: Callable[[], _K],
         refresh: float,
         stale_if_error: float,
         clock: Callable[[], float],
     ) -> None:
         """``what`` the store holds is for people ("API keys"). ``find`` is that of the store; ``made`` gives a record's
-        key and what is kept of it, which takes ``size_of`` bytes. ConfigurationError: the times make no sense.
+        key and what is kept of it, which takes ``size_of`` bytes. ``nobody`` makes a key that no record has.
+        ConfigurationError: the times make no sense.
         """
         if not 0 < refresh <= stale_if_error < math.inf:
             raise ConfigurationError(f"{what}: 0 < refresh <= stale_if_error, in seconds, and both finite")
@@ -92,6 +100,7 @@ class RecordCache(Generic[_K, _R, _C]):
         self._find_in_store = find
         self._made = made
         self._size_of = size_of
+        self._nobody = nobody
         self._refresh = refresh
         self.look_again_after: float = refresh / 2
         """The age, in seconds, from which on a record is to be looked up, if only in the background."""
@@ -106,6 +115,7 @@ class RecordCache(Generic[_K, _R, _C]):
         self._changed_at = -math.inf
         self._retry_at = -math.inf
         self._outage = ""
+        self._quiet_until = -math.inf
 
     async def get(self, key: _K) -> _C | None:
         """The record; None when the store has none. KeySourceUnavailableError: nobody can tell now."""
@@ -115,10 +125,18 @@ class RecordCache(Generic[_K, _R, _C]):
         return known
 
     async def read(self, key: _K) -> _C | None:
-        """The record as the store has it now; None when it has none. KeySourceUnavailableError."""
+        """The record as the store has it now; None when it has none. KeySourceUnavailableError.
+
+        Unlike ``get`` it takes the same time for every key.
+        """
         if self._clock() < self._retry_at:
             raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
-        return await self._looked_up(key, first=self.known.get(key) is not None)
+        return await self._looked_up(key, first=False)
+
+    def in_outage(self, key: _K) -> _C | None:
+        """The record in memory, if it may count while the store cannot be read."""
+        known = self.known.get(key)
+        return None if known is None or self._clock() - known.reading.at >= self._stale_if_error else known
 
     def look_again(self) -> None:
         """The store has changed: from now on each record is looked up once more before it counts.
@@ -141,9 +159,10 @@ class RecordCache(Generic[_K, _R, _C]):
                     self._look_ups.begin(key, first=is_known)  # in the background
                 else:
                     return await self._looked_up(key, first=is_known)
-        if known is not None and self._clock() - known.reading.at < self._stale_if_error:
-            return known
-        raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
+        known = self.in_outage(key)
+        if known is None:
+            raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
+        return known
 
     async def _looked_up(self, key: _K, *, first: bool) -> _C | None:
         try:
@@ -152,12 +171,11 @@ class RecordCache(Generic[_K, _R, _C]):
         except TimeoutError:
             raise KeySourceUnavailableError(f"too many look-ups wait for the {self._what}") from None
 
-    async def _find(self, keys: tuple[_K, ...]) -> Mapping[_K, _C]:
-        """Look the records up, and remember those that there are."""
-        at = self._clock()
+    async def _find(self, keys: tuple[_K, ...]) -> Mapping[_K, _C] | None:
+        """Look the records up, and remember those that there are. None: the store fails for one of these keys only."""
         try:
             async with asyncio.timeout(_PATIENCE):  # one that hangs must not keep out the next, which may not
-                found = await self._find_in_store(keys)
+                records = await self._read_unless_one_fails(keys)
         except Exception as error:  # noqa: BLE001  the store is anybody's
             self._retry_at = self._clock() + self._refresh / 2
             why = reason(error)
@@ -168,6 +186,21 @@ class RecordCache(Generic[_K, _R, _C]):
         if self._outage:
             _log.warning("the %s can be read again", self._what)
             self._outage = ""
+        return records
+
+    async def _read_unless_one_fails(self, keys: tuple[_K, ...]) -> Mapping[_K, _C] | None:
+        try:
+            return await self._read(keys)
+        except Exception as error:  # noqa: BLE001
+            await self._read((self._nobody(),))  # raises in an outage
+            if len(keys) == 1 and self._clock() >= self._quiet_until:
+                self._quiet_until = self._clock() + _QUIET
+                _log.warning("one record of the %s could not be read: %s", self._what, reason(error))
+            return None
+
+    async def _read(self, keys: tuple[_K, ...]) -> Mapping[_K, _C]:
+        at = self._clock()
+        found = await self._find_in_store(keys)
         reading = self._reading_of(found.revision, at)
         records = dict(self._made(record, reading) for record in found.records)
         for key in keys:

@@ -33,13 +33,17 @@ def anyio_backend() -> str:
 
 
 class Store(MemoryPasswords):
-    """A store that may be out of reach."""
+    """A store of an operator's own: it may be out of reach, and its author did not think of one name."""
 
     is_down = False
+    trips = 0
 
     async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+        self.trips += 1
         if self.is_down:
             raise OSError
+        if "odd" in users:
+            raise ValueError
         return await super().find(users)
 
 
@@ -79,11 +83,12 @@ class Attacked:
         async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as http:
             return await http.post("/rpc", headers={"Authorization": f"Basic {carried}"})
 
-    async def seen(self, user: str, password: str) -> tuple[int, list[tuple[str, str]], bytes, list[str]]:
+    async def seen(self, user: str, password: str) -> tuple[int, list[tuple[str, str]], bytes, list[str], int]:
         """All that an attacker can learn from an attempt: the answer, and what it costs."""
         self.costs.clear()
+        self.store.trips = 0
         answer = await self.ask(user, password)
-        return answer.status_code, sorted(answer.headers.items()), answer.content, [*self.costs]
+        return answer.status_code, sorted(answer.headers.items()), answer.content, [*self.costs], self.store.trips
 
 
 @pytest.fixture
@@ -92,17 +97,32 @@ def attacked(monkeypatch: pytest.MonkeyPatch) -> Attacked:
 
 
 @pytest.mark.parametrize("is_down", [False, True])
-async def test_no_attempt_tells_who_there_is(attacked: Attacked, is_down: bool) -> None:
+@pytest.mark.parametrize("seconds", [0, 1, 40])
+async def test_no_attempt_tells_who_there_is(attacked: Attacked, is_down: bool, seconds: float) -> None:
     for user in ("ann", "revoked", "expired"):  # their records are in memory
         await attacked.ask(user, PASSWORD)
     attacked.store.is_down = is_down
-    attacked.at += 10
+    attacked.at += seconds
     wrong = await attacked.seen("ann", "wrong")
     assert (wrong[0], wrong[3]) == (503 if is_down else 401, ["$argon2id$v=19$m=65536,t=3,p=4"])
     for user, password in (("nobody", "wrong"), ("revoked", PASSWORD), ("expired", PASSWORD), ("Ann", PASSWORD)):
+        attacked.at += seconds or is_down  # after a second the store is tried again
         assert await attacked.seen(user, password) == wrong, user
     challenge = [value for name, value in wrong[1] if name == "www-authenticate"]
     assert challenge == ([] if is_down else ['Basic realm="A2A", charset="UTF-8"'])
+
+
+async def test_a_name_for_which_the_store_raises_takes_it_away_from_nobody(attacked: Attacked) -> None:
+    names = ["odd", *(f"user{number}" for number in range(12)), "ann"]
+    for wave in range(3):
+        answers = await asyncio.gather(*(attacked.ask(name, PASSWORD, f"192.0.2.{wave}") for name in names))
+        assert [answer.status_code for answer in answers] == [503, *[401] * 12, 200]
+        attacked.at += 400  # the password of ann is not remembered any more
+        assert (await attacked.ask("odd", PASSWORD, "192.0.2.9")).status_code == 503
+        assert (await attacked.ask("ann", PASSWORD)).status_code == 200
+    attacked.costs.clear()
+    statuses = [(await attacked.ask("odd", PASSWORD, "192.0.2.10")).status_code for _ in range(12)]
+    assert (statuses, len(attacked.costs)) == ([503] * 10 + [429] * 2, 10), "it counts as a guess"
 
 
 async def test_a_flood_of_attempts_takes_no_more_than_two_hashes_at_once_and_no_caller_away(
@@ -141,5 +161,5 @@ async def test_a_flood_of_one_peer_does_not_fill_the_queue_of_hashes(attacked: A
     ("user", "password"), [("ann", "x" * 1025), ("a" * 257, "x"), ("ann", "\U0001f511" * 100_000), ("", PASSWORD)]
 )
 async def test_what_no_user_has_costs_no_hash(attacked: Attacked, user: str, password: str) -> None:
-    status, _, _, costs = await attacked.seen(user, password)
+    status, _, _, costs, _ = await attacked.seen(user, password)
     assert (status, costs) == (401, [])

@@ -66,6 +66,27 @@ async def test_a_failed_trip_ends_all_that_wait_and_is_not_remembered() -> None:
     assert await look_ups.find(2) == "2"
 
 
+async def test_a_key_that_the_store_fails_for_ends_its_own_look_up_alone() -> None:
+    place = Place()
+    place.gate.set()
+    trips: list[tuple[int, ...]] = []
+
+    async def find(keys: tuple[int, ...]) -> Mapping[int, str] | None:
+        trips.append(keys)
+        return None if 7 in keys or 13 in keys else await place.find(keys)
+
+    look_ups = LookUps(find)
+    found = await asyncio.gather(*map(look_ups.find, range(100)), return_exceptions=True)
+    failed = [number for number, each in enumerate(found) if isinstance(each, KeySourceUnavailableError)]
+    assert failed == [7, 13]
+    assert all(getattr(found[number], "counts_as_failure", False) for number in failed)
+    assert [each for each in found if not isinstance(each, BaseException)] == [
+        None if number % 2 else str(number) for number in range(100) if number not in failed
+    ]
+    assert [len(trip) for trip in trips] == [100, *[1] * 16, 84]
+    assert await look_ups.find(2) == "2"
+
+
 async def test_one_who_goes_away_does_not_end_the_look_up_of_the_others() -> None:
     place = Place()
     look_ups = LookUps(place.find)

@@ -189,7 +189,8 @@ class ApiKeyStore(Protocol):
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         """The records with these digests, at most 100, also of revoked and expired keys; unknown digests are left out.
 
-        Any exception means that the keys cannot be read now. The verifier waits 5 seconds at most.
+        Any exception means that the keys cannot be read now, or one of them: the verifier then asks for a digest that
+        no key has. It waits 5 seconds at most.
         """
         ...
 
@@ -457,6 +458,7 @@ class ApiKeyVerifier:
             store.find,
             self._made,
             _size_of,
+            nobody=lambda: secrets.token_bytes(sha256().digest_size),
             refresh=refresh,
             stale_if_error=stale_if_error,
             clock=clock,

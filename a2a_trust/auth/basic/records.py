@@ -101,7 +101,8 @@ class PasswordStore(Protocol):
     async def find(self, users: tuple[str, ...]) -> FoundPasswords:
         """The records of these users, 100 at most, those that are revoked included; names without one are left out.
 
-        Any exception means that the passwords cannot be read now. The verifier waits 5 seconds.
+        Any exception means that the passwords cannot be read now, or one of them: the verifier then asks for a name
+        that nobody has. It waits 5 seconds.
         """
         ...
 

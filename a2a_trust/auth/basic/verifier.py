@@ -162,7 +162,14 @@ class _Stored:
         self._issuer = issuer
         self._clock = clock
         self._records = RecordCache(
-            "passwords", find, self._made, _size_of, refresh=refresh, stale_if_error=stale_if_error, clock=clock
+            "passwords",
+            find,
+            self._made,
+            _size_of,
+            nobody=lambda: secrets.token_hex(16),
+            refresh=refresh,
+            stale_if_error=stale_if_error,
+            clock=clock,
         )
         self._key = secrets.token_bytes(blake2b.MAX_KEY_SIZE)
         self._right = BoundedCache[bytes, bool](max_entries=_MOST_REMEMBERED)
@@ -176,26 +183,20 @@ class _Stored:
     async def identity(self, user: str, password: str, now: float) -> Identity:
         """The user's identity, in these steps:
 
-        1. Read the user's record. Where there is none, or none can be read, the hash of nobody takes as long.
-        2. Compare the password with what is remembered, or hash it.
-        3. Before a password is called wrong, read the record again: the password may be a new one.
+        1. Read the user's record: from memory, if that password was right a short while ago. Else one look-up in the
+           store, for every name: its time must not tell which names there are, and the password may be a new one.
+        2. Compare the password with what is remembered, or hash it. Where there is no good record, the hash of nobody
+           takes as long.
         """
         unavailable = None
         try:
-            known = await self._records.get(user)  # 1
+            known = await (self._records.get(user) if self.is_remembered(user, password) else self._records.read(user))
         except KeySourceUnavailableError as error:
-            known, unavailable = None, error
-        identity = await self._verified(known, user, password, now)  # 2
-        if identity is not None:
-            return identity
-        if unavailable is not None:
-            raise unavailable
-        latest = None if known is None else await self._records.read(user)  # 3
-        if known and latest and (latest.hash, latest.good_until) != (known.hash, known.good_until):
-            identity = await self._verified(latest, user, password, now)
-            if identity is not None:
-                return identity
-        raise InvalidCredentialsError(f"Basic: {_why(latest, now)}")
+            known, unavailable = self._records.in_outage(user), error
+        identity = await self._verified(known, user, password, now)
+        if identity is None:
+            raise unavailable or InvalidCredentialsError(f"Basic: {_why(known, now)}")
+        return identity
 
     def is_remembered(self, user: str, password: str) -> bool:
         known = self._records.known.get(user)

@@ -298,6 +298,58 @@ async def test_while_the_store_is_out_of_reach_nobody_can_tell_what_is_not_in_me
     assert "secret" not in caplog.text
 
 
+class OddStore(Store):
+    """A store whose author did not think of one name, or returns something else for another."""
+
+    async def find(self, users: tuple[str, ...]) -> Any:
+        if "odd" in users:
+            raise ValueError(f"secret {users}")
+        if "other" in users:
+            return replace(await super().find(users), records=("secret",))  # type: ignore[arg-type]
+        return await super().find(users)
+
+
+async def test_a_name_that_the_store_fails_for_keeps_nobody_else_out(caplog: pytest.LogCaptureFixture) -> None:
+    store, clock = OddStore(), Clock()
+    verifier = BasicVerifier(store, clock=clock)
+    for _ in range(2):  # alone, and with others in one look-up
+        for name in ("odd", "other"):
+            with pytest.raises(KeySourceUnavailableError, match="the store fails for this key") as caught:
+                await verifier.verify(basic(name, PASSWORD), NOW)
+            assert caught.value.counts_as_failure
+            clock.at += 10  # the record of ann is to be read again
+            assert (await verifier.verify(GOOD, NOW)).subject == "ann"
+    names = ["odd", "ann", "other", "nobody"]
+    found = await asyncio.gather(
+        *(verifier.verify(basic(name, PASSWORD), NOW) for name in names), return_exceptions=True
+    )
+    assert [type(each) for each in found] == [
+        KeySourceUnavailableError,
+        Identity,
+        KeySourceUnavailableError,
+        InvalidCredentialsError,
+    ]
+    clock.at += 60
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier.verify(basic("odd", PASSWORD), NOW)
+    assert [record.message for record in caplog.records] == [
+        "one record of the passwords could not be read: ValueError"
+    ] * 2, "at most one line a minute"
+
+
+@pytest.mark.parametrize("age", [0, 1, 2, 10, 40])
+async def test_a_wrong_password_costs_one_look_up_whatever_is_known_of_the_name(age: float) -> None:
+    """A new password of the user counts at once all the same."""
+    store, clock = Store(RECORD, replace(RECORD, user="bob", revoked=NOW - 1)), Clock()
+    verifier = BasicVerifier(store, clock=clock)
+    for name in ("ann", "nobody", "bob", "ann", "nobody", "bob"):  # the second time they are known
+        clock.at += age
+        store.reads = 0
+        await rejected(verifier, basic(name, "wrong"))
+        await asyncio.sleep(0)  # one in the background would begin now
+        assert store.reads == 1, name
+
+
 # --- what limits of failures ask
 
 
@@ -333,7 +385,15 @@ async def test_a_function_gets_the_name_and_the_password_and_gives_the_identity(
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(PASSWORD), MissingCredentialsError(PASSWORD), TypeError(PASSWORD), KeyError(PASSWORD)]
+    "error",
+    [
+        OSError(PASSWORD),
+        TimeoutError(PASSWORD),
+        KeySourceUnavailableError(PASSWORD),
+        MissingCredentialsError(PASSWORD),
+        TypeError(PASSWORD),
+        KeyError(PASSWORD),
+    ],
 )
 async def test_a_function_that_raises_cannot_tell(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     async def failing(user: str, password: str) -> Identity | None:
@@ -342,6 +402,7 @@ async def test_a_function_that_raises_cannot_tell(error: Exception, caplog: pyte
     caplog.set_level(logging.DEBUG)
     with pytest.raises(KeySourceUnavailableError) as caught:
         await BasicVerifier(failing).verify(GOOD, NOW)
+    assert caught.value.counts_as_failure is not isinstance(error, OSError | KeySourceUnavailableError)
     assert f"the function raised {type(error).__name__}" in caplog.text
     assert PASSWORD not in f"{caught.value}{caplog.text}"
 

@@ -126,7 +126,8 @@ def _add_keygen(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--format",
         choices=("pem", "jwk"),
-        help="format of the private key file (default: pem, or jwk where PEM cannot hold the kid or the algorithm)",
+        help="format of the private key file (default: pem, or jwk with --encrypt and where PEM cannot hold the kid or "
+        "the algorithm; a passphrase of encrypted PEM is guessed a hundred times as fast as one of an encrypted JWK)",
     )
     _add_encrypt(command)
     _add_json(command)
@@ -210,7 +211,9 @@ def _add_keys(command: argparse.ArgumentParser) -> None:
     _add_json(every)
     actions = _Actions(command, every)
     create = actions.add("create", "make a key ring; its first key signs at once")
-    create.add_argument("--alg", help=f"algorithm of a new key: {_ALGORITHMS} (default: ES256)")
+    create.add_argument(
+        "--alg", help=f"algorithm of a new key: {_ALGORITHMS} (default: ES256), or of an RSA key of --key"
+    )
     create.add_argument("--key", metavar="FILE", help="use this private key (PEM, JWK) instead of a new one")
     create.add_argument("--kid", help="name of the key of --key (default: the kid in its file, else its thumbprint)")
     _add_encrypt(create)

@@ -23,6 +23,7 @@ from a2a_trust.cli.sources import (
 )
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.files.atomic import FileToWrite, Over, is_taken
+from a2a_trust.keys.algorithms import RSA_PADDING
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_key_file, read_private_key
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
@@ -30,7 +31,8 @@ from a2a_trust.keys.signer import LocalSigner, generate_signer
 __all__ = ["run"]
 
 #: Algorithms that follow from the kind of key in a PEM file. Only a JWK can hold the others.
-_PEM_TELLS = ("ES256", "ES384", "ES512", "EdDSA", "RS256")
+_ENCRYPTED_PEM_TELLS = ("ES256", "ES384", "ES512", "EdDSA")
+_PEM_TELLS = (*_ENCRYPTED_PEM_TELLS, "RS256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
     key = "" if options.output is None else f"--key {shlex.quote(private)} "
     word = "completed" if made.is_completed else "made"
     about = "existed already, unchanged" if made.is_completed else "keep it secret; mode 0600"
-    if made.private.suffix == ".pem" and not made.is_completed and not _fits_pem(options, signer.alg):
-        about += "; a JWK, because PEM cannot hold --kid or this --alg"
+    if made.private.suffix == ".pem" and not made.is_completed and _format(options, signer.alg) == "jwk":
+        about += f"; a JWK, because PEM {'protects less' if options.encrypt else 'cannot hold --kid or this --alg'}"
     put(f"{mark(word, 'green', sys.stdout)} {signer.alg} key {printable(signer.kid)}")
     put(f"  private key: {printable(private)}   {about}")
     put(f"  public keys: {printable(made.public)}   publish it; verifiers read it")
@@ -105,17 +107,18 @@ def _is_there(path: Path | str) -> ConfigurationError:
     return ConfigurationError(f"{path} exists already and is not overwritten; move it away, or choose -o FILE")
 
 
-def _fits_pem(options: argparse.Namespace, alg: str) -> bool:
-    return options.kid is None and alg in _PEM_TELLS
+def _format(options: argparse.Namespace, alg: str) -> Literal["pem", "jwk"]:
+    fits_pem = options.kid is None and alg in (_ENCRYPTED_PEM_TELLS if options.encrypt else _PEM_TELLS)
+    if options.format == "pem" and not fits_pem:
+        raise ConfigurationError("--format pem: PEM cannot hold --kid or this --alg; use --format jwk")
+    chosen: Literal["pem", "jwk"] | None = options.format
+    return chosen or ("pem" if fits_pem and not options.encrypt else "jwk")
 
 
 def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
     """A new key, and the content of its file."""
     signer = generate_signer(options.alg, kid=options.kid)
-    fits_pem = _fits_pem(options, signer.alg)
-    if options.format == "pem" and not fits_pem:
-        raise ConfigurationError("--format pem: PEM cannot hold --kid or this --alg; use --format jwk")
-    chosen: Literal["pem", "jwk"] = options.format or ("pem" if fits_pem else "jwk")
+    chosen = _format(options, signer.alg)
     passphrase = new_passphrase() if options.encrypt else None
     return signer, private_key_bytes(signer, format=chosen, passphrase=passphrase)
 
@@ -146,15 +149,16 @@ def _signer_in(private: Path, options: argparse.Namespace) -> LocalSigner:
     with _opened_own(private) as file, key_file_warnings(), naming(str(private)):
         data = read_key_file(file, private)
     is_encrypted = False
+    asked = algorithm_option(options.alg)
     try:
         signer = read_private_key(data)
     except PassphraseNeededError:
         is_encrypted = True
+        alg = asked if asked in RSA_PADDING else None  # which only RSA keys need
         with naming(str(private)):
-            signer = opened(lambda passphrase: read_private_key(data, passphrase=passphrase), str(private))
+            signer = opened(lambda passphrase: read_private_key(data, passphrase=passphrase, alg=alg), str(private))
     except MalformedError:
         raise _is_there(private) from None
-    asked = algorithm_option(options.alg)
     if (signer.alg, options.kid or signer.kid, is_encrypted or not options.encrypt) != (asked, signer.kid, True):
         state = "encrypted" if is_encrypted else "not encrypted"
         raise ConfigurationError(

@@ -112,12 +112,13 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
         raise ConfigurationError(f"RING {options.file!a}: a key ring is secret, so name a file that only you can read")
     if options.kid is not None and options.key is None:
         raise ConfigurationError("--kid works only with --key; the name of a new key is its thumbprint")
-    if options.key is not None and options.alg is not None:
-        raise ConfigurationError("--alg is for a new key, and --key names an existing one; leave out one of them")
     exists = ConfigurationError(f"{path} exists already and is not overwritten; choose another name")
     if is_taken(path):
         raise exists
-    first = new_ring_key(options.alg or "ES256") if options.key is None else load_signers([options.key], options.kid)[0]
+    if options.key is None:
+        first = new_ring_key(options.alg or "ES256")
+    else:
+        first = load_signers([options.key], options.kid, options.alg)[0]
     ring = KeyRing.begin(first, present(), passphrase=new_passphrase() if options.encrypt else None)
     try:
         save_key_ring(path, ring)

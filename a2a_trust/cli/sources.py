@@ -104,7 +104,7 @@ def _of_option(option: str, name: str) -> Iterator[None]:
 
 def load_signers(files: list[str] | None, kid: str | None, alg: str | None = None) -> list[LocalSigner]:
     """The signers from the arguments, the environment or the default key; ``alg`` is --alg."""
-    return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid)]
+    return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid, alg)]
 
 
 def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
@@ -123,7 +123,7 @@ def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
             raise ConfigurationError(f"{name} is {kind}, and would be overwritten; name another file")
 
 
-def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner, str]]:
+def _signers(files: list[str] | None, kid: str | None, alg: str | None) -> list[tuple[LocalSigner, str]]:
     """The signers, and the source of each."""
     if files:
         if kid is not None and len(files) > 1:
@@ -131,7 +131,7 @@ def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner
         signers = []
         for name in files:
             with _of_option("--key", name):
-                signers.append(_from_file(Path(name), kid))
+                signers.append(_from_file(Path(name), kid, alg))
         _check_different(files, signers)
         return list(zip(signers, files, strict=True))
     value, file = _variable("A2A_SIGN_KEY"), _variable("A2A_SIGN_KEY_FILE")
@@ -139,7 +139,7 @@ def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner
         raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
     if value:
         with naming("A2A_SIGN_KEY"):
-            return [(_key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid), "A2A_SIGN_KEY")]
+            return [(_key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid, alg), "A2A_SIGN_KEY")]
     if not file and in_pipeline():
         raise ConfigurationError(
             "no signing key: A2A_SIGN_KEY is not set, and a pipeline (CI is set) does not use the default key; give "
@@ -153,7 +153,7 @@ def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner
             "  or give one: a2a-sign --key FILE card.json   (or set A2A_SIGN_KEY or A2A_SIGN_KEY_FILE)"
         )
     with _of_option("A2A_SIGN_KEY_FILE", file or str(path)):
-        return [(_from_file(path, kid), str(path))]
+        return [(_from_file(path, kid, alg), str(path))]
 
 
 def algorithm_option(alg: str) -> str:
@@ -245,7 +245,7 @@ def new_passphrase() -> str:
     return first
 
 
-def _from_file(path: Path, kid: str | None) -> LocalSigner:
+def _from_file(path: Path, kid: str | None, alg: str | None) -> LocalSigner:
     """The signer with the key in a file, or with the key of a ring that is active now."""
     if is_reserved(path):
         raise ConfigurationError(
@@ -256,7 +256,7 @@ def _from_file(path: Path, kid: str | None) -> LocalSigner:
     with key_file_warnings(), naming(str(path)), path.open("rb") as file:
         data = read_key_file(file, path, max_bytes=MAX_BYTES)
     with naming(str(path)):
-        return _key_in(data, str(path), kid)
+        return _key_in(data, str(path), kid, alg)
 
 
 def _key_of_variable(value: str) -> bytes:
@@ -290,7 +290,7 @@ def _is_a_path(value: str) -> bool:
         return False
 
 
-def _key_in(data: bytes, name: str, kid: str | None) -> LocalSigner:
+def _key_in(data: bytes, name: str, kid: str | None, alg: str | None) -> LocalSigner:
     if data.lstrip().startswith(b"{"):
         from a2a_trust.keys.rotation import is_key_ring, read_key_ring
 
@@ -300,7 +300,8 @@ def _key_in(data: bytes, name: str, kid: str | None) -> LocalSigner:
                     f"--kid names a single key, and {name} is a key ring, whose keys have names; leave out --kid"
                 )
             return opened(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), name)
-    return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), name)
+    needed = algorithm_option(alg) if alg is not None and b"-----BEGIN ENCRYPTED" in data else None
+    return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, alg=needed, kid=kid), name)
 
 
 def _is_key_set(data: bytes) -> bool:

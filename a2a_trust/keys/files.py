@@ -21,10 +21,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from a2a_trust import strict_json
-from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.files.atomic import write_atomically
 from a2a_trust.files.rights import check_writers, missing
 from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.keys.pss import pss_algorithms
 from a2a_trust.keys.signer import LocalSigner
 
 if TYPE_CHECKING:
@@ -62,11 +63,12 @@ def read_private_key(
     """Read a private key from ``data``, and return a signer with it.
 
     ``data`` is PEM (PKCS #8, SEC 1, PKCS #1), a JWK, or a JWK that is encrypted as JWE. ``alg`` is for RSA keys without
-    an algorithm; their default is RS256, or PS256 for keys in PEM that are for RSASSA-PSS only. ``kid`` replaces the
-    ``kid`` of a JWK.
+    an algorithm; their default is RS256, or PS256 for keys in PEM that are for RSASSA-PSS only. An RSA key in encrypted
+    PKCS #8 needs ``alg``, because nothing shows whether it is for RSASSA-PSS only. ``kid`` replaces the ``kid`` of a
+    JWK.
 
     - MalformedError: not such a key, or a weak key.
-    - ConfigurationError: the passphrase is wrong, or ``alg`` does not fit the key.
+    - ConfigurationError: the passphrase is wrong, or ``alg`` is missing or does not fit the key.
     - PassphraseNeededError: the key is encrypted, and ``passphrase`` is missing.
     """
     text = data.strip()
@@ -114,15 +116,17 @@ def read_key_file(file: BinaryIO, path: Path, *, max_bytes: int = _MAX_KEY_BYTES
 
 
 def private_key_bytes(
-    signer: LocalSigner, *, format: Literal["pem", "jwk"] = "pem", passphrase: str | None = None
+    signer: LocalSigner, *, format: Literal["pem", "jwk"] | None = None, passphrase: str | None = None
 ) -> bytes:
     """The content of a file with the signer's private key. It is secret, unless a passphrase encrypts it.
 
-    JWK holds ``kid``, the algorithm of an RSA key, and how long the key is valid. PEM holds none of these.
+    JWK holds ``kid``, the algorithm of an RSA key, and how long the key is valid. PEM holds none of these. The default
+    is PEM, and with a passphrase JWK, as JWE with 210,000 rounds of PBKDF2. Encrypted PEM has 2,048, so a passphrase is
+    guessed a hundred times as fast.
     """
     if passphrase == "":
         raise ConfigurationError("passphrase: it is empty; give a passphrase, or leave the argument out")
-    if format == "pem":
+    if format == "pem" or (format is None and passphrase is None):
         encryption = BestAvailableEncryption(passphrase.encode()) if passphrase else NoEncryption()
         return signer.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
     private = private_key_to_jwk(signer.private_key, alg=signer.alg, kid=signer.kid)
@@ -141,14 +145,14 @@ def save_private_key(
     path: Path | str,
     signer: LocalSigner,
     *,
-    format: Literal["pem", "jwk"] = "pem",
+    format: Literal["pem", "jwk"] | None = None,
     passphrase: str | None = None,
     replace: bool = False,
 ) -> None:
     """Write the signer's private key to a file of mode 0600, in one step.
 
-    PEM holds neither ``kid`` nor the algorithm of an RSA key; ``format="jwk"`` holds both. A ``passphrase`` encrypts
-    the key. FileExistsError: the file exists, and ``replace`` is not set.
+    The arguments and errors are those of ``private_key_bytes``. FileExistsError: the file exists, and ``replace`` is
+    not set.
     """
     data = private_key_bytes(signer, format=format, passphrase=passphrase)
     write_atomically(Path(path), data, mode=0o600, replace=replace)
@@ -184,9 +188,11 @@ def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | No
         raise MalformedError("private key: this PEM holds no readable private key (BEGIN PRIVATE KEY)") from None
     limits: tuple[str, ...] = ()
     if isinstance(key, rsa.RSAPrivateKey):
-        from a2a_trust.keys.pss import pss_algorithms  # here: the import takes time, and most keys are not RSA keys
-
-        limits = pss_algorithms(pem, passphrase)
+        if b"BEGIN ENCRYPTED PRIVATE KEY" not in pem:
+            limits = pss_algorithms(pem)
+        elif alg is None:
+            text = "an RSA key in encrypted PEM does not show its algorithm; give"
+            raise with_option(ConfigurationError(f"private key: {text} alg="), f"private key: {text} --alg")
     # type: the signer refuses other kinds
     return LocalSigner(key, alg=alg, kid=kid, algorithms=limits)  # type: ignore[arg-type]
 

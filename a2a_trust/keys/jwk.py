@@ -34,6 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named, algorithm_of
+from a2a_trust.keys.pss import pss_algorithms
 from a2a_trust.keys.x5c import check_certificates
 
 if TYPE_CHECKING:
@@ -183,14 +184,8 @@ def public_key_from_pem(pem: bytes, *, alg: str | None = None, kid: str | None =
         key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
         raise MalformedError("PEM: not a public key; give SubjectPublicKeyInfo (BEGIN PUBLIC KEY)") from None
-    limits = _pss_limits(pem) if isinstance(key, rsa.RSAPublicKey) else ()
+    limits = pss_algorithms(pem) if isinstance(key, rsa.RSAPublicKey) else ()
     return public_key_from_object(key, alg=alg, kid=kid, algorithms=limits)
-
-
-def _pss_limits(pem: bytes) -> tuple[str, ...]:
-    from a2a_trust.keys.pss import pss_algorithms  # here: few keys are RSA keys in PEM, and the import takes time
-
-    return pss_algorithms(pem)
 
 
 def public_key_from_object(

@@ -53,6 +53,7 @@ DEFAULT_KEEP: Final = 91 * 86_400.0
 
 _LONGEST: Final = 36_525 * 86_400.0
 _END_OF_TIME: Final = 253_402_300_800.0  # the year 10000, which calendars do not write
+_JWE: Final = "eyJ"
 _TYPE: Final = "a2a-trust-key-ring"
 _VERSION: Final = 1
 _TIMES: Final = ("published_at", "active_from", "retired_at", "removed_at", "revoked_at")
@@ -80,9 +81,9 @@ class KeyState(StrEnum):
 class RingKey:
     """A key of a key ring, and its times in seconds since the epoch; infinity for a time that is not planned.
 
-    ``pem`` is the private key in the file, perhaps encrypted. It is None as soon as the key does not sign any more, so
-    that it cannot be stolen. ``signer`` has the opened private key; it is None without the passphrase. The repr shows
-    neither, and the object cannot be pickled.
+    ``private_key`` is the private key in the file: PEM, or JWE if it is encrypted. It is None as soon as the key does
+    not sign any more, so that it cannot be stolen. ``signer`` has the opened private key; it is None without the
+    passphrase. The repr shows neither, and the object cannot be pickled.
     """
 
     public_key: PublicKey
@@ -91,7 +92,7 @@ class RingKey:
     retired_at: float = math.inf
     removed_at: float = math.inf
     revoked_at: float = math.inf
-    pem: str | None = field(default=None, repr=False, compare=False)
+    private_key: str | None = field(default=None, repr=False, compare=False)
     signer: LocalSigner | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -133,14 +134,14 @@ class KeyRing:
             times = [getattr(key, name) for name in _TIMES]
             if not all(0 <= time < _END_OF_TIME or time == math.inf for time in times):
                 raise MalformedError(f"key ring: the times of {_shown(key)} are not in seconds since the epoch")
-            if key.is_revoked and key.pem is not None:
+            if key.is_revoked and key.private_key is not None:
                 raise MalformedError(f"key ring: {_shown(key)} is revoked, so its private_key must be null")
             if not key.is_revoked and not key.published_at <= key.active_from <= key.retired_at <= key.removed_at:
                 raise MalformedError(
                     f"key ring: the times of {_shown(key)} must be in the order published_at, active_from, retired_at, "
                     "removed_at"
                 )
-            if key.pem is None and key.retired_at == math.inf:
+            if key.private_key is None and key.retired_at == math.inf:
                 raise MalformedError(f"key ring: {_shown(key)} has no private_key, and no retired_at")
         for names in ([key.kid for key in self.keys], [key.public_key.thumbprint for key in self.keys]):
             if len(set(names)) < len(names):
@@ -157,13 +158,13 @@ class KeyRing:
                 f"key ring: the times of the ring limit its keys; remove nbf, exp and revoked from the JWK of the key "
                 f"{ascii(first.kid)[:66]}"
             )
-        pem = private_key_bytes(first, passphrase=passphrase).decode()
-        key = RingKey(public_key=first.public_key, published_at=now, active_from=now, pem=pem, signer=first)
+        private = private_key_bytes(first, passphrase=passphrase).decode()
+        key = RingKey(public_key=first.public_key, published_at=now, active_from=now, private_key=private, signer=first)
         return cls(keys=(key,), passphrase=passphrase)
 
     @property
     def is_encrypted(self) -> bool:
-        return any(_is_encrypted(key.pem) for key in self.keys if key.pem is not None)
+        return any(_is_encrypted(key.private_key) for key in self.keys if key.private_key is not None)
 
     @property
     def is_open(self) -> bool:
@@ -193,7 +194,7 @@ class KeyRing:
             return KeyState.REVOKED
         if key == self.active(now):
             return KeyState.ACTIVE
-        if now < key.retired_at and key.pem is not None:
+        if now < key.retired_at and key.private_key is not None:
             return KeyState.NEXT
         return KeyState.RETIRED if now < key.removed_at else KeyState.REMOVED
 
@@ -265,7 +266,7 @@ class KeyRing:
     @property
     def _row(self) -> tuple[RingKey, ...]:
         """The keys that can sign, in the order of their times."""
-        return tuple(key for key in self.keys if key.pem is not None)
+        return tuple(key for key in self.keys if key.private_key is not None)
 
     def _with(self, keys: tuple[RingKey, ...]) -> KeyRing:
         return replace(self, keys=keys)
@@ -301,8 +302,13 @@ class KeyRing:
             if public.thumbprint == key.public_key.thumbprint or public.kid == key.kid:
                 state = ", and revoked" if key.is_revoked else ""
                 raise ConfigurationError(f"the ring has the key {_shown(key)} already{state}; give a new key")
-        pem = private_key_bytes(signer, passphrase=passphrase).decode()
-        return RingKey(public_key=public, published_at=published_at, active_from=active_from, pem=pem, signer=signer)
+        return RingKey(
+            public_key=public,
+            published_at=published_at,
+            active_from=active_from,
+            private_key=private_key_bytes(signer, passphrase=passphrase).decode(),
+            signer=signer,
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a KeyRing cannot be pickled: it holds private keys")
@@ -355,7 +361,7 @@ def key_ring_bytes(ring: KeyRing) -> bytes:
             "alg": key.public_key.alg,
             **{name: _written_time(getattr(key, name)) for name in _TIMES},
             "public_key": key.public_key.to_pem().decode(),
-            "private_key": key.pem,
+            "private_key": key.private_key,
         }
         for key in ring.keys
     ]
@@ -365,16 +371,17 @@ def key_ring_bytes(ring: KeyRing) -> bytes:
 def _read_key(entry: object, passphrase: str | None) -> RingKey:
     if not isinstance(entry, Mapping) or entry.keys() != _MEMBERS:
         raise MalformedError(f"key ring: a key must have exactly the members {', '.join(sorted(_MEMBERS))}")
-    kid, alg, public_pem, pem = (entry[name] for name in ("kid", "alg", "public_key", "private_key"))
+    kid, alg, public_pem, private = (entry[name] for name in ("kid", "alg", "public_key", "private_key"))
     if not (isinstance(kid, str) and isinstance(alg, str) and isinstance(public_pem, str)):
         raise MalformedError("key ring: kid, alg and public_key of a key must be strings")
     public = public_key_from_pem(public_pem.encode(), alg=alg, kid=kid)
     signer = None
-    if pem is not None:
-        if not isinstance(pem, str) or not pem.startswith("-----BEGIN"):
-            raise MalformedError(f"key ring: private_key of {ascii(kid)[:66]} must be PEM, or null")
-        if passphrase is not None or not _is_encrypted(pem):
-            signer = read_private_key(pem.encode(), passphrase=passphrase, alg=alg, kid=kid)
+    if private is not None:
+        if not isinstance(private, str) or not private.startswith(("-----BEGIN", _JWE)):
+            raise MalformedError(f"key ring: private_key of {ascii(kid)[:66]} must be PEM, JWE, or null")
+        if passphrase is not None or not _is_encrypted(private):
+            opened = read_private_key(private.encode(), passphrase=passphrase, alg=alg)
+            signer = LocalSigner(opened.private_key, alg=alg, kid=kid)
             if signer.public_key != public:
                 raise MalformedError(f"key ring: public_key of {ascii(kid)[:66]} does not belong to its private_key")
     return RingKey(
@@ -384,7 +391,7 @@ def _read_key(entry: object, passphrase: str | None) -> RingKey:
         retired_at=_read_time(entry, "retired_at"),
         removed_at=_read_time(entry, "removed_at"),
         revoked_at=_read_time(entry, "revoked_at"),
-        pem=pem,
+        private_key=private,
         signer=signer,
     )
 
@@ -404,12 +411,12 @@ def _written_time(time: float) -> float | None:
     return int(time) if time.is_integer() else time
 
 
-def _is_encrypted(pem: str) -> bool:
-    return pem.startswith("-----BEGIN ENCRYPTED")
+def _is_encrypted(private: str) -> bool:
+    return private.startswith(("-----BEGIN ENCRYPTED", _JWE))
 
 
 def _without_half(key: RingKey, **times: float) -> RingKey:
-    return replace(key, pem=None, signer=None, **times)  # type: ignore[arg-type]  # names of times only
+    return replace(key, private_key=None, signer=None, **times)  # type: ignore[arg-type]  # names of times only
 
 
 def _shown(key: RingKey) -> str:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.keys import base64url
 from a2a_trust.keys.files import (
     KeyFileWarning,
     PassphraseNeededError,
@@ -66,7 +67,14 @@ def test_a_key_comes_back_from_each_kind_of_file(
     else:  # PEM holds neither the name nor the algorithm of an RSA key
         again = load_private_key(path, passphrase=passphrase, alg=alg, kid="mine")
     assert again.public_key == signer.public_key
-    assert load_private_key(path, passphrase=passphrase, kid="other").kid == "other"
+    assert load_private_key(path, passphrase=passphrase, alg=alg, kid="other").kid == "other"
+
+
+def test_a_passphrase_is_stretched_by_default() -> None:
+    token = private_key_bytes(SIGNER, passphrase=PASSPHRASE)
+    header = json.loads(base64url.decode(token.split(b".")[0].decode(), "header"))
+    assert (header["alg"], header["p2c"] >= 210_000) == ("PBES2-HS512+A256KW", True)
+    assert private_key_bytes(SIGNER).startswith(b"-----BEGIN PRIVATE KEY-----")
 
 
 def test_a_pem_without_a_name_takes_its_thumbprint() -> None:

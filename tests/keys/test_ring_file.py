@@ -255,7 +255,7 @@ def test_a_change_in_place_of_the_same_size_is_seen(path: Path) -> None:
 
 def private_lines(path: Path) -> list[str]:
     """The base64 of every private half in the file."""
-    pems = [each.pem for each in load_key_ring(path).keys if each.pem is not None]
+    pems = [each.private_key for each in load_key_ring(path).keys if each.private_key is not None]
     return [line for pem in pems for line in pem.splitlines() if not line.startswith("-")]
 
 

@@ -14,7 +14,7 @@
     │   │   └── PolicyNotMetError    fewer parties signed than the policy demands
     │   ├── UncoveredFieldsError     a valid signature does not cover some members of the card: ``pointers``
     │   ├── PartialSignatureError    a valid signature, but its signer may have dropped members before signing
-    │   └── CardMemoryError          verified, but rejected because of earlier cards from the same location
+    │   └── CardMemoryError          verified, but rejected because of earlier cards
     │       ├── RolledBackCardError  signed before a card that was seen earlier
     │       └── PinnedKeyError       signed by another key than before, which the trust store does not name
     ├── FetchError                   a document could not be fetched: address, status, size, time
@@ -256,7 +256,7 @@ class PartialSignatureError(CardVerificationError):
 
 
 class CardMemoryError(CardVerificationError):
-    """The card is verified, but rejected because of earlier cards from the same ``location``.
+    """The card is verified, but rejected because of earlier cards. ``location`` is the one that it came from.
 
     A location is the origin and the path before the well-known name.
     """
@@ -269,16 +269,17 @@ class CardMemoryError(CardVerificationError):
 
 
 class RolledBackCardError(CardMemoryError):
-    """The card was signed (``issued``) before a card that came from there earlier (``remembered``).
+    """The card was signed (``issued``) before a card that came earlier (``remembered``) from there, or from another
+    location with one of its interfaces.
 
     Both are the protected ``iat``, in seconds since the epoch; None when the card does not say when it was signed.
     """
 
     code = "rolled-back"
 
-    def __init__(self, message: str, location: str, *, issued: float | None, remembered: float) -> None:
+    def __init__(self, message: str, location: str, *, issued: float | None, remembered: float | None) -> None:
         self.issued: float | None = issued
-        self.remembered: float = remembered
+        self.remembered: float | None = remembered
         super().__init__(message, location)
 
 

@@ -220,7 +220,7 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
         name=_text(card, "name", ""),
         schemes=MappingProxyType(schemes),
         requirements=requirements,
-        interfaces=tuple(_interfaces(card)),
+        interfaces=tuple(read_interfaces(card)),
         skills=tuple(_skills(card)),
         has_extended_card=_has_extended_card(card),
         generation=generation_of(card),
@@ -389,7 +389,8 @@ def _flows(value: JSON, pointer: str) -> Iterator[OAuthFlow]:
 # The rest
 
 
-def _interfaces(card: Mapping[str, JSON]) -> Iterator[Interface]:
+def read_interfaces(card: Mapping[str, JSON]) -> Iterator[Interface]:
+    """The interfaces of a card; MalformedError as for ``read_card``."""
     url = _text(card, "url", "")
     version = _text(card, "protocolVersion", "")
     if url:

@@ -62,6 +62,7 @@ def _forget(memory: str, options: argparse.Namespace) -> dict[str, Any]:
         put(f"{mark('forgot', 'green', sys.stdout)} {record.location}")
         put(f"  its keys were: {_thumbprints(record)}")
         put("  the next card from there is its first card again. With trust on first use its key is then trusted.")
+        put("  Cards at other locations may name the URLs of its interfaces, also if they are older.")
         put("  If other agents of the host are remembered, the key must be one that was trusted on first use for them.")
     return _entry(record)
 

@@ -12,8 +12,10 @@ The rules:
 5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, only a
    GET of a public card goes, without credentials; its answer passes without cookies and challenges. A card counts until
    its verification expires. It is verified again when the trusted keys change, and every 5 minutes.
-6. The first request to another URL starts a search for its card. A failed search is not repeated for 10 seconds.
+6. The first request to another URL starts a search for its card. It ends with the first card that the memory rejects. A
+   failed search is not repeated for 10 seconds.
 7. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
+   Without a memory, cards do not go back within the life of the client.
 
 This module only computes values; ``transport`` sends.
 """
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -34,6 +36,7 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.location import Location, location_of, plain_url
+from a2a_trust.client.memory import MemoryOfOneClient
 from a2a_trust.client.reach import Reach, check_extension, origin_in
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
 from a2a_trust.errors import (
@@ -134,7 +137,8 @@ class PassingCards:
         also: Iterable[str] | UnsafePassAnything,
         mesh: HttpWithin,
     ) -> None:
-        self._verification = verification
+        memory = verification.memory or MemoryOfOneClient()
+        self._verification = replace(verification, memory=memory)
         self._mesh = mesh
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
         self._card_destinations = frozenset(_card_destination(card, mesh) for card in cards.values())

@@ -2,17 +2,27 @@
 
 A signature proves who made a card. It does not prove that the card is the latest one, or that its key is the key from
 before. So the memory keeps for every agent location (``location``): that a signed card came from there, its keys, and
-the highest protected ``iat``. ``Admission`` decides about a card by these rules, each with its own method:
+the highest protected ``iat``. It also keeps for every interface at which location a card named it last.
+``Admission`` decides about a card by these rules, each with its own method:
 
 1. A card from the future is rejected.
 2. A key of first use that has changed is rejected.
 3. A first use at a new location is limited to the keys that its host is remembered for.
 4. A key that the trust store names ends a first use.
 5. An older card than the remembered one is rejected.
-6. A lower version, and a change to the key of another agent on the host, are warnings.
+6. A card that names an interface which a card at another location named last, and that is older than the record of that
+   location, is rejected. Records of agents that never named the interface do not count.
+7. A lower version, and a change to the key of another agent on the host, are warnings.
 
-A card is checked and recorded in one transaction. If two processes see a location for the first time, the second one is
-checked against the record of the first. Only verified cards are recorded.
+These invariants hold:
+
+- A card is checked and recorded in one transaction. If two processes see a location or an interface for the first time,
+  the second one is checked against the record of the first.
+- Only verified cards, and acceptances of people, are recorded. A rejected card changes nothing.
+- An interface is of one location. It stays there when newer cards of that location do not name it any more, until a
+  card at another location names it, or a person forgets the location.
+- A location has at most 256 interfaces: a card with more is rejected, and of those that its cards named before, as many
+  as fit are kept.
 """
 
 from __future__ import annotations
@@ -20,18 +30,22 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from threading import Lock
 from typing import Final, Protocol
 
+from a2a_trust.card.view import Interface, read_interfaces
 from a2a_trust.client.first_use import changed_key, other_key_of_host, trusted_on_first_use
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.dates import date_of
-from a2a_trust.errors import CardMemoryError, ConfigurationError, RolledBackCardError
-from a2a_trust.keys.origins import host_of
+from a2a_trust.errors import CardMemoryError, ConfigurationError, MalformedError, RolledBackCardError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.origins import host_of, url_of
 from a2a_trust.keys.policy import is_thumbprint
+from a2a_trust.net.urls import with_plain_escapes
 from a2a_trust.signing.verify import VerifiedCard
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
@@ -40,6 +54,7 @@ __all__ = [
     "Admitted",
     "CardMemory",
     "CardTable",
+    "MemoryOfOneClient",
     "Remembered",
     "TableCardMemory",
     "VolatileCardMemory",
@@ -50,6 +65,8 @@ _log: Final = logging.getLogger(__name__)
 
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)
 _LONGEST_VERSION: Final = 64  # longer ones are no version, and not remembered
+_MOST_INTERFACES: Final = 256  # of one location
+_MOST_LOCATIONS: Final = 4096  # of one client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +75,8 @@ class Remembered:
 
     ``thumbprints`` (RFC 7638) are of the keys that signed the last card, or that were accepted. ``issued`` is the
     highest protected ``iat``, or None if no card had one. ``version`` is the last card's ``version``. ``first_seen``
-    and ``last_seen`` are the times of cards or acceptances. Times are seconds since the epoch.
+    and ``last_seen`` are the times of cards or acceptances. Times are seconds since the epoch. ``interfaces`` are
+    SHA-256 digests of URL and tenant, in base64url, of the interfaces that a card from here was the last to name.
     """
 
     location: Location
@@ -67,6 +85,7 @@ class Remembered:
     version: str | None
     first_seen: float
     last_seen: float
+    interfaces: frozenset[str]
     on_first_use: bool
     """Whether the keys were trusted on first use, or accepted by a person, and not named by a trust store."""
 
@@ -118,6 +137,28 @@ def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, fro
     return named, keys
 
 
+def _interfaces_of(verified: VerifiedCard, location: Location) -> dict[str, str]:
+    """The URLs of the card's interfaces, by the digests in ``Remembered.interfaces``. CardMemoryError: too many."""
+    interfaces: dict[str, str] = {}
+    for each in read_interfaces(verified.card):
+        with suppress(MalformedError):  # no client of ours calls it
+            interfaces[_digest(each)] = each.url
+    if len(interfaces) > _MOST_INTERFACES:
+        raise CardMemoryError(
+            f"{location}: the card has more than {_MOST_INTERFACES} interfaces, and the memory keeps no more of an "
+            "agent; ask the agent's operator to divide the card",
+            location,
+        )
+    return interfaces
+
+
+def _digest(interface: Interface) -> str:
+    """Agents of one server may share a URL, and differ in the tenant. The other parts have no line ends."""
+    url = url_of(interface.url)
+    named = (url.origin, with_plain_escapes(url.path).removesuffix("/"), url.query or "", interface.tenant)
+    return base64url.encode(sha256("\n".join(named).encode()).digest())
+
+
 class WayOut(Protocol):
     """The command that overrules the memory: for ``accept`` with these thumbprints, or for ``forget``."""
 
@@ -133,7 +174,16 @@ class CardTable(Protocol):
         """The entries of the other locations of the same host, at every port."""
         ...
 
-    def put(self, record: Remembered) -> None: ...
+    def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> Iterable[Remembered]:
+        """The records of other locations that have one of these interfaces: URLs by digest.
+
+        It comes before the other calls of its transaction, which may lock what it reads.
+        """
+        ...
+
+    def put(self, record: Remembered) -> None:
+        """Keep the record. Records of other locations lose the interfaces that it has."""
+        ...
 
     def remove(self, location: Location) -> None: ...
 
@@ -145,6 +195,8 @@ class Admission:
         self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, way_out: WayOut
     ) -> None:
         self._table, self._verified, self._location, self._now, self._way_out = table, verified, location, now, way_out
+        self._interfaces = _interfaces_of(verified, location)
+        self._elsewhere = table.elsewhere(location, self._interfaces)
         self._before = self._binding = table.get(location)
         self._presented = frozenset([key.thumbprint for key in verified.keys])
         self._issued: float | None = None
@@ -159,6 +211,7 @@ class Admission:
         self._reject_other_key_of_host()
         self._end_first_use()
         self._reject_older()
+        self._reject_older_than_elsewhere()
         self._warn_of_lower_version()
         self._warn_of_key_of_neighbour()
         return Admitted(remembered=self._remembered(), before=self._before, warnings=tuple(self._warnings))
@@ -225,29 +278,49 @@ class Admission:
         ``iat`` after one with it is rejected, too: else an old card without ``iat`` would be accepted for ever. If a
         signer really stops writing ``iat``, forget the location.
         """
-        remembered, issued = None if self._binding is None else self._binding.issued, self._issued
-        if remembered is None or (issued is not None and issued >= remembered):
+        remembered = None if self._binding is None else self._binding.issued
+        if remembered is None or (self._issued is not None and self._issued >= remembered):
             return
-        said = "does not say when it was signed" if issued is None else f"was signed at {date_of(issued)}"
         raise RolledBackCardError(
-            f"{self._location}: an older card came after a newer one: it {said}, and a card of {date_of(remembered)} "
-            "was seen before. Ask the agent's operator to sign the card again; or, if the operator went back to an old "
-            "card on purpose, run: "
+            f"{self._location}: an older card came after a newer one: it {_said(self._issued)}, and a card of "
+            f"{date_of(remembered)} was seen before. Ask the agent's operator to sign the card again; or, if the "
+            "operator went back to an old card on purpose, run: "
             f"{self._way_out('forget', self._location)}",
             self._location,
-            issued=issued,
+            issued=self._issued,
             remembered=remembered,
         )
 
+    def _reject_older_than_elsewhere(self) -> None:
+        """6. Else an old card could come back at another location of the agent, such as a folder of its host. A card
+        without ``iat`` is older than every card with one; if neither has one, the new location is rejected. As in rule
+        4, a record of first use does not count against a key of the trust store.
+        """
+        for other in self._elsewhere:
+            if self._issued is not None and (other.issued is None or self._issued >= other.issued):
+                continue
+            if other.on_first_use and not self._verified.on_first_use and not self._presented & other.thumbprints:
+                continue
+            url = min(url for digest, url in self._interfaces.items() if digest in other.interfaces).partition("?")[0]
+            raise RolledBackCardError(
+                f"{self._location}: the card names {url[:200]}, as a card at {other.location} did, and may be older "
+                f"than the last card from there: it {_said(self._issued)}, and that one {_said(other.issued)}. Ask the "
+                "agent's operator to sign the card again, or to remove the old copy; or, if the card has moved on "
+                f"purpose, run: {self._way_out('forget', other.location)}",
+                self._location,
+                issued=self._issued,
+                remembered=other.issued,
+            )
+
     def _warn_of_lower_version(self) -> None:
-        """6. A lower ``version`` is only a warning: people go back on purpose, and versions have no fixed order."""
+        """7. A lower ``version`` is only a warning: people go back on purpose, and versions have no fixed order."""
         if self._binding is not None and _is_lower(self._version, self._binding.version):
             self._warnings.append(
                 f"{self._location}: the card's version is {self._version!a}, and was {self._binding.version!a} before"
             )
 
     def _warn_of_key_of_neighbour(self) -> None:
-        """6. A change to a key of the trust store that belongs to another agent on the host is a warning, too."""
+        """7. A change to a key of the trust store that belongs to another agent on the host is a warning, too."""
         if self._binding is None or self._presented & self._binding.thumbprints:
             return
         neighbours = self._table.neighbours(self._location)
@@ -263,6 +336,8 @@ class Admission:
         if version is None and self._binding is not None:
             version = self._binding.version
         before, on_first_use = self._before, self._verified.on_first_use
+        earlier = frozenset[str]() if self._binding is None else self._binding.interfaces
+        interfaces = [*self._interfaces, *sorted(earlier - self._interfaces.keys())]
         return Remembered(
             location=self._location,
             thumbprints=before.thumbprints if before is not None and on_first_use else self._presented,
@@ -270,6 +345,7 @@ class Admission:
             version=version,
             first_seen=self._now if before is None else before.first_seen,
             last_seen=self._now if before is None else max(self._now, before.last_seen),
+            interfaces=frozenset(interfaces[:_MOST_INTERFACES]),
             on_first_use=on_first_use and (before is None or before.on_first_use),
         )
 
@@ -311,8 +387,8 @@ class TableCardMemory:
 
         ``location`` is the URL of the agent or of its card, as in ``records``; a query in it counts, for clients that
         name the URL in ``cards``. Get the ``thumbprints`` (RFC 7638, SHA-256) from the agent's operator, not from the
-        agent. With other keys than before, ``iat`` and version are forgotten, because an attacker may have signed the
-        last card.
+        agent. With other keys than before, ``iat``, version and interfaces are forgotten, because an attacker may have
+        signed the last card.
         """
         named, keys = acceptance(location, thumbprints)
         with self._writing() as table:
@@ -325,13 +401,15 @@ class TableCardMemory:
                 version=None if binding is None else binding.version,
                 first_seen=now if before is None else before.first_seen,
                 last_seen=now if before is None else before.last_seen,
+                interfaces=frozenset() if binding is None else binding.interfaces,
                 on_first_use=True,
             )
             table.put(record)
         return record
 
     def forget(self, location: str) -> Remembered:
-        """Remove the record of this location, and return it. Its next card counts as the first one.
+        """Remove the record of this location with its interfaces, and return it. Its next card counts as the first
+        one, and other locations may name its interfaces with older cards.
 
         ``location`` is as for ``accept``.
         """
@@ -378,9 +456,27 @@ class VolatileCardMemory(TableCardMemory):
         return f"the program's memory.{action}({arguments}{', now=…' if keys else ''})"
 
 
+class MemoryOfOneClient(VolatileCardMemory):
+    """The memory of a client that was given none: within its life, cards do not go back.
+
+    It forgets the location that it has known longest when there are more than 4,096.
+    """
+
+    @contextmanager
+    def _writing(self) -> Iterator[CardTable]:
+        with super()._writing() as table:
+            yield table
+            if len(self._table.records) > _MOST_LOCATIONS:
+                self._table.remove(next(iter(self._table.records)))
+
+    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:  # noqa: ARG002
+        return "the program again"
+
+
 class _Table:
     def __init__(self) -> None:
         self.records: dict[Location, Remembered] = {}
+        self._named_at: dict[str, Location] = {}
 
     def get(self, location: Location) -> Remembered | None:
         return self.records.get(location)
@@ -391,11 +487,26 @@ class _Table:
             each for each in self.records.values() if f"{each.location}/".startswith(here) and each.location != location
         ]
 
+    def elsewhere(self, location: Location, interfaces: Iterable[str]) -> list[Remembered]:
+        places = {self._named_at[each] for each in interfaces if each in self._named_at}
+        return [self.records[place] for place in sorted(places) if place != location]
+
     def put(self, record: Remembered) -> None:
+        for other in self.elsewhere(record.location, record.interfaces):
+            self.records[other.location] = replace(other, interfaces=other.interfaces - record.interfaces)
+        before = self.records.get(record.location, record)
+        for digest in before.interfaces - record.interfaces:
+            del self._named_at[digest]
+        self._named_at |= dict.fromkeys(record.interfaces, record.location)
         self.records[record.location] = record
 
     def remove(self, location: Location) -> None:
-        del self.records[location]
+        for digest in self.records.pop(location).interfaces:
+            del self._named_at[digest]
+
+
+def _said(issued: float | None) -> str:
+    return "does not say when it was signed" if issued is None else f"was signed at {date_of(issued)}"
 
 
 def _is_lower(version: str | None, before: str | None) -> bool:

@@ -1,7 +1,8 @@
 """The card memory in PostgreSQL, which the clients on several machines share.
 
-1. A transaction locks the host of a location before it reads, because a first use depends on all records of the host.
-   So a second client is checked against the record of the first. Other hosts do not wait.
+1. A transaction locks the host of a location, and the hosts of a card's interfaces, before it reads, because a first
+   use depends on all records of the host. So a second client is checked against the record of the first. Other hosts do
+   not wait. All hosts of a card are locked at once and in one order, so two clients never wait for each other.
 2. Transactions are READ COMMITTED, and the lock is a statement of its own: the query after it sees the records of the
    client that had the lock before. PostgreSQL shows what is committed first, and frees the lock after that.
 3. A database that cannot be used in time is an error, because an empty memory would accept every key as a first use.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final
@@ -23,22 +24,32 @@ from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres, Session
 from a2a_trust.errors import CardMemoryUnavailableError
+from a2a_trust.keys.origins import host_of
 
 __all__ = ["PostgresCardMemory"]
 
-_SELECT: Final = (
-    "SELECT location, thumbprints, issued, version, first_seen, last_seen, on_first_use FROM a2a_trust.card"
-)
+_SELECT: Final = """
+SELECT location, thumbprints, issued, version, first_seen, last_seen, on_first_use,
+    ARRAY(SELECT digest FROM a2a_trust.card_interface WHERE card_interface.location = card.location) AS interfaces
+FROM a2a_trust.card
+"""
 _GET: Final = f"{_SELECT} WHERE location = $1"
 _NEIGHBOURS: Final = f"{_SELECT} WHERE host = $1 AND location <> $2 ORDER BY location"
+_NAMED_AT: Final = "SELECT location FROM a2a_trust.card_interface WHERE digest = ANY($2)"
+_ELSEWHERE: Final = f"{_SELECT} WHERE location <> $1 AND location IN ({_NAMED_AT}) ORDER BY location"
 _ALL: Final = f"{_SELECT} ORDER BY location"
-_LOCK: Final = "SELECT pg_advisory_xact_lock($1)"
+_LOCK: Final = "SELECT pg_advisory_xact_lock(host) FROM unnest($1::bigint[]) AS host"
 _PUT: Final = """
 INSERT INTO a2a_trust.card (location, host, thumbprints, issued, version, first_seen, last_seen, on_first_use)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (location) DO UPDATE SET
     thumbprints = excluded.thumbprints, issued = excluded.issued, version = excluded.version,
     first_seen = excluded.first_seen, last_seen = excluded.last_seen, on_first_use = excluded.on_first_use
+"""
+_DROP_INTERFACES: Final = "DELETE FROM a2a_trust.card_interface WHERE location = $1 AND digest <> ALL($2)"
+_PUT_INTERFACES: Final = """
+INSERT INTO a2a_trust.card_interface (digest, location) SELECT digest, $1 FROM unnest($2::text[]) AS digest
+ON CONFLICT (digest) DO UPDATE SET location = excluded.location
 """
 _REMOVE: Final = "DELETE FROM a2a_trust.card WHERE location = $1"
 
@@ -79,22 +90,26 @@ class PostgresCardMemory(TableCardMemory):
 
 
 class _Table:
-    """The table inside a transaction. Every method locks the host first."""
+    """The table inside a transaction. Every method locks the hosts first."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._locked: set[str] = set()
 
     def get(self, location: Location) -> Remembered | None:
-        self._lock(location)
+        self._lock(location.host)
         return next(iter(_records(self._session, _GET, location)), None)
 
     def neighbours(self, location: Location) -> tuple[Remembered, ...]:
-        self._lock(location)
+        self._lock(location.host)
         return _records(self._session, _NEIGHBOURS, location.host, location)
 
+    def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> tuple[Remembered, ...]:
+        self._lock(location.host, *map(host_of, interfaces.values()))
+        return _records(self._session, _ELSEWHERE, location, [*interfaces])
+
     def put(self, record: Remembered) -> None:
-        self._lock(record.location)
+        self._lock(record.location.host)
         self._session.execute(
             _PUT,
             record.location,
@@ -106,17 +121,19 @@ class _Table:
             record.last_seen,
             record.on_first_use,
         )
+        for statement in (_DROP_INTERFACES, _PUT_INTERFACES):
+            self._session.execute(statement, record.location, sorted(record.interfaces))
 
     def remove(self, location: Location) -> None:
-        self._lock(location)
+        self._lock(location.host)
         self._session.execute(_REMOVE, location)
 
-    def _lock(self, location: Location) -> None:
-        host = location.host
-        if host not in self._locked:
+    def _lock(self, *hosts: str) -> None:
+        needed = {*hosts} - self._locked
+        if needed:
             # In a statement of its own: a statement sees what was committed when it began, and this one waits.
-            self._session.execute(_LOCK, _lock_of(host))
-            self._locked.add(host)
+            self._session.execute(_LOCK, sorted(map(_lock_of, needed)))
+            self._locked |= needed
 
 
 def _lock_of(host: str) -> int:
@@ -124,7 +141,7 @@ def _lock_of(host: str) -> int:
     return int.from_bytes(sha256(f"a2a_trust.card {host}".encode()).digest()[:8], "big", signed=True)
 
 
-def _records(session: Session, query: str, *values: str) -> tuple[Remembered, ...]:
+def _records(session: Session, query: str, *values: object) -> tuple[Remembered, ...]:
     return tuple(map(_record, session.fetch(query, *values)))
 
 
@@ -136,5 +153,6 @@ def _record(row: Any) -> Remembered:
         version=None if row["version"] is None else json.loads(row["version"]),
         first_seen=row["first_seen"],
         last_seen=row["last_seen"],
+        interfaces=frozenset(row["interfaces"]),
         on_first_use=row["on_first_use"],
     )

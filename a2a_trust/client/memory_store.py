@@ -36,9 +36,15 @@ CREATE TABLE card (
     last_seen REAL NOT NULL CHECK (typeof(last_seen) = 'real'),
     on_first_use INTEGER NOT NULL CHECK (on_first_use IN (0, 1))
 ) WITHOUT ROWID;
+CREATE TABLE interface (
+    digest TEXT NOT NULL PRIMARY KEY CHECK (length(digest) = 43),
+    location TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX interface_location ON interface (location);
 """
 
 _COLUMNS: Final = "location, thumbprints, issued, version, first_seen, last_seen, on_first_use"
+_INTERFACES: Final = "(SELECT group_concat(digest, ' ') FROM interface WHERE interface.location = card.location)"
 
 
 class SqliteCardMemory(TableCardMemory):
@@ -55,7 +61,7 @@ class SqliteCardMemory(TableCardMemory):
             path=Path(path).absolute(),
             what="memory of cards",
             application_id=_APPLICATION_ID,
-            version=2,
+            version=3,
             tables=_TABLES,
             if_damaged="restore it from a copy, or move it away; without it, every card counts as the first one",
             timeout=timeout,
@@ -109,7 +115,16 @@ class _Table:
         where = f"WHERE ({' OR '.join([one] * len(ranges))}) AND location != ?"
         return _records(self._connection, where, *itertools.chain(*ranges), location)
 
+    def elsewhere(self, location: Location, interfaces: Iterable[str]) -> tuple[Remembered, ...]:
+        digests = [*interfaces]
+        named = f"SELECT location FROM interface WHERE digest IN ({', '.join('?' * len(digests))})"  # noqa: S608
+        return _records(self._connection, f"WHERE location IN ({named}) AND location != ?", *digests, location)
+
     def put(self, record: Remembered) -> None:
+        self._connection.execute("DELETE FROM interface WHERE location = ?", (record.location,))
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO interface VALUES (?, ?)", [(each, record.location) for each in record.interfaces]
+        )
         self._connection.execute(
             f"INSERT OR REPLACE INTO card ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
             (
@@ -124,11 +139,12 @@ class _Table:
         )
 
     def remove(self, location: Location) -> None:
-        self._connection.execute("DELETE FROM card WHERE location = ?", (location,))
+        for table in ("interface", "card"):
+            self._connection.execute(f"DELETE FROM {table} WHERE location = ?", (location,))  # noqa: S608  constants
 
 
 def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> tuple[Remembered, ...]:
-    query = f"SELECT {_COLUMNS} FROM card {where} ORDER BY location"  # noqa: S608  constants
+    query = f"SELECT {_COLUMNS}, {_INTERFACES} FROM card {where} ORDER BY location"  # noqa: S608  constants
     return tuple(
         Remembered(
             location=Location(location),
@@ -137,9 +153,10 @@ def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> t
             version=version,
             first_seen=first_seen,
             last_seen=last_seen,
+            interfaces=frozenset((interfaces or "").split()),
             on_first_use=bool(on_first_use),
         )
-        for location, thumbprints, issued, version, first_seen, last_seen, on_first_use in (
+        for location, thumbprints, issued, version, first_seen, last_seen, on_first_use, interfaces in (
             connection.execute(query, values)
         )
     )

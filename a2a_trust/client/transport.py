@@ -32,7 +32,14 @@ from a2a_trust.client.flow import Flow, at_once, run, run_async, waited
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.verification import ANY_KEY, Verification
-from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TrustError
+from a2a_trust.errors import (
+    CardMemoryError,
+    CardMemoryUnavailableError,
+    ConfigurationError,
+    FetchError,
+    MalformedError,
+    TrustError,
+)
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.net.addresses import Address
@@ -258,8 +265,8 @@ class _Requests:
                     if self._cards.permits(url):
                         return True
                     search.note(card_url, outcome)
-                    if isinstance(outcome, FetchError):
-                        break
+                    if isinstance(outcome, FetchError | CardMemoryError | CardMemoryUnavailableError):
+                        break  # no card of another folder may do what one that the memory rejects may not
                 raise self._cards.failed(url, search)
             finally:
                 turn.release()

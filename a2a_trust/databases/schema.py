@@ -87,10 +87,19 @@ CREATE TABLE a2a_trust.card (
 CREATE INDEX card_host ON a2a_trust.card (host);
 """
 
+_CARD_INTERFACES: Final = """
+CREATE TABLE a2a_trust.card_interface (
+    digest text COLLATE "C" NOT NULL PRIMARY KEY CHECK (digest ~ '^[A-Za-z0-9_-]{43}$'),
+    location text COLLATE "C" NOT NULL REFERENCES a2a_trust.card ON DELETE CASCADE
+);
+CREATE INDEX card_interface_location ON a2a_trust.card_interface (location);
+"""
+
 _KEY_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported"
 
 MIGRATIONS: Final = (
     Migration(_API_KEYS + _REVISION.format(table="api_key", columns=_KEY_COLUMNS) + _PROOFS_AND_CARDS, works_from=1),
+    Migration(_CARD_INTERFACES, works_from=1),
 )
 VERSION: Final = len(MIGRATIONS)
 VERSION_QUERY: Final = "SELECT version, works_from FROM a2a_trust.schema_version"

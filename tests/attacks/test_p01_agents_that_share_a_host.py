@@ -81,12 +81,24 @@ def seen(memory: Memory, document: bytes, trust: TrustStore, url: str) -> Admitt
 def test_what_one_agent_signs_later_makes_no_card_of_the_other_old(
     memory: Memory, card: JSONObject, owner: LocalSigner, trusts: Any
 ) -> None:
-    """One key, which the operator of the host has for both."""
+    """One key, which the operator of the host has for both. What an agent's records count for is what it named."""
     for _ in range(2):
         for url, iat in ((A + NEW, NOW - 100), (B + NEW, NOW - 9000), (SITE + OLD, NOW - 5000)):
-            seen(memory, by(owner, {**card, "name": url}, iat), trusts(owner), url)
+            interfaces = [{**card["supportedInterfaces"][0], "url": url.partition("/.well")[0]}]
+            seen(memory, by(owner, {**card, "supportedInterfaces": interfaces}, iat), trusts(owner), url)
     assert [str(record.location) for record in memory.records()] == [SITE, A, B]
     assert [record.issued for record in memory.records()] == [NOW - 5000, NOW - 100, NOW - 9000]
+
+
+@pytest.mark.parametrize("trusts", [named, published], ids=["named", "on-first-use"])
+def test_agents_that_share_a_url_and_differ_in_the_tenant_go_on_side_by_side(
+    memory: Memory, card: JSONObject, owner: LocalSigner, trusts: Any
+) -> None:
+    for _ in range(2):
+        for url, tenant, iat in ((A, "a", NOW - 100), (B, "b", NOW - 9000), (SITE, "", NOW - 5000)):
+            interfaces = [{**card["supportedInterfaces"][0], "tenant": tenant}]
+            seen(memory, by(owner, {**card, "supportedInterfaces": interfaces}, iat), trusts(owner), url)
+    assert [len(record.interfaces) for record in memory.records()] == [1, 1, 1]
 
 
 def test_two_agents_with_keys_of_their_own_go_on_side_by_side(
@@ -347,8 +359,8 @@ def test_the_cards_of_a_client_of_others_are_remembered_by_location() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, content=pages[str(request.url).removeprefix(origin)])
 
-    def card(age: float) -> bytes:
-        return signed(card_of(origin), iat=now - age)
+    def card(age: float, agent: str = "a") -> bytes:
+        return signed(card_of(f"{origin}/{agent}"), iat=now - age)
 
     urls = [f"{origin}/cards?agent=a", f"{origin}/cards?agent=b", f"{origin}/other.json"]
     cards = {f"{origin}/rpc/{number}": url for number, url in enumerate(urls)}
@@ -363,16 +375,18 @@ def test_the_cards_of_a_client_of_others_are_remembered_by_location() -> None:
             assert type(caught.value.__cause__) is error
             assert "secret" not in str(caught.value)
 
-        pages |= {"/cards?agent=a": card(10), "/cards?agent=b": card(500), f"/b{NEW}": card(900), f"{NEW}?t=1": card(5)}
+        pages |= {"/cards?agent=a": card(10), "/cards?agent=b": card(500, "b")}
+        pages |= {f"/b{NEW}": card(900, "c"), f"{NEW}?t=1": card(5, "d")}
         for path in pages:
             http.get(origin + path)
         expected = [origin, f"{origin}/b", f"{origin}/cards?agent=a", f"{origin}/cards?agent=b"]
         assert [str(record.location) for record in memory.records()] == expected
-        pages |= {"/cards?agent=a": card(20), "/other.json?x=1": card(9), "/cards?x=1&agent=a": card(15)}
+        pages |= {"/cards?agent=a": card(20), "/other.json?x=1": card(9, "e"), "/cards?x=1&agent=a": card(15, "f")}
         refused("/cards?agent=a", RolledBackCardError)
         http.get(f"{origin}/other.json?x=1")
         http.get(f"{origin}/cards?x=1&agent=a")
-        older = {"/other.json?token=secret": card(10), "/cards?x=2": card(16), f"/b{OLD}?token=secret": card(901)}
+        older = {"/other.json?token=secret": card(10, "e"), "/cards?x=2": card(16, "f")}
+        older |= {f"/b{OLD}?token=secret": card(901, "c")}
         pages |= older
         for path in older:
             refused(path, RolledBackCardError)

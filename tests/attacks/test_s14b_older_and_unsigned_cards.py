@@ -126,6 +126,7 @@ def test_two_ports_and_two_schemes_are_two_origins(memory: Memory, card: JSONObj
     keys = tofu.trust_store([owner.public_key], ORIGIN, nobody)
     for number, place in enumerate(places):
         assert not memory.expects_signature(place)
+        card["supportedInterfaces"] = [{**card["supportedInterfaces"][0], "url": f"{place}/rpc"}]
         admitted = seen(memory, signed(card, owner, NOW - number), keys, f"{place}/.well-known/agent-card.json")
         assert (admitted.before, admitted.remembered.location) == (None, place)
     assert [record.location for record in memory.records()] == sorted(places)

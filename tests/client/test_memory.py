@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -26,10 +27,10 @@ from hypothesis.stateful import (
 from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, sign_card, verify_card
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.location import location_of
-from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
+from a2a_trust.client.memory import CardMemory, MemoryOfOneClient, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
-from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
+from a2a_trust.errors import CardMemoryError, ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.client.memories import KINDS, Memory, memory_of
@@ -60,13 +61,22 @@ def thumbprint(signer: LocalSigner) -> str:
     return signer.public_key.thumbprint
 
 
-def proof(signer: LocalSigner, *, iat: float | None = None, on_first_use: bool = False) -> VerifiedCard:
+def naming(*interfaces: str, **tenants: str) -> dict[str, Any]:
+    """The card with these interfaces; ``tenants`` are URLs by the tenant."""
+    named = [("", url) for url in interfaces] + [*tenants.items()]
+    binding = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    return CARD | {"supportedInterfaces": [{"url": url, "tenant": tenant} | binding for tenant, url in named]}
+
+
+def proof(
+    signer: LocalSigner, *, iat: float | None = None, on_first_use: bool = False, card: dict[str, Any] = CARD
+) -> VerifiedCard:
     """What a client has verified of the agent's card, by a key that the trust store names or by one of first use."""
     if on_first_use:
         trust = TrustOnFirstUse().trust_store([signer.public_key], AGENT, TrustStore(()))
     else:
         trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example.com"))])
-    signed = json.dumps(sign_card(CARD, signer, iat=iat).card).encode()
+    signed = json.dumps(sign_card(card, signer, iat=iat).card).encode()
     return verify_card(signed, trust, origin=AGENT, now=NOW if iat is None else max(NOW, iat))
 
 
@@ -84,6 +94,7 @@ def test_what_is_remembered_of_a_card(memory: Memory) -> None:
         version="1.2.0",
         first_seen=NOW,
         last_seen=NOW,
+        interfaces=first.remembered.interfaces,
         on_first_use=False,
     )
     assert (first.remembered, first.before, first.warnings) == (expected, None, ())
@@ -259,7 +270,8 @@ def test_a_new_location_may_use_the_keys_of_first_use_of_its_host_and_no_other(m
     memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW)
     memory.accept(f"{AGENT}/b", [thumbprint(BOB)], now=NOW)
     for place, signer in ((f"{AGENT}/c", ALICE), (f"{AGENT}/d", BOB)):
-        admitted = memory.admit(proof(signer, iat=NOW - 100, on_first_use=True), place, now=NOW)  # of no other's time
+        theirs = proof(signer, iat=NOW - 100, on_first_use=True, card=naming(f"{place}/a2a"))  # of no other's time
+        admitted = memory.admit(theirs, place, now=NOW)
         assert (admitted.before, admitted.remembered.thumbprints) == (None, frozenset([thumbprint(signer)]))
         assert "was trusted on first use" in admitted.warnings[0]
     known = memory.records()
@@ -269,7 +281,7 @@ def test_a_new_location_may_use_the_keys_of_first_use_of_its_host_and_no_other(m
     assert caught.value.pinned == {thumbprint(ALICE), thumbprint(BOB)}
     assert memory.records() == known
     memory.accept(f"{AGENT}/e", [thumbprint(CAROL)], now=NOW)
-    assert memory.admit(proof(CAROL, on_first_use=True), f"{AGENT}/e", now=NOW).warnings == ()
+    assert memory.admit(proof(CAROL, iat=NOW, on_first_use=True), f"{AGENT}/e", now=NOW).warnings == ()
 
 
 def test_a_key_that_a_trust_store_named_opens_no_first_use_at_a_new_location(memory: Memory) -> None:
@@ -279,7 +291,7 @@ def test_a_key_that_a_trust_store_named_opens_no_first_use_at_a_new_location(mem
         with pytest.raises(PinnedKeyError, match="no key; a trust store named the keys") as caught:
             memory.admit(proof(signer, on_first_use=True), f"{AGENT}/b", now=NOW)
         assert caught.value.pinned == frozenset()
-    assert memory.admit(proof(BOB), f"{AGENT}/b", now=NOW).warnings == ()
+    assert memory.admit(proof(BOB, iat=NOW), f"{AGENT}/b", now=NOW).warnings == ()
 
 
 def test_every_port_of_a_host_is_a_neighbour_and_no_other_host_is(memory: Memory) -> None:
@@ -300,7 +312,7 @@ def test_every_port_of_a_host_is_a_neighbour_and_no_other_host_is(memory: Memory
 def test_the_key_of_a_neighbour_in_the_place_of_another_is_a_warning(memory: Memory) -> None:
     """The trust store names both for the host, so neither is refused; it cannot say which is whose."""
     memory.admit(proof(ALICE), f"{AGENT}/a", now=NOW)
-    memory.admit(proof(BOB), f"{AGENT}/b", now=NOW)
+    memory.admit(proof(BOB, card=naming(f"{AGENT}/b/a2a")), f"{AGENT}/b", now=NOW)
     assert memory.admit(proof(CAROL), f"{AGENT}/a", now=NOW).warnings == ()
     (warning,) = memory.admit(proof(BOB), f"{AGENT}/a", now=NOW).warnings
     assert warning.startswith(f"{AGENT}/a: its card is signed by another key than before, the key of {AGENT}/b; ")
@@ -308,7 +320,8 @@ def test_the_key_of_a_neighbour_in_the_place_of_another_is_a_warning(memory: Mem
 
 
 def test_a_query_counts_only_where_a_person_writes_it(memory: Memory) -> None:
-    memory.admit(proof(ALICE, on_first_use=True), f"{AGENT}/cards?agent=a", now=NOW)
+    theirs = proof(ALICE, on_first_use=True, card=naming(f"{AGENT}/theirs"))
+    memory.admit(theirs, f"{AGENT}/cards?agent=a", now=NOW)
     assert [str(record.location) for record in memory.records()] == [f"{AGENT}/cards"]
     record = memory.accept(f"{AGENT}/cards?agent=b", [thumbprint(BOB)], now=NOW)
     assert record.location == f"{AGENT}/cards?agent=b"
@@ -343,6 +356,113 @@ def test_what_is_no_location_is_refused_everywhere(memory: Memory, url: Any) -> 
             use()
 
 
+# --- one interface, several locations
+
+
+OLD_AGE, NEW_AGE = NOW - 100, NOW - 10
+
+
+@pytest.mark.parametrize(
+    ("here", "elsewhere", "is_rejected"),
+    [
+        (NEW_AGE, OLD_AGE, True),
+        (NEW_AGE, NEW_AGE, False),
+        (OLD_AGE, NEW_AGE, False),
+        (NEW_AGE, None, True),
+        (None, OLD_AGE, False),
+        (None, None, True),
+    ],
+)
+def test_an_older_card_at_another_location_may_not_name_the_interface(
+    memory: Memory, here: float | None, elsewhere: float | None, is_rejected: bool
+) -> None:
+    first = memory.admit(proof(ALICE, iat=here), AGENT, now=NOW).remembered
+    assert len(first.interfaces) == 1
+    if not is_rejected:
+        moved = memory.admit(proof(ALICE, iat=elsewhere), f"{AGENT}/team", now=NOW).remembered
+        assert moved.interfaces == first.interfaces
+        assert memory.records() == (replace(first, interfaces=frozenset()), moved)
+        return
+    with pytest.raises(
+        RolledBackCardError, match=f"{AGENT}/team: the card names {AGENT}/a2a, as .* {AGENT} did"
+    ) as caught:
+        memory.admit(proof(ALICE, iat=elsewhere), f"{AGENT}/team", now=NOW)
+    assert (caught.value.location, caught.value.issued, caught.value.remembered) == (f"{AGENT}/team", elsewhere, here)
+    assert memory.records() == (first,)
+    assert str(caught.value).endswith(memory._way_out("forget", AGENT))
+    memory.forget(AGENT)
+    assert memory.admit(proof(ALICE, iat=elsewhere), f"{AGENT}/team", now=NOW).remembered.interfaces
+
+
+def test_an_interface_stays_where_it_was_although_newer_cards_do_not_name_it(memory: Memory) -> None:
+    """A retired URL does not come back with a copy of the card that named it."""
+    memory.admit(proof(ALICE, iat=NOW - 20), AGENT, now=NOW)
+    memory.admit(proof(ALICE, iat=NOW, card=naming(f"{AGENT}/new")), AGENT, now=NOW)
+    with pytest.raises(RolledBackCardError):
+        memory.admit(proof(ALICE, iat=NOW - 20), f"{AGENT}/team", now=NOW)
+    assert memory.admit(proof(ALICE, iat=NOW), f"{AGENT}/team", now=NOW).before is None
+    assert [len(record.interfaces) for record in memory.records()] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("card", "is_same"),
+    [
+        (naming("HTTPS://Agent.example.com:443/%612a/"), True),
+        (naming(f"{AGENT}/other", f"{AGENT}/a2a#x"), True),
+        (naming(f"{AGENT}/a2a?x"), False),
+        (naming(f"{AGENT}/A2A"), False),
+        (naming(f"{AGENT}:8443/a2a"), False),
+        (naming(team=f"{AGENT}/a2a"), False),
+        (naming(), False),
+    ],
+)
+def test_an_interface_is_a_url_in_any_spelling_and_a_tenant(memory: Memory, card: Any, is_same: bool) -> None:
+    memory.admit(proof(ALICE, iat=NOW), AGENT, now=NOW)
+    older = proof(ALICE, iat=NOW - 1, card=card)
+    if is_same:
+        with pytest.raises(RolledBackCardError):
+            memory.admit(older, f"{AGENT}/team", now=NOW)
+    else:
+        assert memory.admit(older, f"{AGENT}/team", now=NOW).before is None
+
+
+def test_a_key_of_the_trust_store_does_not_wait_for_what_a_first_use_has_claimed(memory: Memory) -> None:
+    """At the same location, too, the interfaces of the other key are forgotten."""
+    memory.admit(proof(BOB, iat=NOW, on_first_use=True), f"{AGENT}/evil", now=NOW)
+    assert memory.admit(proof(ALICE, iat=NOW - 100), f"{AGENT}/team", now=NOW).before is None
+    memory.forget(f"{AGENT}/team")
+    memory.admit(proof(BOB, iat=NOW, on_first_use=True, card=naming(f"{AGENT}/b")), f"{AGENT}/evil", now=NOW)
+    memory.admit(proof(ALICE, card=naming(f"{AGENT}/c")), f"{AGENT}/evil", now=NOW)
+    assert [len(record.interfaces) for record in memory.records()] == [1]
+    memory.accept(f"{AGENT}/evil", [thumbprint(CAROL)], now=NOW)
+    assert [len(record.interfaces) for record in memory.records()] == [0]
+
+
+def test_a_location_keeps_a_bounded_number_of_interfaces(memory: Memory) -> None:
+    many = [f"{AGENT}/{number}" for number in range(300)]
+    with pytest.raises(CardMemoryError, match="more than 256 interfaces"):
+        memory.admit(proof(ALICE, iat=NOW, card=naming(*many[:257])), AGENT, now=NOW)
+    assert memory.records() == ()
+    assert (
+        len(memory.admit(proof(ALICE, iat=NOW, card=naming(*many[:200])), AGENT, now=NOW).remembered.interfaces) == 200
+    )
+    last = memory.admit(proof(ALICE, iat=NOW, card=naming(*many[200:])), AGENT, now=NOW).remembered
+    assert memory.records() == (last,)
+    assert len(last.interfaces) == 256
+    with pytest.raises(RolledBackCardError):
+        memory.admit(proof(ALICE, iat=NOW - 1, card=naming(many[299])), f"{AGENT}/team", now=NOW)
+
+
+def test_the_memory_of_one_client_is_bounded_and_says_how_to_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_trust.client.memory._MOST_LOCATIONS", 2)
+    memory = MemoryOfOneClient()
+    for number in range(4):
+        memory.admit(proof(ALICE, iat=NOW + number), f"{AGENT}/{number}", now=NOW)
+    assert [str(record.location) for record in memory.records()] == [f"{AGENT}/2", f"{AGENT}/3"]
+    with pytest.raises(RolledBackCardError, match=r"on purpose, run: the program again$"):
+        memory.admit(proof(ALICE, iat=NOW), f"{AGENT}/3", now=NOW)
+
+
 # --- two memories, one life
 
 LOCATIONS = (AGENT, f"{AGENT}/a", f"{AGENT}/a/b", f"{AGENT}:8443", "http://agent.example.com")
@@ -375,6 +495,7 @@ class OneLife(RuleBasedStateMachine):
         self.now = NOW
         self.keys: dict[str, frozenset[str]] = {}
         self.highest: dict[str, float | None] = {}
+        self.named_at: dict[str, str] = {}
         self.unvouched: set[str] = set()
 
     def both(self, use: Callable[[Memory], Any]) -> Any:
@@ -397,14 +518,22 @@ class OneLife(RuleBasedStateMachine):
         asked=st.sampled_from(sorted(PROOFS)),
         age=st.one_of(st.none(), st.sampled_from([-61.0, -60.0, 0.0, 1.0]), st.floats(-100, 3000)),
         version=st.sampled_from(["1", "1.2.0", "2.0", "spring"]),
+        interfaces=st.sets(st.sampled_from([f"{AGENT}/{number}" for number in range(8)]), max_size=2),
     )
     def a_card_comes(
-        self, location: str, spelling: int, asked: tuple[bool, tuple[int, ...]], age: float | None, version: str
+        self,
+        location: str,
+        spelling: int,
+        asked: tuple[bool, tuple[int, ...]],
+        age: float | None,
+        version: str,
+        interfaces: set[str],
     ) -> None:
         on_first_use, keys = asked
         prints = frozenset(thumbprint(SIGNERS[key]) for key in keys)
         issued = None if age is None else self.now - age
-        verified = replace(PROOFS[asked], payload=json.dumps(CARD | {"version": version}).encode(), issued=issued)
+        card = naming(*interfaces) | {"version": version}
+        verified = replace(PROOFS[asked], payload=json.dumps(card).encode(), issued=issued)
         written = SPELLINGS.get(location, (location,) * 3)[spelling]
         outcome = self.both(lambda memory: memory.admit(verified, written, now=self.now))
         is_new, known = location not in self.keys, self.keys.get(location, frozenset())
@@ -419,9 +548,16 @@ class OneLife(RuleBasedStateMachine):
             or (on_first_use and not is_new and not prints <= known)
             or (on_first_use and is_new and bool(neighbours) and not prints <= usable)
             or (highest is not None and (issued is None or issued < highest))
+            or any(
+                self.is_older(issued, prints, on_first_use, self.named_at.get(url, location), location)
+                for url in interfaces
+            )
         )
         if refused:
             return
+        if replaced:
+            self.no_interfaces_of(location)
+        self.named_at |= dict.fromkeys(interfaces, location)
         assert outcome.remembered.location == location
         assert bool(outcome.warnings) >= (is_new and on_first_use)
         self.highest[location] = issued
@@ -429,12 +565,27 @@ class OneLife(RuleBasedStateMachine):
             self.keys[location] = prints
             (self.unvouched.add if on_first_use else self.unvouched.discard)(location)
 
+    def is_older(
+        self, issued: float | None, prints: frozenset[str], on_first_use: bool, named_at: str, location: str
+    ) -> bool:
+        """Whether a card of ``location`` is older than the last one from where an interface was named last."""
+        if named_at == location or (
+            named_at in self.unvouched and not on_first_use and not prints & self.keys[named_at]
+        ):
+            return False
+        highest = self.highest[named_at]
+        return issued is None or (highest is not None and issued < highest)
+
+    def no_interfaces_of(self, location: str) -> None:
+        self.named_at = {url: place for url, place in self.named_at.items() if place != location}
+
     @rule(location=st.sampled_from(LOCATIONS), keys=st.sets(st.integers(0, 2), min_size=1))
     def a_person_accepts(self, location: str, keys: set[int]) -> None:
         prints = frozenset(thumbprint(SIGNERS[key]) for key in keys)
         self.both(lambda memory: memory.accept(location, prints, now=self.now))
         if not prints & self.keys.get(location, frozenset()):
             self.highest[location] = None
+            self.no_interfaces_of(location)
         self.keys[location] = prints
         self.unvouched.add(location)
 
@@ -443,6 +594,7 @@ class OneLife(RuleBasedStateMachine):
         outcome = self.both(lambda memory: memory.forget(location))
         assert (outcome is ConfigurationError) == (location not in self.keys)
         self.keys.pop(location, None)
+        self.no_interfaces_of(location)
         self.unvouched.discard(location)
 
     @precondition(lambda self: hasattr(self, "open"))
@@ -461,6 +613,8 @@ class OneLife(RuleBasedStateMachine):
             location: self.highest[location] for location in self.keys
         }
         assert {record.location for record in records if record.on_first_use} == self.unvouched
+        named = Counter(self.named_at.values())
+        assert {record.location: len(record.interfaces) for record in records if record.interfaces} == named
         for location in LOCATIONS:
             assert self.both(partial(self.expects, location)) == (location in self.keys)
 

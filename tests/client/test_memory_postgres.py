@@ -23,9 +23,9 @@ import pytest
 
 from a2a_trust.client import PostgresCardMemory
 from a2a_trust.client.location import Location, location_of
-from a2a_trust.client.memory import CardTable
+from a2a_trust.client.memory import Admission, CardTable
 from a2a_trust.databases.migrate import migrate
-from a2a_trust.errors import CardMemoryUnavailableError, ConfigurationError, PinnedKeyError
+from a2a_trust.errors import CardMemoryUnavailableError, ConfigurationError, PinnedKeyError, RolledBackCardError
 from a2a_trust.net.urls import MAX_URL
 from tests.client.test_memory import AGENT, ALICE, BOB, CARD, NOW, proof, thumbprint
 from tests.databases import (  # noqa: F401  fixtures
@@ -105,6 +105,26 @@ def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:  
         process.communicate(timeout=60)
         assert process.returncode == 0
     assert len(PostgresCardMemory(postgres_url).records()) == 60
+
+
+def test_of_two_hosts_that_name_one_interface_at_once_the_second_is_checked_against_the_first(
+    postgres: PostgresServer,  # noqa: F811
+    memory: PostgresCardMemory,
+) -> None:
+    """Their cards are at other hosts than the interface, so neither host alone is what both wait for."""
+    hosts = ("cards.example.com", "copies.example.com")
+    newer, older = (replace(proof(ALICE, iat=NOW - age), origin=host) for age, host in zip((0, 10), hosts, strict=True))
+    ours = f"SELECT pid FROM pg_stat_activity WHERE datname = '{name_of(memory._database.url.text)}'"
+    waiting = f"SELECT 1 / count(*) FROM pg_locks WHERE NOT granted AND pid IN ({ours})"
+    with ThreadPoolExecutor(1) as thread:
+        with memory._writing() as table:
+            location = location_of(f"https://{hosts[0]}")
+            table.put(Admission(table, newer, location, now=NOW, way_out=memory._way_out).decide().remembered)
+            second = thread.submit(memory.admit, older, f"https://{hosts[1]}", now=NOW)
+            eventually(lambda: postgres.sql(waiting))
+        with pytest.raises(RolledBackCardError, match=hosts[0]):
+            second.result()
+    assert [each.location.host for each in memory.records()] == [hosts[0]]
 
 
 def test_a_process_that_dies_while_it_writes_leaves_all_as_it_was(memory: PostgresCardMemory) -> None:
@@ -381,7 +401,7 @@ def test_tables_that_are_missing_old_new_or_gone_are_an_error(
     postgres.sql("DROP SCHEMA a2a_trust CASCADE", name_of(url))
     migrate(url, unavailable=CardMemoryUnavailableError, timeout=SECONDS)
     assert not memory.expects_signature(AGENT)
-    postgres.sql("DROP TABLE a2a_trust.card", name_of(url))
+    postgres.sql("DROP TABLE a2a_trust.card CASCADE", name_of(url))
     with pytest.raises(CardMemoryUnavailableError, match=r"card.*does not exist; run: a2a-sign database migrate"):
         memory.expects_signature(AGENT)
     postgres.sql("UPDATE a2a_trust.schema_version SET version = 1000, works_from = 1000", name_of(url))
@@ -401,13 +421,14 @@ def test_a_role_without_rights_is_an_error(
     with pytest.raises(CardMemoryUnavailableError, match="permission denied for schema a2a_trust"):
         PostgresCardMemory(url, timeout=SECONDS).records()
     postgres.sql(f"GRANT USAGE ON SCHEMA a2a_trust TO {role}", database)
-    postgres.sql(f"GRANT SELECT ON a2a_trust.card, a2a_trust.schema_version TO {role}", database)
+    tables = "a2a_trust.card, a2a_trust.card_interface"
+    postgres.sql(f"GRANT SELECT ON {tables}, a2a_trust.schema_version TO {role}", database)
     reader = PostgresCardMemory(url, timeout=SECONDS)
     assert reader.records() == ()
     for _ in range(2):
         with pytest.raises(CardMemoryUnavailableError, match="permission denied for table card"):
             reader.admit(proof(ALICE), AGENT, now=NOW)
-    postgres.sql(f"GRANT INSERT, UPDATE, DELETE ON a2a_trust.card TO {role}", database)
+    postgres.sql(f"GRANT INSERT, UPDATE, DELETE ON {tables} TO {role}", database)
     assert reader.admit(proof(ALICE), AGENT, now=NOW).before is None  # as docs/memory.md says, this is enough
     events = [each.audit["event"] for each in caplog.records if hasattr(each, "audit")]
     assert events == ["store-lost", "store-lost", "store-found"]  # of two memories; one event for each change
@@ -432,6 +453,10 @@ def test_the_database_itself_refuses_what_is_no_record(
     ):
         with pytest.raises(asyncpg.IntegrityConstraintViolationError):
             postgres.sql(f"UPDATE a2a_trust.card SET {change}", name_of(memory._database.url.text))
+    for change in (f"digest = '{KEY[:-1]}'", f"digest = '{KEY[:-1]}+'", f"location = '{OTHER_HOST}'"):
+        memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW)
+        with pytest.raises(asyncpg.IntegrityConstraintViolationError):
+            postgres.sql(f"UPDATE a2a_trust.card_interface SET {change}", name_of(memory._database.url.text))
     with pytest.raises(asyncpg.InvalidTextRepresentationError):
         postgres.sql("UPDATE a2a_trust.card SET version = 'x'", name_of(memory._database.url.text))
 
@@ -511,7 +536,7 @@ def test_a_host_with_such_characters_is_no_location(memory: PostgresCardMemory, 
 
 def test_hosts_that_a_pattern_would_take_for_neighbours_are_none(memory: PostgresCardMemory) -> None:
     for host in ("a_b.example", "axb.example", "a-b.example", "sub.a_b.example"):
-        memory.admit(replace(proof(ALICE), origin=host), f"https://{host}/agent", now=NOW)
+        memory.admit(replace(proof(ALICE, iat=NOW), origin=host), f"https://{host}/agent", now=NOW)
     with memory._writing() as table:
         assert list(table.neighbours(location_of("https://a_b.example"))) == [
             record for record in memory.records() if record.location == "https://a_b.example/agent"

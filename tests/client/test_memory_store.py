@@ -89,10 +89,10 @@ def test_a_memory_that_everybody_can_write_is_refused(memory: SqliteCardMemory, 
 
 def test_a_memory_of_another_version_is_refused_also_when_it_comes_later(memory: SqliteCardMemory, path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
-        other.execute("PRAGMA user_version = 3")
-    with pytest.raises(ConfigurationError, match=r"version 3.*reads version 2; use the release.* or a newer one"):
+        other.execute("PRAGMA user_version = 4")
+    with pytest.raises(ConfigurationError, match=r"version 4.*reads version 3; use the release.* or a newer one"):
         SqliteCardMemory(path)
-    with pytest.raises(ConfigurationError, match="version 3"):
+    with pytest.raises(ConfigurationError, match="version 4"):
         memory.expects_signature(AGENT)
 
 
@@ -103,7 +103,7 @@ def test_a_memory_that_was_kept_by_origin_is_refused_with_what_to_do(path: Path)
         )
     content = path.read_bytes()
     with pytest.raises(
-        ConfigurationError, match=r"version 1 .*reads version 2; use the release .*move the file away to begin with an"
+        ConfigurationError, match=r"version 1 .*reads version 3; use the release .*move the file away to begin with an"
     ):
         SqliteCardMemory(path, create=True)
     assert path.read_bytes() == content
@@ -171,6 +171,9 @@ def test_the_database_itself_refuses_what_is_no_record(memory: SqliteCardMemory,
         ):
             with pytest.raises(sqlite3.IntegrityError):
                 other.execute(f"UPDATE card SET {change}")
+        for values in (f"'{KEY[:-1]}', 'x'", f"NULL, '{AGENT}'", f"'{KEY}', NULL"):
+            with pytest.raises(sqlite3.IntegrityError):
+                other.execute(f"INSERT INTO interface VALUES ({values})")
 
 
 # --- several at once

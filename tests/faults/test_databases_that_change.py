@@ -15,7 +15,7 @@ import pytest
 from a2a_trust.auth import PostgresApiKeys, PostgresProofMemory
 from a2a_trust.databases import migrate as migrations
 from a2a_trust.databases.migrate import Migrated, migrate
-from a2a_trust.databases.schema import MIGRATIONS, Migration
+from a2a_trust.databases.schema import MIGRATIONS, VERSION, Migration
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.databases import PostgresServer, has_known_proofs_for_long, running_postgres, temporary_folder
 from tests.faults.folders import TMPFS, small_disk
@@ -51,7 +51,7 @@ def test_a_command_makes_the_tables_once(postgres: PostgresServer) -> None:
     assert command("migrate", url)[0] == 0
     key = PostgresApiKeys(url, timeout=20).create(owner="ann").record
     code, text = command("migrate", "--json", url)
-    assert (code, json.loads(text)["before"], json.loads(text)["version"]) == (0, 1, 1)
+    assert (code, json.loads(text)["before"], json.loads(text)["version"]) == (0, VERSION, VERSION)
     assert command("check", url)[0] == 0
     assert PostgresApiKeys(url, timeout=20).records() == (key,)
 
@@ -64,7 +64,7 @@ def test_several_commands_at_once_make_the_tables_once(postgres: PostgresServer)
     ]
     assert [each.wait(60) for each in started] == [0] * 4
     assert [tuple(row) for row in postgres.sql("SELECT * FROM a2a_trust.schema_version", url.rpartition("/")[2])] == [
-        (1, 1)
+        (VERSION, 1)
     ]
 
 
@@ -76,7 +76,7 @@ def test_a_migration_that_fails_changes_nothing(postgres: PostgresServer, monkey
         migrate(url, unavailable=KeySourceUnavailableError, timeout=20)
     name = url.rpartition("/")[2]
     assert not postgres.sql("SELECT FROM pg_tables WHERE schemaname = 'a2a_trust' AND tablename = 'more'", name)
-    assert tuple(postgres.sql("SELECT * FROM a2a_trust.schema_version", name)[0]) == (1, 1)
+    assert tuple(postgres.sql("SELECT * FROM a2a_trust.schema_version", name)[0]) == (VERSION, 1)
 
 
 async def test_during_an_upgrade_both_releases_work_if_the_tables_allow_it(
@@ -87,19 +87,23 @@ async def test_during_an_upgrade_both_releases_work_if_the_tables_allow_it(
     added = Migration("ALTER TABLE a2a_trust.api_key ADD COLUMN note text NOT NULL DEFAULT ''", works_from=1)
     with monkeypatch.context() as next_release:
         next_release.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, added))
-        next_release.setattr(migrations, "VERSION", 2)
-        assert migrate(url, unavailable=KeySourceUnavailableError, timeout=20) == Migrated(1, 2)
+        next_release.setattr(migrations, "VERSION", VERSION + 1)
+        assert migrate(url, unavailable=KeySourceUnavailableError, timeout=20) == Migrated(VERSION, VERSION + 1)
     keys = PostgresApiKeys(url, timeout=20)
     issued = keys.create(owner="ann")
     assert (await keys.find((issued.record.digest,))).records == (issued.record,)
     await keys.aclose()
-    assert migrate(url, unavailable=KeySourceUnavailableError, timeout=20) == Migrated(2, 2)
+    assert migrate(url, unavailable=KeySourceUnavailableError, timeout=20) == Migrated(VERSION + 1, VERSION + 1)
     assert command("check", url)[0] == 0
 
 
 @pytest.mark.parametrize(
     ("version", "works_from", "says"),
-    [(2, 2, "of a newer release"), (0, 0, "of an older release; run: a2a-sign database migrate postgresql://")],
+    [
+        (VERSION + 1, VERSION + 1, "of a newer release"),
+        (VERSION - 1, 1, "of an older release; run: a2a-sign database migrate postgresql://"),
+        (0, 0, "of an older release; run: a2a-sign database migrate postgresql://"),
+    ],
 )
 async def test_tables_of_another_release_are_not_used(
     postgres: PostgresServer, version: int, works_from: int, says: str
@@ -113,12 +117,12 @@ async def test_tables_of_another_release_are_not_used(
         await proofs.first_use("key", "1", now=time.time(), issued=time.time(), window=60)
     with pytest.raises(KeySourceUnavailableError, match=says):
         keys.create(owner="ann")
-    if version > 1:
+    if version > VERSION:
         code, text = command("migrate", url)
         assert (code, "install the newer release" in text) == (2, True)
         with pytest.raises(ConfigurationError):
             migrate(url, unavailable=KeySourceUnavailableError, timeout=20)
-    of_version(postgres, url, 1, 1)
+    of_version(postgres, url, VERSION, 1)
     assert (await keys.find(())).records == ()  # without a restart
     await keys.aclose()
     await proofs.aclose()

@@ -136,7 +136,7 @@ def test_a_path_is_text_or_a_path(as_given: Callable[[Path], Any], tmp_path: Pat
     assert TrustFile(trust).trust_store() == TrustStore(())
     assert SqliteApiKeys(as_given(tmp_path / "keys.db"), create=True).records() == ()
     assert SqliteCardMemory(as_given(tmp_path / "cards.db"), create=True).records() == ()
-    assert str(tmp_path) in repr(CertificateFiles(as_given(tmp_path / "chain.pem"), key))
+    assert str(tmp_path) in repr(CertificateFiles(as_given(tmp_path / "chain.pem"), key, origins=["https://a.example"]))
 
 
 @pytest.mark.parametrize("as_given", [str, Path])

@@ -61,7 +61,8 @@ def verifying_client(
 ) -> httpx.AsyncClient:
     """A client for the agent at that URL. Its card is fetched and verified before the first request.
 
-    - ``url``: the URL of the agent, or of its card, which ends in ``.json``.
+    - ``url``: the URL of the agent, or of its card, which ends in ``.json``. Write the URL of the card if its server
+      demands the client's certificate for it.
     - ``credentials``, ``skills``: as for ``CardAuth``. Their origins may use http within ``http_within``.
     - ``trust``, ``memory``, ``policy``, ``cards``, ``also``, ``http_within``: as for ``AsyncVerifyingTransport``.
     - ``authorities``: a file of CA certificates in PEM, for agents in a private network.
@@ -76,20 +77,20 @@ def verifying_client(
         raise ConfigurationError(
             "credentials: there are several certificates, and a connection uses one; give one for all schemes"
         )
-    context = (
-        client_context(certificates[0], authorities=authorities)
-        if certificates
-        else ssl.create_default_context(cafile=authorities)
-    )
+    mutual_tls = {}
+    if certificates:
+        certified = httpx.AsyncHTTPTransport(verify=client_context(certificates[0], authorities=authorities))
+        mutual_tls = dict.fromkeys(certificates[0].origins, certified)
     places = card_urls(url)
     transport = AsyncVerifyingTransport(
-        httpx.AsyncHTTPTransport(verify=context),
+        httpx.AsyncHTTPTransport(verify=ssl.create_default_context(cafile=authorities)),
         trust,
         memory=memory,
         policy=policy,
         cards=cards if len(places) > 1 else {url: url, **cards},
         also=also,
         http_within=mesh.suffixes,
+        mutual_tls=mutual_tls,
         clock=clock,
     )
     verification = Verification(trust=trust, policy=policy, clock=clock)

@@ -75,7 +75,7 @@ class Answer:
     parts: tuple[Part, ...] = ()
 
 
-def check_credentials(credentials: Mapping[str, object], mesh: HttpWithin = NO_MESH) -> None:
+def check_credentials(credentials: Mapping[str, Credential | OwnCertificate], mesh: HttpWithin = NO_MESH) -> None:
     """ConfigurationError: it is not a mapping from the names of schemes to credentials, or an origin of a credential
     has plain http where this client must not send it."""
     if not isinstance(credentials, Mapping):
@@ -86,11 +86,10 @@ def check_credentials(credentials: Mapping[str, object], mesh: HttpWithin = NO_M
                 f"credentials[{name!a}]: write ApiKey(…), BasicCredentials(…), BearerToken(…), ClientCredentials(…), "
                 "RefreshToken(…), TokenExchange(…) or CertificateFiles(…)"
             )
-        if isinstance(credential, Credential):
-            try:
-                check_plain(credential.origins, mesh)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"credentials[{name!a}]: {error}") from None
+        try:
+            check_plain(credential.origins, mesh)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"credentials[{name!a}]: {error}") from None
 
 
 def demands_of(view: CardView, skills: Iterable[str]) -> tuple[Alternative, ...]:
@@ -206,8 +205,8 @@ def _problems(
         yield f"{words_for(name, scheme, scopes)}: pass credentials={{{named}: {fix}}}"
     elif isinstance(scheme, MutualTlsScheme) is isinstance(credential, Credential):
         yield f"{named} asks for {kind}, and credentials[{named}] is another kind: pass {fix}"
-    elif isinstance(credential, Credential):
-        mismatch = credential.mismatch(scheme, scopes)
+    else:
+        mismatch = credential.mismatch(scheme, scopes) if isinstance(credential, Credential) else ""
         if mismatch:
             yield f"{named} asks for {kind}, and {mismatch}"
         if origin not in credential.origins:

@@ -261,7 +261,7 @@ class CardAuth(httpx.Auth):
     """Sends the credentials that ``card`` demands, for ``httpx.Client(auth=…)`` and ``httpx.AsyncClient(auth=…)``.
 
     - ``credentials``: by the names of the card's schemes. A certificate for mutual TLS is ``CertificateFiles`` or
-      ``CertificateInMemory``; give it to the client, too: ``verify=client_context(certificate)``.
+      ``CertificateInMemory``; give it to the client's transport, too: ``VerifyingTransport(mutual_tls=…)``.
     - ``trust``: the trusted keys, as for ``fetch_card``. Each request asks whether they still verify the card.
     - ``skills``: the ids of the skills that the requests are for, if the card demands more for them.
     - ``clock``: gives seconds since the epoch.

@@ -2,8 +2,14 @@
 
 ::
 
-    certificate = CertificateFiles("agent.pem", "agent.key")
+    certificate = CertificateFiles("agent.pem", "agent.key", origins=["https://agent.example.com"])
     httpx.AsyncClient(verify=client_context(certificate, authorities="agents-ca.pem"))
+
+A certificate shows who the client is, so it goes only where it belongs. A context knows nothing but the host that it
+connects to, and shows the certificate to the hosts of ``origins``. ``verifying_client`` and
+``VerifyingTransport(mutual_tls=…)`` do more: they use connections with the certificate only for requests to URLs at
+``origins`` that a verified card names, and for cards there that the program lists. Other requests have connections of
+their own.
 
 Short-lived certificates (SPIFFE, cert-manager) are renewed in place: every new connection uses the newest one, open
 connections keep theirs.
@@ -18,14 +24,18 @@ from __future__ import annotations
 import logging
 import secrets
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
+from a2a_trust.client.destinations import named_origins
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, stamp_of_path
 from a2a_trust.keys.files import load_private_key, private_key_bytes, read_private_key
+from a2a_trust.keys.origins import host_of
 from a2a_trust.keys.signer import LocalSigner
+from a2a_trust.net.urls import read_host
 
 __all__ = ["CertificateFiles", "CertificateInMemory", "OwnCertificate", "client_context"]
 
@@ -36,6 +46,11 @@ _log: Final = logging.getLogger(__name__)
 
 class OwnCertificate(Protocol):
     """A source of a client's certificate and its key."""
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins that may get the certificate."""
+        ...
 
     @property
     def version(self) -> object:
@@ -50,11 +65,16 @@ class OwnCertificate(Protocol):
 class CertificateFiles:
     """A certificate in files: the chain in PEM, the client's own first, and the key as for ``load_private_key``.
 
+    ``origins`` may get the certificate, and no others. ConfigurationError: one is not an origin.
+
     Changed files are read again. While only one of the two is replaced, they do not match, and the previous certificate
     stays in use.
     """
 
-    def __init__(self, certificate: Path | str, key: Path | str, *, passphrase: str | None = None) -> None:
+    def __init__(
+        self, certificate: Path | str, key: Path | str, *, origins: Iterable[str], passphrase: str | None = None
+    ) -> None:
+        self.origins = named_origins(origins)
         self._certificate, self._key, self._passphrase = Path(certificate), Path(key), passphrase
 
     @property
@@ -74,10 +94,12 @@ class CertificateInMemory:
     """A certificate in memory: ``chain`` in PEM, the client's own certificate first.
 
     ``key`` is PEM or JWK, or a ``LocalSigner``, which takes keys of ``cryptography``. Call ``replace`` with each new
-    certificate, for example from the SPIFFE Workload API. Neither its repr nor any error contains the key.
+    certificate, for example from the SPIFFE Workload API. Neither its repr nor any error contains the key. ``origins``
+    as for ``CertificateFiles``.
     """
 
-    def __init__(self, chain: bytes, key: bytes | LocalSigner) -> None:
+    def __init__(self, chain: bytes, key: bytes | LocalSigner, *, origins: Iterable[str]) -> None:
+        self.origins = named_origins(origins)
         self._pair = chain, _signer(key)
 
     @property
@@ -102,7 +124,9 @@ def _signer(key: bytes | LocalSigner) -> LocalSigner:
 
 
 def client_context(certificate: OwnCertificate, *, authorities: Path | str | None = None) -> ssl.SSLContext:
-    """A context with the certificate, for ``httpx.Client(verify=…)`` and other users of ``ssl.SSLContext``.
+    """A context that shows the certificate to the hosts of its origins, at every port.
+
+    It is for ``httpx.Client(verify=…)``, ``httpx.HTTPTransport(verify=…)`` and other users of ``ssl.SSLContext``.
 
     Servers and their host names are verified against ``authorities``, a file of CA certificates in PEM, or against the
     authorities of the system. Certificates, authorities and ciphers that you load into the context later have no
@@ -153,7 +177,7 @@ class _Object(ssl.SSLObject):
 
 def _show_newest(connection: _Socket | _Object) -> None:
     if isinstance(connection.context, _ReloadingContext):  # not so in the further steps of a handshake
-        connection.context = connection.context.newest()
+        connection.context = connection.context.newest(connection.server_hostname)
 
 
 class _ReloadingContext(ssl.SSLContext):
@@ -170,10 +194,15 @@ class _ReloadingContext(ssl.SSLContext):
 
     _authorities: _Authorities
     _certificate: OwnCertificate
+    _hosts: frozenset[str]
+    _without: ssl.SSLContext
     _contexts: Watched[ssl.SSLContext]
 
     def show(self, certificate: OwnCertificate, authorities: _Authorities) -> None:
         self._certificate, self._authorities = certificate, authorities
+        self._hosts = frozenset(map(host_of, certificate.origins))
+        self._without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        authorities.load_into(self._without)
         self._contexts = Watched(
             self._made,
             lambda: certificate.version,
@@ -181,8 +210,13 @@ class _ReloadingContext(ssl.SSLContext):
             tell=self._tell,
         )
 
-    def newest(self) -> ssl.SSLContext:
-        return self._contexts.value()
+    def newest(self, server: str | None) -> ssl.SSLContext:
+        """The context for a connection to that host: with the newest certificate, or without any."""
+        try:
+            is_for = server is not None and read_host(f"[{server}]" if ":" in server else server) in self._hosts
+        except MalformedError:
+            is_for = False
+        return self._contexts.value() if is_for else self._without
 
     def _tell(self, failure: Exception | None) -> None:
         if failure is None:

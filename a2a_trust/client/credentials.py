@@ -294,7 +294,7 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
         case HttpScheme() | NamedScheme():
             unknown = f"a scheme that a2a-trust does not know ({_cut(http_scheme(scheme))})", "another alternative"
             return _HTTP_KINDS.get(http_scheme(scheme), unknown)
-    return "a client certificate", "CertificateFiles(…)"
+    return "a client certificate", "CertificateFiles(…, origins=[…])"
 
 
 def _cut(text: str) -> str:

@@ -11,7 +11,8 @@ The rules:
    extended card must not lead further than a public card that came through here before and names its origin.
 5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, only a
    GET of a public card goes, without credentials; its answer passes without cookies and challenges. A card counts until
-   its verification expires. It is verified again when the trusted keys change, and every 5 minutes.
+   its verification expires. It is verified again when the trusted keys change, and every 5 minutes. The client's
+   certificate goes to URLs that a verified card names, and with the GET of a card in ``cards``.
 6. The first request to another URL starts a search for its card. It ends with the first card that the memory rejects. A
    failed search is not repeated for 10 seconds.
 7. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
@@ -111,7 +112,8 @@ class Search:
         """Why the request is not sent, and which option would admit it."""
         url = str(self._called.without_operation())
         text = (
-            f"no verified card names {self._called} ({'; '.join(self._outcomes)}); if its card has another URL, write "
+            f"no verified card names {self._called} ({'; '.join(self._outcomes)}); if its card has another URL, or "
+            "demands the client's certificate, write "
             f"cards={{{url!r}: 'https://…/agent-card.json'}}"
         )
         if self._cause is None or isinstance(self._cause, FetchError):
@@ -127,7 +129,8 @@ class PassingCards:
     """Finds requests for cards, verifies the cards in answers, and decides where other requests may go.
 
     ``cards`` maps URLs of interfaces to URLs of their cards; ``also`` are origins and URLs that need no card. It
-    remembers the URLs in public cards, and failed searches. Threads may share one.
+    remembers the URLs in public cards, and failed searches. ``mutual_tls`` are the origins that may get the client's
+    certificate. Threads may share one.
     """
 
     def __init__(
@@ -136,10 +139,12 @@ class PassingCards:
         cards: Mapping[str, str],
         also: Iterable[str] | UnsafePassAnything,
         mesh: HttpWithin,
+        mutual_tls: Iterable[str] = (),
     ) -> None:
         memory = verification.memory or MemoryOfOneClient()
         self._verification = replace(verification, memory=memory)
         self._mesh = mesh
+        self._mutual_tls = frozenset(mutual_tls)
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
         self._card_destinations = frozenset(_card_destination(card, mesh) for card in cards.values())
         self._card_urls = frozenset(map(_place, cards.values()))
@@ -172,19 +177,33 @@ class PassingCards:
 
         MalformedError: the URL is ambiguous.
         """
+        return self._is_added(url) or self._is_named(url)
+
+    def permits_at_once(self, url: str) -> bool:
+        """As ``permits``; where the client's certificate may go, a URL in ``also`` waits for the cards that name it."""
+        return (origin_in(url) not in self._mutual_tls and self._is_added(url)) or self._is_named(url)
+
+    def shows_certificate(self, method: str, url: str) -> bool:
+        """Whether the client's certificate goes along: a verified card names the URL, or it is a card in ``cards``."""
+        if origin_in(url) not in self._mutual_tls:
+            return False
+        return self._is_named(url) or (method == "GET" and self.destination(url) in self._card_destinations)
+
+    def _is_added(self, url: str) -> bool:
         if self._also is None:
             return True
         if any(not each.path and each.origin == origin_in(url) for each in self._also):
             return True  # below an origin any path is, in any spelling
+        return any(self.destination(url).below(each) is not None for each in self._also)
+
+    def _is_named(self, url: str) -> bool:
         called = self.destination(url)
-        if any(called.below(each) is not None for each in self._also):
-            return True
         now, store = self._verification.clock(), self._verification.trust.trust_store()
         return any(each.store is store and each.destinations.cover(called) for _, each in self._public.items(now))
 
     def permits_again(self, url: str) -> Flow[bool]:
         """As ``permits``, after cards that name the URL were verified again: time or trust may have changed."""
-        if self.permits(url):
+        if self.permits_at_once(url):
             return True
         called = self.destination(url)
         for key, public in self._public.items():

@@ -190,7 +190,8 @@ class PrivateKeyJwt(_Authentication):
 class TlsClientAuth(_Authentication):
     """The client authenticates with its certificate (RFC 8705 2), and sends only its name in the form.
 
-    The fetcher of the client has the certificate: ``Fetcher(ssl_context=client_context(CertificateFiles(…)))``.
+    The fetcher of the client has the certificate, with the origin of the token endpoint in its ``origins``:
+    ``Fetcher(ssl_context=client_context(CertificateFiles(…)))``.
     """
 
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:

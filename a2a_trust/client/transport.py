@@ -15,6 +15,7 @@ either: wrap each of them.
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,10 +28,11 @@ import httpx
 
 from a2a_trust.cache import SingleFlight
 from a2a_trust.client.attachment import copy_attachment, detach, sent_to
-from a2a_trust.client.destinations import Destination, UnsafePassAnything
+from a2a_trust.client.destinations import Destination, UnsafePassAnything, named_origins
 from a2a_trust.client.flow import Flow, at_once, run, run_async, waited
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
+from a2a_trust.client.reach import origin_in
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import (
     CardMemoryError,
@@ -55,6 +57,7 @@ T = TypeVar("T")
 #: For the whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile.
 _FETCH_SECONDS: Final = 5.0
 NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_TRANSPORTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
@@ -77,9 +80,11 @@ class VerifyingTransport(httpx.BaseTransport):
     - ``http_within``: suffixes of names in a service mesh, as for ``Fetcher``. Each request over plain http goes to a
       checked address of the name, with the name in ``Host``.
     - ``resolver``: looks these names up.
+    - ``mutual_tls``: transports with a client certificate, by origin. They send the requests to URLs there that a
+      verified card names, and the GET of cards there that are in ``cards``; ``transport`` sends all others.
 
     ConfigurationError: a URL in ``cards`` or ``also`` is ambiguous, or is neither https, nor http to this machine or
-    within the mesh.
+    within the mesh; or an origin in ``mutual_tls`` is not an origin.
     """
 
     def __init__(
@@ -92,20 +97,22 @@ class VerifyingTransport(httpx.BaseTransport):
         cards: Mapping[str, str] = NO_CARDS,
         also: Iterable[str] | UnsafePassAnything = (),
         http_within: Iterable[str] = (),
+        mutual_tls: Mapping[str, httpx.BaseTransport] = NO_TRANSPORTS,
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._transport = transport
+        self._network = _Blocking(transport, mutual_tls)
         verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
         mesh = HttpWithin(http_within)
-        self._cards = PassingCards(verification, cards, also, mesh)
-        self._requests = _Requests(self._cards, _Blocking(transport), mesh, resolver)
+        self._cards = PassingCards(verification, cards, also, mesh, self._network.mutual_tls)
+        self._requests = _Requests(self._cards, self._network, mesh, resolver)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         return at_once(self._requests.handle(request))
 
     def close(self) -> None:
-        self._transport.close()
+        for transport in self._network.transports:
+            transport.close()
 
 
 class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
@@ -121,27 +128,39 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         cards: Mapping[str, str] = NO_CARDS,
         also: Iterable[str] | UnsafePassAnything = (),
         http_within: Iterable[str] = (),
+        mutual_tls: Mapping[str, httpx.AsyncBaseTransport] = NO_TRANSPORTS,
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._transport = transport
+        self._network = _Awaiting(transport, mutual_tls)
         verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
         mesh = HttpWithin(http_within)
-        self._cards = PassingCards(verification, cards, also, mesh)
-        self._requests = _Requests(self._cards, _Awaiting(transport), mesh, resolver)
+        self._cards = PassingCards(verification, cards, also, mesh, self._network.mutual_tls)
+        self._requests = _Requests(self._cards, self._network, mesh, resolver)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         return await self._requests.handle(request)
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
+        for transport in self._network.transports:
+            await transport.aclose()
 
 
-class _Blocking:
-    """The network for programs that wait: nothing here suspends."""
+class _Transports(Generic[T]):
+    """The transport of a client, and those with its certificate, by origin."""
 
-    def __init__(self, transport: httpx.BaseTransport) -> None:
+    def __init__(self, transport: T, mutual_tls: Mapping[str, T]) -> None:
         self._transport = transport
+        self.mutual_tls = {origin: each for given, each in mutual_tls.items() for origin in named_origins([given])}
+        self.transports = {transport, *self.mutual_tls.values()}
+
+    def for_origin(self, origin: str) -> T:
+        """The transport with the certificate for that origin; the client's own for "", which is none."""
+        return self.mutual_tls[origin] if origin else self._transport
+
+
+class _Blocking(_Transports[httpx.BaseTransport]):
+    """The network for programs that wait: nothing here suspends."""
 
     make_lock = Lock
 
@@ -154,8 +173,8 @@ class _Blocking:
     async def wait(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return waited(begin)
 
-    async def send(self, request: httpx.Request) -> httpx.Response:
-        return self._transport.handle_request(request)
+    async def send(self, request: httpx.Request, certified: str) -> httpx.Response:
+        return self.for_origin(certified).handle_request(request)
 
     async def read(self, stream: object, check: Callable[[bytearray], None]) -> bytes:
         body = bytearray()
@@ -171,11 +190,8 @@ class _Blocking:
         return nullcontext()  # the timeouts of the request, and a look at the clock after each chunk
 
 
-class _Awaiting:
+class _Awaiting(_Transports[httpx.AsyncBaseTransport]):
     """The network for event loops."""
-
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self._transport = transport
 
     make_lock = anyio.Lock
 
@@ -188,8 +204,8 @@ class _Awaiting:
     async def wait(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return await begin()
 
-    async def send(self, request: httpx.Request) -> httpx.Response:
-        return await self._transport.handle_async_request(request)
+    async def send(self, request: httpx.Request, certified: str) -> httpx.Response:
+        return await self.for_origin(certified).handle_async_request(request)
 
     async def read(self, stream: object, check: Callable[[bytearray], None]) -> bytes:
         body = bytearray()
@@ -242,7 +258,7 @@ class _Requests:
         body = await self._body(request) if _may_be_call(request) else b""
         url = sent_to(request)
         asked = self._cards.asked(request.method, url, body)
-        return asked, self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
+        return asked, self._cards.permits_at_once(url) or await self._is_permitted_now(request, url, asked)
 
     async def _body(self, request: httpx.Request) -> bytes:
         """The body, to be sent from memory; MalformedError: it is a stream, and too long for a call."""
@@ -275,18 +291,25 @@ class _Requests:
         """The answer to the request. Over http within the mesh it goes to a checked address in place of the name, which
         may lead elsewhere by the time that a transport asks for it."""
         if request.url.scheme != "http" or not self._mesh.covers(request.url.raw_host.decode("ascii")):
-            return await self._network.send(request)
+            return await self._network.send(request, self._certified(request))
         refused: httpx.TransportError | None = None
         addresses = (await self._checked_addresses(request))[:MAX_ATTEMPTS]
         for address in addresses:
             addressed = _addressed(request, address, len(addresses))
             try:
-                return await self._network.send(addressed)
+                return await self._network.send(addressed, "")
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # nothing was sent
                 refused = error
             finally:
                 detach(addressed)
         raise refused or httpx.ConnectError(f"{_address(request)}: the name has no address", request=request)
+
+    def _certified(self, request: httpx.Request) -> str:
+        """The origin of the request if it shows the client's certificate, else "". No frame keeps its URL."""
+        if not self._network.mutual_tls:
+            return ""
+        url = sent_to(request)
+        return origin_in(url) if self._cards.shows_certificate(request.method, url) else ""
 
     async def _checked_addresses(self, request: httpx.Request) -> list[Address]:
         """All addresses of the name. UnverifiedCardError: one of them is outside of the mesh."""
@@ -314,8 +337,8 @@ class _Requests:
         """The response from the URL of a card."""
         try:
             return _said(await self._fetched(card_url, request))
-        except (UnverifiedCardError, httpx.TransportError) as error:
-            return _cause(error)
+        except (UnverifiedCardError, httpx.TransportError, ssl.SSLError) as error:
+            return _cause(error)  # with anyio, the alert of a server that demands a certificate is not one of httpx
 
     async def _fetched(self, card_url: str, request: httpx.Request) -> httpx.Response:
         """The card at a URL that no verified card names, or an error in its place, within the deadline."""
@@ -432,7 +455,7 @@ def _said(response: httpx.Response) -> str:
     return f"status {response.status_code}" if response.is_error else "its card is verified, and does not name it"
 
 
-def _cause(error: httpx.RequestError) -> TrustError:
+def _cause(error: Exception) -> TrustError:
     """Why there is no verified card; FetchError: because nothing came."""
     if isinstance(error.__cause__, TrustError):
         return error.__cause__

@@ -42,7 +42,7 @@ SCHEMES: dict[str, Any] = {
 KEY = ApiKey("k", origins=[ORIGIN])
 TOKEN = BearerToken("t", origins=[ORIGIN])
 BASIC = BasicCredentials("u", "p", origins=[ORIGIN])
-CERTIFICATE = CertificateInMemory(b"", generate_signer("ES256"))
+CERTIFICATE = CertificateInMemory(b"", generate_signer("ES256"), origins=[ORIGIN])
 
 
 def view_of(*alternatives: list[str] | dict[str, list[str]], **members: Any) -> CardView:
@@ -107,6 +107,9 @@ def test_a_credential_that_does_not_fit_is_not_left_out_for_no_credential() -> N
     elsewhere = ApiKey("k", origins=["https://other.example"])
     with pytest.raises(MissingCredentialsError, match=r"is for https://other\.example and not for"):
         answered(view_of([], ["key"]), key=elsewhere)
+    certificate = CertificateInMemory(b"", generate_signer("ES256"), origins=["https://other.example"])
+    with pytest.raises(MissingCredentialsError, match=r"is for https://other\.example and not for"):
+        answered(view_of(["tls"]), tls=certificate)
 
 
 @pytest.mark.parametrize("alternatives", [[[]], [], [[], ["key"]]])
@@ -126,7 +129,7 @@ def test_a_card_that_is_verified_in_part_does_not_show_that_nothing_is_needed(al
         ("digest", None, "a scheme that a2a-trust does not know (digest): pass credentials={'digest': another"),
         ("login", None, "an OAuth 2.0 token from https://login.example/code, https://login.example/token"),
         ("openid", None, "a token of the OpenID provider of https://idp.example/.well-known/x"),
-        ("tls", None, "asks for a client certificate: pass credentials={'tls': CertificateFiles(…)}"),
+        ("tls", None, "asks for a client certificate: pass credentials={'tls': CertificateFiles(…, origins=[…])}"),
         ("tls", KEY, "credentials['tls'] is another kind: pass CertificateFiles("),
         ("key", CERTIFICATE, "credentials['key'] is another kind: pass ApiKey("),
         ("key", TOKEN, "a BearerToken does not answer it"),

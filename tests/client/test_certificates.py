@@ -26,6 +26,7 @@ from a2a_trust.keys.files import private_key_bytes
 from tests.certificates import SERVER, Authority, Leaf
 
 CA = Authority()
+HERE = ["https://127.0.0.1"]
 
 
 def client(name: str, issuer: Authority = CA, **options: Any) -> Leaf:
@@ -83,7 +84,7 @@ def url(files: Path) -> Iterator[str]:
 def of_files(folder: Path, leaf: Leaf) -> CertificateFiles:
     certificate, key = leaf.write(folder, "client")
     key.chmod(0o600)
-    return CertificateFiles(certificate, key)
+    return CertificateFiles(certificate, key, origins=HERE)
 
 
 def test_new_connections_show_the_renewed_certificate_and_open_ones_keep_theirs(
@@ -128,7 +129,7 @@ def test_only_the_newest_certificate_is_shown_also_when_its_key_is_of_another_ki
     files: Path, url: str, version: ssl.TLSVersion
 ) -> None:
     leaves = {kind: client(kind, key=make()) for kind, make in KEYS.items()}
-    certificate = CertificateInMemory(leaves["P-256"].pem, LocalSigner(leaves["P-256"].key))  # type: ignore[arg-type]
+    certificate = CertificateInMemory(leaves["P-256"].pem, LocalSigner(leaves["P-256"].key), origins=HERE)  # type: ignore[arg-type]
     context = client_context(certificate, authorities=files / "ca.pem")
     context.minimum_version = context.maximum_version = version
     with httpx.Client(verify=context, headers={"Connection": "close"}) as http:
@@ -140,7 +141,7 @@ def test_only_the_newest_certificate_is_shown_also_when_its_key_is_of_another_ki
 
 def test_asynchronous_clients_show_only_the_newest_one_too(files: Path, url: str) -> None:
     async def ask() -> list[str]:
-        certificate = CertificateInMemory(first.pem, first.key_pem)
+        certificate = CertificateInMemory(first.pem, first.key_pem, origins=HERE)
         context = client_context(certificate, authorities=files / "ca.pem")
         async with httpx.AsyncClient(verify=context, headers={"Connection": "close"}) as http:
             names = [(await http.get(url)).text]
@@ -158,7 +159,7 @@ def test_sockets_that_are_wrapped_before_they_connect_and_handshakes_that_wait_s
 ) -> None:
     address = url.removeprefix("https://").split(":")[0], int(url.rpartition(":")[2])
     first, second = client("first"), client("second", key=KEYS["RSA"]())
-    certificate = CertificateInMemory(first.pem, first.key_pem)
+    certificate = CertificateInMemory(first.pem, first.key_pem, origins=HERE)
     context = client_context(certificate, authorities=files / "ca.pem")
     for at_once, leaf, name in ((True, second, b"second"), (False, first, b"first")):
         with context.wrap_socket(
@@ -175,7 +176,7 @@ def test_sockets_that_are_wrapped_before_they_connect_and_handshakes_that_wait_s
 
 def test_authorities_are_read_once_whatever_stands_in_their_comments(tmp_path: Path, url: str) -> None:
     first, second = client("first"), client("second")
-    certificate = CertificateInMemory(first.pem, first.key_pem)
+    certificate = CertificateInMemory(first.pem, first.key_pem, origins=HERE)
     path = tmp_path / "ca.pem"
     path.write_bytes("# F\u0151tan\u00fas\u00edtv\u00e1ny\n".encode() + Authority().pem + b"# ours\n" + CA.pem)
     context = client_context(certificate, authorities=path)
@@ -186,7 +187,7 @@ def test_authorities_are_read_once_whatever_stands_in_their_comments(tmp_path: P
 
 def test_a_chain_over_an_intermediate_authority_is_shown_whole(files: Path, url: str) -> None:
     leaf = client("below", Authority("Between", CA))
-    context = client_context(CertificateInMemory(leaf.pem, leaf.key_pem), authorities=files / "ca.pem")
+    context = client_context(CertificateInMemory(leaf.pem, leaf.key_pem, origins=HERE), authorities=files / "ca.pem")
     assert httpx.get(url, verify=context).text == "below"
 
 
@@ -195,7 +196,9 @@ def test_an_encrypted_key_is_opened_by_its_passphrase(tmp_path: Path, files: Pat
     chain, key = leaf.write(tmp_path, "client")
     key.write_bytes(private_key_bytes(load_key(leaf), passphrase="correct horse"))
     key.chmod(0o600)
-    context = client_context(CertificateFiles(chain, key, passphrase="correct horse"), authorities=files / "ca.pem")
+    context = client_context(
+        CertificateFiles(chain, key, passphrase="correct horse", origins=HERE), authorities=files / "ca.pem"
+    )
     assert httpx.get(url, verify=context).text == "first"
 
 
@@ -224,7 +227,7 @@ def test_files_that_do_not_fit_yet_leave_the_last_certificate_until_they_do(
 
 def test_a_replacement_that_does_not_fit_is_refused_and_the_last_one_goes_on(files: Path, url: str) -> None:
     leaf, other = client("first"), client("second")
-    certificate = CertificateInMemory(leaf.pem, leaf.key_pem)
+    certificate = CertificateInMemory(leaf.pem, leaf.key_pem, origins=HERE)
     context = client_context(certificate, authorities=files / "ca.pem")
     for chain, key in ((other.pem, leaf.key_pem), (b"", leaf.key_pem), (other.pem, b"nothing")):
         with pytest.raises((ConfigurationError, MalformedError)):
@@ -236,7 +239,7 @@ def test_servers_of_other_authorities_and_names_are_refused(
     tmp_path: Path, files: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaf = client("first")
-    certificate = CertificateInMemory(leaf.pem, leaf.key_pem)
+    certificate = CertificateInMemory(leaf.pem, leaf.key_pem, origins=HERE)
     (tmp_path / "other.pem").write_bytes(Authority().pem)
     for context, address in (
         (client_context(certificate, authorities=tmp_path / "other.pem"), url),
@@ -260,7 +263,7 @@ def test_the_key_never_stands_in_a_file_unencrypted_and_no_file_stays(
         load(context, path, **options)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", look)
-    client_context(CertificateInMemory(leaf.pem, leaf.key_pem))
+    client_context(CertificateInMemory(leaf.pem, leaf.key_pem, origins=HERE))
     ((folder_mode, file_mode, content),) = seen
     assert (folder_mode, file_mode) == (0o700, 0o600)
     assert content.count(b"PRIVATE KEY") == content.count(b"ENCRYPTED PRIVATE KEY") == 2
@@ -271,19 +274,19 @@ def test_a_key_among_the_certificates_is_refused_before_it_is_written(monkeypatc
     leaf = client("first")
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", lambda *_, **__: pytest.fail("it was written"))
     with pytest.raises(ConfigurationError, match="the chain contains a private key"):
-        client_context(CertificateInMemory(leaf.key_pem + leaf.pem, leaf.key_pem))
+        client_context(CertificateInMemory(leaf.key_pem + leaf.pem, leaf.key_pem, origins=HERE))
 
 
 def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
     chain, key = client("first").write(tmp_path, "client")
     key.chmod(0o644)
     with pytest.raises(ConfigurationError, match="everybody can read"):
-        client_context(CertificateFiles(chain, key))
+        client_context(CertificateFiles(chain, key, origins=HERE))
 
 
 def test_what_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> None:
     leaf = client("first")
-    good = CertificateInMemory(leaf.pem, leaf.key_pem)
+    good = CertificateInMemory(leaf.pem, leaf.key_pem, origins=HERE)
     for content in (b"", b"nothing", CA.pem[:-60], CA.pem + CA.pem[:200] + b"\n-----END CERTIFICATE-----\n"):
         (tmp_path / "ca.pem").write_bytes(content)
         with pytest.raises(ConfigurationError, match=r"ca\.pem"):
@@ -291,13 +294,13 @@ def test_what_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         client_context(good, authorities=tmp_path / "none.pem")
     with pytest.raises(FileNotFoundError):
-        client_context(CertificateFiles(tmp_path / "none.pem", tmp_path / "none.key"))
+        client_context(CertificateFiles(tmp_path / "none.pem", tmp_path / "none.key", origins=HERE))
 
 
 def test_no_repr_and_no_error_has_the_key(tmp_path: Path) -> None:
     leaf, other = client("first"), generate_signer()
     secret = leaf.key_pem.splitlines()[1].decode()
-    certificate = CertificateInMemory(leaf.pem, leaf.key_pem)
+    certificate = CertificateInMemory(leaf.pem, leaf.key_pem, origins=HERE)
     texts = [repr(certificate), str(certificate), repr(of_files(tmp_path, leaf))]
     with pytest.raises(ConfigurationError) as mismatch:
         certificate.replace(leaf.pem, other)
@@ -306,3 +309,28 @@ def test_no_repr_and_no_error_has_the_key(tmp_path: Path) -> None:
     texts += [str(mismatch.value), str(broken.value)]
     assert not [text for text in texts if secret in text or secret[:16] in text]
     assert load_private_key(tmp_path / "client.key").kid == load_key(leaf).kid
+
+
+def test_a_context_has_a_certificate_for_the_hosts_of_its_origins_only(files: Path) -> None:
+    leaf = client("one")
+    origins = ["https://Agent.example:8443", "https://[2001:db8::1]"]
+    certificate = CertificateInMemory(leaf.pem, leaf.key_pem, origins=origins)
+    context: Any = client_context(certificate, authorities=files / "ca.pem")
+    shown = context.newest("agent.example")
+    for host in ("AGENT.example", "2001:DB8::1"):
+        assert context.newest(host) is shown
+    without = context.newest("other.example")
+    assert without is not shown
+    for other in (None, "", "a.agent.example", "agent.example.", "agent.example:8443", "[2001:db8::1]", "2001:db8::2"):
+        assert context.newest(other) is without
+    assert shown.get_ca_certs() == without.get_ca_certs()
+
+
+@pytest.mark.parametrize(
+    "origins", [[], "https://agent.example", ["agent.example"], ["https://agent.example/a"], ["*"]]
+)
+def test_a_certificate_has_origins(origins: Any) -> None:
+    with pytest.raises(ConfigurationError, match="origins"):
+        CertificateInMemory(b"", generate_signer("ES256"), origins=origins)
+    with pytest.raises(ConfigurationError, match="origins"):
+        CertificateFiles("a.pem", "a.key", origins=origins)

@@ -231,7 +231,7 @@ async def test_tasks_that_begin_at_once(agent: Agent, one_line: httpx.AsyncClien
 
 
 def test_two_certificates_for_one_connection() -> None:
-    certificate = CertificateInMemory(b"", generate_signer("ES256"))
+    certificate = CertificateInMemory(b"", generate_signer("ES256"), origins=["https://agent.example.com"])
     with pytest.raises(ConfigurationError, match="a connection uses one"):
         verifying_client(
             "https://agent.example", trust=trusting("agent.example"), credentials={"a": certificate, "b": certificate}

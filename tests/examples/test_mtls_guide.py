@@ -72,7 +72,7 @@ def stranger(folder: Path, url: str) -> httpx.Response:
 
 
 def ask(folder: Path, name: str, url: str) -> httpx.Response:
-    certificate = CertificateFiles(folder / f"{name}.pem", folder / f"{name}.key")
+    certificate = CertificateFiles(folder / f"{name}.pem", folder / f"{name}.key", origins=["https://localhost"])
     return httpx.get(url, verify=client_context(certificate, authorities=folder / "ca.pem"))
 
 
@@ -112,6 +112,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the files that the guide's Python names."""
     authority = Authority()
     (tmp_path / "ca.pem").write_bytes(authority.pem)
+    (tmp_path / "trust.toml").write_text("version = 1\n")
     (tmp_path / "ca.crl").write_bytes(authority.revoke().public_bytes(Encoding.PEM))
     _, key = authority.issue(x509.UniformResourceIdentifier(ID)).write(tmp_path, "invoices")
     key.chmod(0o600)

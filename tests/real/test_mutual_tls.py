@@ -78,7 +78,9 @@ class World:
         """What httpx needs to talk to the agent, as that client."""
         if name is None:
             return ssl.create_default_context(cafile=str(self.folder / authorities))
-        certificate = CertificateFiles(self.folder / f"{name}.pem", self.folder / f"{name}.key")
+        certificate = CertificateFiles(
+            self.folder / f"{name}.pem", self.folder / f"{name}.key", origins=["https://localhost", "https://127.0.0.1"]
+        )
         return client_context(certificate, authorities=self.folder / authorities)
 
     def settings(self, origin: str, provider: OpenIdProvider) -> dict[str, str]:
@@ -158,7 +160,9 @@ def one_line(
     world: World, provider: OpenIdProvider, origin: str, client: str, *, login: str, certified: bool = False
 ) -> httpx.AsyncClient:
     """A client that shows that certificate to the agent; ``certified``: to the provider, too, which binds the token."""
-    certificate = CertificateFiles(world.folder / f"{client}.pem", world.folder / f"{client}.key")
+    certificate = CertificateFiles(
+        world.folder / f"{client}.pem", world.folder / f"{client}.key", origins=[origin, provider.issuer]
+    )
     tls = client_context(certificate, authorities=world.folder / "provider.pem") if certified else provider.tls
     oauth = OAuthClient(
         issuer=provider.issuer,

@@ -284,7 +284,7 @@ async def test_a_client_with_a_certificate_at_authlib(authlib_server: AuthlibSer
         token_endpoint_auth_method="tls_client_auth",
         certificate=certificate.fingerprint(hashes.SHA256()).hex(),
     )
-    own = CertificateFiles(tmp_path / "own.pem", tmp_path / "own.key")
+    own = CertificateFiles(tmp_path / "own.pem", tmp_path / "own.key", origins=[authlib_server.issuer])
     context = client_context(own, authorities=authlib_server.authority)
     fetcher = Fetcher(ssl_context=context, private_origins=[authlib_server.issuer])
     client = client_of(authlib_server, "tls", TlsClientAuth(), fetcher=fetcher)
@@ -311,7 +311,7 @@ async def test_a_client_with_a_certificate_and_tokens_that_are_bound_to_it(
     (tmp_path / "own.key").write_text(own_key)
     (tmp_path / "own.key").chmod(0o600)
     (tmp_path / "own.pem").write_text(begin + own_chain)
-    certificate = CertificateFiles(tmp_path / "own.pem", tmp_path / "own.key")
+    certificate = CertificateFiles(tmp_path / "own.pem", tmp_path / "own.key", origins=[provider.issuer])
     context = client_context(certificate, authorities=tmp_path / "servers.pem")
     fetcher = Fetcher(ssl_context=context, private_origins=[provider.issuer])
     client = client_of(provider, "service-tls", TlsClientAuth(), fetcher=fetcher)

@@ -141,7 +141,7 @@ class PassingCards:
         mesh: HttpWithin,
         mutual_tls: Iterable[str] = (),
     ) -> None:
-        memory = verification.memory or MemoryOfOneClient()
+        memory = MemoryOfOneClient() if verification.memory is None else verification.memory
         self._verification = replace(verification, memory=memory)
         self._mesh = mesh
         self._mutual_tls = frozenset(mutual_tls)

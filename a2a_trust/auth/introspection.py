@@ -258,7 +258,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         if len(parts) != 3:
             return
         try:
-            claims = strict_json.parse(base64url.decode(parts[1], "payload"), what="claims")
+            claims, _ = strict_json.read_members(base64url.decode(parts[1], "payload"), what="claims")
         except MalformedError:
             return
         if type(claims) is not dict:

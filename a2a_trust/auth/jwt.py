@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys, check_issuer
 from a2a_trust.auth.key_sources import KeySource
-from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
+from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
 from a2a_trust.auth.token_claims import (
     NOT_ACCESS,
     NOT_ID,
@@ -61,7 +61,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jws import read_header, verify_jws
-from a2a_trust.strict_json import JSONObject
+from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["MAX_TOKEN", "IdTokenVerifier", "JwtVerifier", "TokenProfile"]
 
@@ -255,7 +255,7 @@ class JwtVerifier(BoundVerifier[str]):
         protected, encoded, signature = parts
         kid, kty, typ = _read_header(protected)
         payload = base64url.decode(encoded, "payload")
-        claims = _read_claims(payload)
+        claims, text = _read_claims(payload)
         # 2
         if claims.get("iss") != self._issuer:  # no JSON value but a string equals a string
             if "iss" not in claims:
@@ -273,11 +273,7 @@ class JwtVerifier(BoundVerifier[str]):
             raise InvalidCredentialsError(f"{why}{option}" if typ == TokenProfile.PLAIN_JWT.lower() else why)
         self._check_kind(claims, profile)
         # 4 to 6
-        identity, good_from = self._identity(claims, now)
-        if identity.bound_to is None and self._binding is TokenBinding.REQUIRED:
-            raise InvalidCredentialsError(
-                "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
-            )
+        self._check_claims(claims, now)
         # 7
         key = await (self._keys.only_key(kty) if kid is None else self._keys.key(kid, kty))
         if not key.is_valid_at(now):
@@ -286,6 +282,9 @@ class JwtVerifier(BoundVerifier[str]):
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
+        # Only now: exact numbers and claims that cannot be changed cost many times what their JSON weighs.
+        claims = _exact_claims(payload, claims, text)
+        identity, good_from = self._identity(claims, now)
         if self._scopes.has_function:
             identity = replace(identity, scopes=self._scopes.by_function(identity.claims))
         good_until = min(identity.expires_at, key.not_after)
@@ -316,8 +315,8 @@ class JwtVerifier(BoundVerifier[str]):
                 )
                 raise InvalidCredentialsError(self._with_hint("scope", why if self._marks else f"{why}{option}"))
 
-    def _identity(self, claims: JSONObject, now: float) -> tuple[Identity, float]:
-        """Rules 4 to 6: the identity in the claims, and the moment from which the token is valid."""
+    def _check_claims(self, claims: JSONObject, now: float) -> tuple[float, float, KeyBinding | None]:
+        """Rules 4 to 6. From when until when the token is valid, and the keys that it is bound to."""
         self._check_audience(claims)
         subject = claims.get("sub")
         if type(subject) is not str or not subject:
@@ -325,13 +324,23 @@ class JwtVerifier(BoundVerifier[str]):
         good_from, good_until = moments_of(claims, now, self._skew)
         if good_until is None:
             raise InvalidCredentialsError("token: it has no exp")
+        bound_to = binding_of(claims["cnf"]) if "cnf" in claims else None
+        if bound_to is None and self._binding is TokenBinding.REQUIRED:
+            raise InvalidCredentialsError(
+                "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
+            )
+        return good_from, good_until, bound_to
+
+    def _identity(self, claims: JSONObject, now: float) -> tuple[Identity, float]:
+        """The identity in verified claims, and the moment from which the token is valid."""
+        good_from, good_until, bound_to = self._check_claims(claims, now)
         identity = Identity(
             issuer=self._issuer,
-            subject=subject,
+            subject=claims["sub"],
             scopes=self._scopes.of_claims(claims),
             expires_at=good_until,
             claims=claims,
-            bound_to=binding_of(claims["cnf"]) if "cnf" in claims else None,
+            bound_to=bound_to,
         )
         return identity, good_from
 
@@ -413,9 +422,16 @@ def _signed(credential: str) -> bytes:
     return hashlib.sha256(credential.rpartition(".")[0].encode()).digest()
 
 
-def _read_claims(payload: bytes) -> JSONObject:
-    """The claims, exact: where they hold fractions, huge integers or further objects, the reader looks twice."""
+def _read_claims(payload: bytes) -> tuple[JSONObject, bytes]:
+    """The claims, with rounded numbers, and their text for ``_exact_claims``."""
     claims, text = strict_json.read_members(payload, what="claims")
+    if type(claims) is not dict:
+        claims = _exact_claims(payload, claims, text)  # which has the reason for its rejection
+    return claims, text
+
+
+def _exact_claims(payload: bytes, claims: JSON, text: bytes) -> JSONObject:
+    """The claims, exact: where they hold fractions, huge integers or further objects, the reader looks twice."""
     if type(claims) is not dict or not _FLAT.issuperset(map(type, claims.values())):
         claims, _ = strict_json.read_numbers(payload, claims, text, what="claims")
         if type(claims) is not dict:

@@ -131,7 +131,7 @@ def is_for(aud: object, audiences: frozenset[str]) -> bool:
     """Whether the claim ``aud``, a string or a list of strings, has one of the audiences (RFC 7519 4.1.3)."""
     if type(aud) is str:
         return aud in audiences
-    return type(aud) is list and all(type(each) is str for each in aud) and not audiences.isdisjoint(aud)
+    return type(aud) is list and {*map(type, aud)} == {str} and not audiences.isdisjoint(aud)
 
 
 _CONFIRMATIONS: Final = {"jkt": "jkt", "x5t#S256": "x5t_s256"}

@@ -189,26 +189,42 @@ def folded_name(name: str) -> str:
 _PLAIN_PATH: Final = re.compile(r"(?:/[a-z0-9_~:-][a-z0-9._~:-]*)+")
 
 
-_LONGEST_ODD_PATH: Final = 2048
+_LONGEST_ODD_PATH: Final = 1024
+_MOST_ODD: Final = 64
+"""How many escapes, and how many different characters beyond ASCII, a path may have once it is decoded."""
+_ASCII: Final = frozenset(map(chr, range(128)))
 
 
 def is_foldable(path: str) -> bool:
-    """Whether the path may be folded: to normalize characters beyond ASCII can take time with the square of them."""
-    return len(path) <= _LONGEST_ODD_PATH or (path.isascii() and "%" not in path)
+    """Whether the path may be folded, which is done before its caller is known: each escape, and each of the different
+    characters beyond ASCII, takes a microsecond."""
+    if path.isascii() and "%" not in path:
+        return True
+    if len(path) > _LONGEST_ODD_PATH or path.count("%") > _MOST_ODD:
+        return False
+    return len({*unquote(path)} - _ASCII) <= _MOST_ODD
 
 
 def folded_path(path: str) -> str:
-    """The path as the most lenient router reads it: decoded again, without case, parameters, empty and dot segments."""
+    """The path as the most lenient router reads it: decoded again, without case, parameters, empty and dot segments.
+
+    Characters are decomposed one by one. To normalize a text takes time with the square of its combining characters.
+    """
     if _PLAIN_PATH.fullmatch(path):
         return path
+    plain = unquote(path).casefold()
+    if not plain.isascii():
+        folds = {char: normalize("NFKD", normalize("NFKC", char).casefold()) for char in {*plain}}
+        plain = "".join(map(folds.__getitem__, plain))
+    parts = re.sub(";[^/]*", "", plain.replace("\\", "/")).split("/")
+    names = [name for name in map(str.strip, parts) if name not in ("", ".")]
     segments: list[str] = []
-    for segment in normalize("NFKC", unquote(path)).casefold().replace("\\", "/").split("/"):
-        plain = segment.partition(";")[0].strip()
-        if plain == "..":
+    for name in names if ".." in names else ():
+        if name == "..":
             del segments[-1:]
-        elif plain not in ("", "."):
-            segments.append(plain)
-    return "/" + "/".join(segments)
+        else:
+            segments.append(name)
+    return "/" + "/".join(segments if ".." in names else names)
 
 
 def _endings() -> Iterator[str]:

@@ -40,6 +40,9 @@ _CARD_PATHS: Final = frozenset(CARD_PATHS)
 _LONGEST: Final = 8_192
 """The longest path, in characters: every path is folded before its caller is known."""
 
+_MOST_SIGNS: Final = 64
+"""The most parameters and escapes of a query that ``card_of`` gets: each takes its time, before the caller is known."""
+
 CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
 """Returns the prefix of the agent that the parameters of a query name, or None."""
 
@@ -215,7 +218,7 @@ class Agents:
                 else "write card_of=... to say whose card is meant"
             )
             return f"{quoted(path)} belongs to no agent; {advice}"
-        if ends_like_card(path):
+        if ends_like_card(folded):
             return f"{quoted(path)} ends like the path of a card, and belongs to no agent"
         if self._unguarded.has(path):
             return ""
@@ -251,7 +254,10 @@ class Agents:
 
     def _for_card_of(self, scope: Scope, card_of: CardOf) -> Scope:
         """The request, redirected to the card of the agent that its query names; unchanged if it names none."""
-        pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        query = scope.get("query_string", b"")
+        if query.count(b"%") + query.count(b"&") > _MOST_SIGNS:
+            return scope
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
         prefix = None
         if len(dict(pairs)) == len(pairs):
             try:
@@ -304,7 +310,7 @@ class Agents:
         self._waiting = {prefix: agent for prefix, agent in self._waiting.items() if agent.guarded is None}
 
     def _check_unguarded(self, entry: str) -> None:
-        if ends_like_card(entry):
+        if ends_like_card(folded_path(entry)):
             raise ConfigurationError(
                 f"unguarded_paths: {entry!a:.128} ends like the path of a card, and the application's own card "
                 "would be public there; leave it out"

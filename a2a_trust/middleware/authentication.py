@@ -307,7 +307,7 @@ _CARD_ENDINGS: Final = tuple(f"/{path.rpartition('/')[2]}" for path in CARD_PATH
 def _public_path(path: str) -> str:
     if ends_like_operation(path):
         raise ConfigurationError(f"public_paths: {path!r} is an operation of A2A, for callers only; leave it out")
-    if path not in CARD_PATHS and ends_like_card(path):
+    if path not in CARD_PATHS and ends_like_card(folded_path(path)):
         raise ConfigurationError(
             f"public_paths: {path!r} ends like the path of a card, and the application's own card would be public "
             "there; leave it out. protect() serves the card itself: mount it where the agent's prefix is"
@@ -315,9 +315,9 @@ def _public_path(path: str) -> str:
     return exact_path("public_paths", path)
 
 
-def ends_like_card(path: str) -> bool:
-    """Whether the path ends like the path of a card, in any spelling."""
-    return folded_path(path).endswith(_CARD_ENDINGS)
+def ends_like_card(folded: str) -> bool:
+    """Whether a folded path ends like the path of a card."""
+    return folded.endswith(_CARD_ENDINGS)
 
 
 def exact_path(option: str, path: Any) -> str:

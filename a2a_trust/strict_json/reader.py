@@ -220,7 +220,8 @@ def _decoded(data: bytes) -> tuple[JSON, str]:
     if data.startswith((b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")):
         return None, "it begins with a byte order mark; save it as UTF-8 without one"
     try:
-        return _DECODER.decode(data.decode("utf-8", "strict")), ""
+        decoder = _DECODER_OF_HUGE if _may_be_huge(data) else _DECODER
+        return decoder.decode(data.decode("utf-8", "strict")), ""
     except UnicodeDecodeError as error:
         return None, f"byte {error.start} is not UTF-8"
     except json.JSONDecodeError as error:
@@ -260,9 +261,18 @@ def _constant(name: str) -> NoReturn:
     raise _RefusedError(f"{name} is not JSON")
 
 
-_DECODER: Final = json.JSONDecoder(
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant)
+_DECODER_OF_HUGE: Final = json.JSONDecoder(
     object_pairs_hook=_members, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
+#: Digits become 0, plus signs go.
+_MAGNITUDES: Final = bytes.maketrans(b"123456789E", b"000000000e")
+
+
+def _may_be_huge(data: bytes) -> bool:
+    """Whether a number may be beyond a double: only then is a function called for every number, which takes long."""
+    magnitudes = data.translate(_MAGNITUDES, b"+")
+    return b"e000" in magnitudes or b"0" * 200 in magnitudes  # 200 digits and an exponent of 99 are within a double
 
 
 def _check_surrogates(value: JSON, what: str) -> None:

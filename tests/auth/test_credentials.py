@@ -145,6 +145,12 @@ def test_a_bearer_token_elsewhere_is_not_looked_at() -> None:
 # Query
 
 
+def test_a_parameter_has_a_bounded_number_of_escapes() -> None:
+    assert extract(InQuery("key"), scope(query=b"key=" + b"%61" * 1_024)) == "a" * 1_024
+    with pytest.raises(InvalidCredentialsError, match="more than 1024"):
+        extract(InQuery("key"), scope(query=b"key=" + b"%61" * 1_025))
+
+
 @pytest.mark.parametrize(
     "query",
     [b"key=secret", b"a=1&key=secret&b=2", b"%6Bey=secret", b"key=%73ecret", b"%6b%65%79=secret", b"key=secret&KEY=x"],
@@ -227,6 +233,14 @@ def test_a_cookie_that_came_twice_is_refused(lines: list[bytes]) -> None:
 def test_an_empty_or_non_ascii_cookie_is_a_bad_credential(line: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
         extract(InCookie("key"), scope(("cookie", line)))
+
+
+def test_a_request_has_a_bounded_number_of_cookies() -> None:
+    line = b"a=b;" * 510
+    assert extract(InCookie("key"), scope(("cookie", line + b"a=b"), ("cookie", b"key=secret"))) == "secret"
+    for lines in ([line + b"a=b;a=b", b"key=secret"], [b"key=secret", *([b"a=b"] * 512)]):
+        with pytest.raises(InvalidCredentialsError, match="more than 512 cookies"):
+            extract(InCookie("key"), scope(*(("cookie", each) for each in lines)))
 
 
 def test_the_value_of_a_cookie_is_all_behind_the_first_equals_sign() -> None:

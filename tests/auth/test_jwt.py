@@ -33,6 +33,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.net.fetcher import Fetcher
+from a2a_trust.strict_json import read_numbers
 
 pytestmark = pytest.mark.anyio
 
@@ -644,6 +645,27 @@ async def test_every_part_is_canonical_base64url(part: int, noise: str) -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b'"sub"', b"{", b"\xef\xbb\xbf{}", b"{} {}", b"\xff"])
 async def test_claims_are_one_json_object(body: bytes) -> None:
     await refuses(verifier(), token(body), "token: ")
+
+
+async def test_nothing_is_made_of_claims_before_their_signature_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims that cannot be changed, exact numbers and scopes take many times what their JSON weighs."""
+    read: list[str] = []
+
+    def identity(**members: Any) -> Identity:
+        read.append("identity")
+        return Identity(**members)
+
+    def numbers(*given: Any, **options: Any) -> Any:
+        read.append("numbers")
+        return read_numbers(*given, **options)
+
+    monkeypatch.setattr("a2a_trust.auth.jwt.Identity", identity)
+    monkeypatch.setattr("a2a_trust.auth.jwt.strict_json.read_numbers", numbers)
+    body = claims(x=[[]], y=1.5)
+    await refuses(verifier(), token(body, signer=STRANGER), "signature is not the issuer's")
+    assert read == []
+    assert (await verifier().verify(token(body), NOW)).claims["x"] == ((),)
+    assert read == ["numbers", "identity"]
 
 
 async def test_claims_in_utf_16_or_with_duplicates_are_refused() -> None:

@@ -187,6 +187,21 @@ def test_a_query_that_card_of_does_not_expect_names_no_agent(card_of: Any) -> No
     assert ask(three(card_of=card_of), "GET", f"{CARD}?id=ops").status_code == 404
 
 
+def test_card_of_gets_no_query_of_very_many_parameters_or_escapes() -> None:
+    given: list[int] = []
+
+    def by_id(query: Mapping[str, str]) -> str:
+        given.append(len(query))
+        return "/ops"
+
+    app = three(card_of=by_id)
+    for query in ("&".join(f"{number}=" for number in range(65)), "%61" * 64, "a" * 9_000):
+        assert ask(app, "GET", f"{CARD}?{query}").status_code == 200
+    for query in ("&".join(f"{number}=" for number in range(66)), "%61" * 65, "%61&" * 33):
+        assert ask(app, "GET", f"{CARD}?{query}").status_code == 404
+    assert given == [65, 1, 1]
+
+
 async def test_a_websocket_passes_at_an_unguarded_path_only() -> None:
     inner = Agent()
     app = three(inner, unguarded_paths=["/docs/"])

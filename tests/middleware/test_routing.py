@@ -8,7 +8,16 @@ from unicodedata import normalize
 
 import pytest
 
-from a2a_trust.card.operations import METHODS, ROUTES, Binding, Operation, ends_like_operation, folded_name, folded_path
+from a2a_trust.card.operations import (
+    METHODS,
+    ROUTES,
+    Binding,
+    Operation,
+    ends_like_operation,
+    folded_name,
+    folded_path,
+    is_foldable,
+)
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
@@ -225,6 +234,29 @@ def test_folding_makes_one_of_many() -> None:
         "gettask"
     }
     assert len({folded_name(name) for name in METHODS}) == len(METHODS)
+
+
+def test_folding_finds_letters_beyond_ascii_in_each_form() -> None:
+    assert {folded_path(path) for path in ("/gr\u00f6\u00dfe", "/GRO\u0308SSE", "/gr%C3%B6sse")} == {"/gro\u0308sse"}
+    assert folded_path("/\uff0e\uff0e/\u2100\uff1bx/\uff0f") == "/a/c"
+    assert folded_path("/a/b/../../..//./c;x=/;y/ d ") == "/c/d"
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("/" + "a" * 60_000, True),
+        ("/" + "é" * 1_023, True),
+        ("/" + "é" * 1_024, False),
+        ("/" + "%61" * 64, True),
+        ("/" + "%61" * 65, False),
+        ("/" + "%" * 65, False),
+        ("/" + "".join(map(chr, range(0x4E00, 0x4E40))), True),
+        ("/" + "".join(map(chr, range(0x4E00, 0x4E41))), False),
+    ],
+)
+def test_a_path_is_folded_only_if_that_is_cheap(path: str, is_one: bool) -> None:
+    assert is_foldable(path) is is_one
 
 
 def test_a_name_is_folded_as_far_as_it_can_become_one_in_ascii() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from random import Random
 from typing import Any
 
@@ -354,8 +355,22 @@ def test_texts_of_refusals_hold_nothing_of_the_document_but_the_name_of_a_duplic
         assert secret not in str(refused.value)
 
 
+def test_exact_numbers_take_no_call_each() -> None:
+    calls: list[str] = []
+
+    def entered(frame: Any, event: str, _argument: Any) -> None:
+        calls.extend([frame.f_code.co_name] if event == "call" else [])
+
+    sys.setprofile(entered)
+    try:
+        assert parse(b"[%b1e1]" % (b"1e1,1234567890123456," * 1_000)) == [10.0, 1234567890123456] * 1_000 + [10.0]
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 100
+
+
 def test_a_number_beyond_a_double_is_refused_and_never_infinite() -> None:
-    for document in (b"1e400", b"-1e400", b"1" * 400):
+    for document in (b"1e400", b"-1e400", b"1" * 400, b"9" * 250 + b"e99", b"1" * 199 + b"E+111", b"1.5e0400"):
         with pytest.raises(MalformedError):
             parse(document)
     assert math.isfinite(parse(b"1" * 308))

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Final, NoReturn, Protocol
 
 from a2a_trust.auth.basic.hashing import hash_of, is_hash
-from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, has_control_characters, normalized
+from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalized
 from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, scope_set
 from a2a_trust.errors import ConfigurationError
 
@@ -136,10 +136,10 @@ class PasswordWrites:
     ) -> PasswordRecord:
         """Accept a password that a person chose, of 15 characters or more, as ``create`` does one of its own."""
         text = normalized(text)
-        if not _SHORTEST_IMPORT <= len(text) <= LONGEST_PASSWORD or has_control_characters(text):
+        if len(text) < _SHORTEST_IMPORT or len(text.encode()) > LONGEST_PASSWORD or not is_text(text):
             raise ConfigurationError(
-                f"a password is {_SHORTEST_IMPORT} to {LONGEST_PASSWORD} characters, without control characters: "
-                "choose a longer one, as of several words, or make one with create"
+                f"a password is {_SHORTEST_IMPORT} characters to {LONGEST_PASSWORD} bytes, without control characters "
+                "and long runs of combining ones: choose a longer one, as of several words, or make one with create"
             )
         record, _ = self._added(text, user=user, scopes=scopes, expires=expires)
         return record

@@ -28,7 +28,9 @@ def encoded(text: str | bytes) -> str:
         (encoded("ann:"), "ann", ""),
         (encoded(" ann : "), " ann ", " "),
         (encoded("Ann:x"), "Ann", "x"),
-        (encoded(f"{'é' * 256}:{'𝔸' * 1024}"), "é" * 256, "𝔸" * 1024),
+        (encoded(f"{'𝔸' * 256}:{'𝔸' * 256}"), "𝔸" * 256, "𝔸" * 256),
+        (encoded(f"ann:{'x' * 1024}"), "ann", "x" * 1024),
+        (encoded(f"ann:{'e' + chr(0x327) * 30}"), "ann", f"ȩ{chr(0x327) * 29}"),
     ],
 )
 def test_the_name_ends_at_the_first_colon(credential: str, user: str, password: str) -> None:
@@ -63,6 +65,9 @@ def test_the_name_ends_at_the_first_colon(credential: str, user: str, password: 
         encoded("ann:x\x85"),
         encoded(f"{'a' * 257}:x"),
         encoded(f"a:{'x' * 1025}"),
+        encoded(f"a:{'é' * 513}"),
+        encoded(f"a:e{chr(0x301) * 31}"),
+        encoded(f"e{chr(0x301) * 31}:a"),
         "YW5u" * 10_000,
     ],
 )

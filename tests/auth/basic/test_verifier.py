@@ -470,7 +470,7 @@ def test_a_new_password_can_be_typed_and_not_be_guessed() -> None:
 @pytest.mark.parametrize("text", ["x" * 14, "", "x" * 1025, "x" * 20 + "\n", "x" * 20 + "\0", "e\u0301" * 14])
 def test_a_password_that_is_short_long_or_odd_is_not_imported(text: str) -> None:
     store = MemoryPasswords()
-    with pytest.raises(ConfigurationError, match="15 to 1024 characters") as caught:
+    with pytest.raises(ConfigurationError, match="15 characters to 1024 bytes") as caught:
         store.import_password(text, user="ann")
     assert store.records() == ()
     assert not text or text not in str(caught.value)

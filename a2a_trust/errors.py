@@ -322,13 +322,15 @@ def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> 
 class FetchError(TrustError):
     """A document could not be fetched: its address is forbidden, or the response is late, too large or an error.
 
-    ``status`` is the HTTP status of the rejected response; None without a response.
+    ``status`` is the HTTP status of the rejected response; None without a response. ``retry_after`` is the number of
+    seconds after which its server wants to be asked again; None if it does not say.
     """
 
     code = "fetch"
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, retry_after: float | None = None) -> None:
         self.status = status
+        self.retry_after = retry_after
         super().__init__(message)
 
 

@@ -27,6 +27,7 @@ from a2a_trust.auth.guard_config import (
     GuardConfig,
     configured,
 )
+from a2a_trust.auth.peers import set_sending
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
 from a2a_trust.auth.subject_token import SubjectToken
 from a2a_trust.auth.throttle import FailureLimits, Throttle
@@ -218,6 +219,7 @@ class Guard:
             return carried
         if not carried:
             return self._without_credentials(lines, scope)
+        set_sending(scope)  # for the queues of verifiers
         try:
             verifying = self._verify_guesses(carried, scope, now) if self._may_be_guessed else _verify(carried, now)
             evidence = await verifying  # 2

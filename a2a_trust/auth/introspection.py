@@ -36,6 +36,7 @@ from a2a_trust.auth.discovery import check_issuer
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
 from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
 from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.peers import Path, sending
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
 from a2a_trust.auth.token_cache import SKEW, RedisTokenCache, SharedAnswer, slot_of
 from a2a_trust.auth.token_claims import (
@@ -276,13 +277,14 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     async def _asked(self, credential: str, digest: bytes, now: float) -> _Outcome:
         key = self._forgotten, digest
-        question = self._questions.begin(key, lambda: self._question(credential, key, now))
+        path = sending()  # here, since a question runs outside of the request
+        question = self._questions.begin(key, lambda: self._question(credential, key, now, path))
         await asyncio.wait([question])
         if question.cancelled():
             return _Refusal(KeySourceUnavailableError, "introspection: the question was cancelled")
         return question.result()
 
-    async def _question(self, credential: str, key: tuple[int, bytes], now: float) -> _Outcome:
+    async def _question(self, credential: str, key: tuple[int, bytes], now: float, path: Path) -> _Outcome:
         """The result of a question, remembered if allowed. Errors are values: several callers raise them."""
         forgotten, digest = key
         shared = await self._looked_up(credential, key, now)
@@ -291,7 +293,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         refusal = self._endpoint.refusal()
         if refusal is not None:
             return _Refusal(KeySourceUnavailableError, refusal.reason)
-        answer = await self._endpoint.ask(credential, now, was_valid=self._was_valid(digest, now))
+        answer = await self._endpoint.ask(credential, now, path, was_valid=self._was_valid(digest, now))
         if isinstance(answer, NoAnswer):
             if answer.is_for_one_token and answer.status == 400:
                 return _Refusal(InvalidCredentialsError, f"token: the issuer cannot read it: {answer.reason}")

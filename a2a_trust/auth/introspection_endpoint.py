@@ -6,14 +6,18 @@ The rules:
 2. An answer is strict JSON: an object that says ``active``. With ``signed_answers`` it is only what the server signed
    for this client within the last five minutes (RFC 9701 5); plain JSON is refused then.
 3. At most 16 questions are under way at once. Those that wait give up after five seconds, and a question after ten. At
-   most 1,000 wait. Tokens that were valid before wait in a queue of their own, which comes first: junk keeps nobody
-   out whose token has to be asked about again.
+   most 1,000 wait; of more, one of the peer that has most is given up. The peers take turns (``peers.FairQueue``).
+   Tokens that were valid before wait in a queue of their own, which comes first: junk keeps nobody out whose token has
+   to be asked about again.
 4. While the server is unreachable, or answers nothing usable, nobody waits for it: after each failure there is no
    question for a second, then for two, then for five. Then one question finds out whether it answers again. The log has
    one line for the outage and one for its end.
 5. Anybody can send a token that the server fails on, or for which a firewall in front of it cuts the connection. So
    after a question without a usable answer, the server is asked about a token that nobody has: if it answers that,
    there is no outage, and only the one token cannot be verified.
+6. Status 429 is no outage. There is no question until the time in ``Retry-After``, for one second at least and 60 at
+   most. Who comes in its last five seconds waits for a turn, so that a peer that made the server answer so gets no more
+   of the next turns than others.
 """
 
 from __future__ import annotations
@@ -23,8 +27,7 @@ import logging
 import math
 import secrets
 import time
-from asyncio import AbstractEventLoop, Future
-from collections import deque
+from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -33,6 +36,7 @@ from weakref import WeakKeyDictionary
 
 from a2a_trust import strict_json
 from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.peers import FairQueue, Path
 from a2a_trust.auth.token_claims import is_for
 from a2a_trust.errors import ConfigurationError, FetchError, InvalidSignatureError, MalformedError, TrustError
 from a2a_trust.keys import base64url
@@ -54,9 +58,13 @@ _WAIT: Final = 5.0
 _PATIENCE: Final = 10.0
 """How long a question may take, in seconds; the fetcher is stricter, a signer or a source of secrets may not be."""
 _MAX_BACKOFF: Final = 5.0
+_MIN_PAUSE: Final = 1.0
+_MAX_PAUSE: Final = 60.0
+"""How long the server can have no questions asked by status 429, in seconds."""
 _QUIET: Final = 10.0
 """Between two log lines about failures, in seconds: a server may fail on some tokens, and answer for others."""
 
+_TOO_MANY: Final = 429
 _JWT: Final = "token-introspection+jwt"
 _MAX_AGE: Final = 300.0
 _ERRORS: Final = frozenset(
@@ -102,12 +110,14 @@ class _Client:
 class NoAnswer:
     """Why there is no usable answer; ``status`` is that of the HTTP answer, None when none came.
 
-    ``is_for_one_token``: the server answers, but cannot, or will not, for this token.
+    ``is_for_one_token``: the server answers, but cannot, or will not, for this token. ``retry_after`` is that of
+    ``FetchError``.
     """
 
     reason: str
     status: int | None = None
     is_for_one_token: bool = False
+    retry_after: float | None = None
 
 
 class _Turns:
@@ -115,32 +125,57 @@ class _Turns:
 
     def __init__(self) -> None:
         self._free = _AT_ONCE
-        self._queues = (deque[Future[None]](), deque[Future[None]]())
+        self._queues = (FairQueue[Future[None]](), FairQueue[Future[None]]())
+        self._pause: TimerHandle | None = None
 
-    async def take(self, *, first: bool) -> bool:
-        """Whether there was a turn within five seconds."""
-        if self._free:
+    @property
+    def is_paused(self) -> bool:
+        """Whether the server wants no questions now."""
+        return self._pause is not None
+
+    async def take(self, path: Path, *, first: bool) -> bool:
+        """Whether there was a turn within five seconds for the peer with this path."""
+        loop = asyncio.get_running_loop()
+        if self._free and self._pause is None:
             self._free -= 1
             return True
-        queue = self._queues[0 if first else 1]
-        if len(queue) >= _MOST_WAITING:
+        if self._pause is not None and self._pause.when() > loop.time() + _WAIT:
             return False
-        turn = asyncio.get_running_loop().create_future()
-        queue.append(turn)
+        queue = self._queues[0 if first else 1]
+        turn = loop.create_future()
+        queue.put(path, turn)
+        if len(queue) > _MOST_WAITING:
+            queue.drop(path).cancel()
         try:
             await asyncio.wait([turn], timeout=_WAIT)
         finally:
             if not turn.done():
-                queue.remove(turn)
-        return turn.done()
+                queue.remove(path, turn)
+        return turn.done() and not turn.cancelled()
 
     def give_back(self) -> None:
         """End a turn: the next one begins."""
-        for queue in self._queues:
-            if queue:
-                queue.popleft().set_result(None)
-                return
         self._free += 1
+        self._begin()
+
+    def pause(self, seconds: float) -> None:
+        """Begin no turn for so many seconds."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        if self._pause is not None:
+            self._pause.cancel()
+            ends = max(ends, self._pause.when())  # of an earlier answer
+        self._pause = loop.call_at(ends, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._begin()
+
+    def _begin(self) -> None:
+        for queue in self._queues:
+            while queue and self._free and self._pause is None:
+                self._free -= 1
+                queue.pop().set_result(None)
 
 
 class IntrospectionEndpoint:
@@ -191,14 +226,19 @@ class IntrospectionEndpoint:
             return NoAnswer(f"{self._name}: the endpoint is unreachable, and the token is not in the cache")
         return None
 
-    async def ask(self, token: str, now: float, *, was_valid: bool) -> JSONObject | NoAnswer:
-        """The server's answer about a token; one that ``was_valid`` before is asked about first."""
+    async def ask(self, token: str, now: float, path: Path, *, was_valid: bool) -> JSONObject | NoAnswer:
+        """The server's answer about a token of the peer with this path; one that ``was_valid`` before is asked about
+        first."""
         turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
-        if not await turns.take(first=was_valid):
-            return NoAnswer(f"{self._name}: too many unknown tokens wait to be introspected")
+        if not await turns.take(path, first=was_valid):
+            why = "too many unknown tokens wait to be introspected"
+            return NoAnswer(f"{self._name}: {'the server limits the questions (429)' if turns.is_paused else why}")
         try:
             refusal = self.refusal()  # others may have failed meanwhile
-            return await self._judged(token, now) if refusal is None else refusal
+            answer = await self._judged(token, now) if refusal is None else refusal
+            if isinstance(answer, NoAnswer) and answer.status == _TOO_MANY:
+                turns.pause(min(max(answer.retry_after or 0.0, _MIN_PAUSE), _MAX_PAUSE))
+            return answer
         finally:
             turns.give_back()
 
@@ -208,7 +248,7 @@ class IntrospectionEndpoint:
         if self._failures:
             self._retry_at = time.monotonic() + 2 * _PATIENCE  # this question finds out; until it ends, no other
         answer = await self._answer(token, now)
-        if isinstance(answer, NoAnswer):
+        if isinstance(answer, NoAnswer) and answer.status != _TOO_MANY:
             of_nobody = await self._answer(secrets.token_urlsafe(32), now)
             if not isinstance(of_nobody, NoAnswer):
                 self._succeeded()
@@ -217,7 +257,9 @@ class IntrospectionEndpoint:
         if not isinstance(answer, NoAnswer):
             self._succeeded()
             return answer
-        if outages == self._outages:
+        if answer.status == _TOO_MANY:
+            self._limited()
+        elif outages == self._outages:
             self._failed(answer)
         return replace(answer, reason=f"{self._name}: {answer.reason}")
 
@@ -226,6 +268,13 @@ class IntrospectionEndpoint:
         if self._is_told:
             self._is_told = False
             _log.info("%s: it answers again", self._name)
+
+    def _limited(self) -> None:
+        self._succeeded()
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _QUIET
+            _log.warning("%s: the server limits the questions (429), so unknown tokens wait or get 503", self._name)
 
     def _failed(self, failure: NoAnswer) -> None:
         now = time.monotonic()
@@ -257,7 +306,7 @@ class IntrospectionEndpoint:
                 answer = await self._fetcher.post_form(self._url, content, headers=headers, answer_type=answer_type)
                 return await self._read(answer, now)
         except FetchError as error:
-            return NoAnswer(str(error), error.status)
+            return NoAnswer(str(error), error.status, retry_after=error.retry_after)
         except TimeoutError:
             return NoAnswer(f"no whole answer within {_PATIENCE:g} seconds")
         except ConfigurationError as error:  # of the secret that the client authenticates with

@@ -5,6 +5,8 @@ only if the verifier remembers it, and only for the peer for which it was verifi
 whether a guess is right. The peer is the address in the scope: that of the socket, or one from a proxy that the server
 trusts.
 
+The owner of a network of IPv6 has as many peers as it likes. So networks of 56 and 48 bits have limits as well.
+
 The counters of the process decide exactly, always. Those that it shares with others, if any, only add rejections: they
 are asked before a credential that can be guessed is verified, and told of each failure.
 """
@@ -14,39 +16,38 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-import re
 import secrets
 import time
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address, ip_network
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from limits import RateLimitItem, WindowStats, parse_many
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
 
+from a2a_trust.auth.peers import FairQueue, Path, path_of
 from a2a_trust.auth.shared_counters import RedisCounters, SharedCounter
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
-__all__ = ["FailureLimits", "Throttle", "peer_of"]
+__all__ = ["FailureLimits", "Throttle"]
 
 _COUNTERS: Final = 32_768
 """Counters in memory: 12 MB."""
 
-_NAMED: Final = 64
-"""The bits by which IPv6 addresses differ: the owner of one address has all addresses of its /64."""
+_TIMES: Final = (1, 4, 16)
+"""The limits of a peer, and of the wider networks of a peer of IPv6 (56 and 48 bits), in limits of a peer."""
 
 _KNOWN_SECONDS: Final = 300.0
 """How long a verified credential is known by its peer; ``BasicVerifier`` remembers passwords as long."""
 
 _AT_ONCE: Final = 16
-"""How many requests of one peer are verified at once: a fraction of the passwords that may wait for their hashes, so
-that no peer fills the queue alone."""
+"""How many requests of one counter, and so of one network, are verified at once: a fraction of the passwords that may
+wait for their hashes, so that nobody fills the queue alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,8 @@ class FailureLimits:
     """How many requests with a wrong password or API key are accepted in a period, as in ``"10/minute"``.
 
     ``by_credential`` is the limit for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an
-    IPv4 address, or an IPv6 network of 64 bits. Credentials without a name count only for their peer.
+    IPv4 address, or an IPv6 network of 64 bits. Networks of 56 bits have 4 times both limits, and those of 48 bits 16
+    times. Credentials without a name count only for their peer.
 
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
     tokens, and passwords that were verified for this peer a short while ago are still verified. A right password ends
@@ -95,20 +97,32 @@ class _Limit(NamedTuple):
     option: str
     item: RateLimitItem
 
+    def for_networks(self) -> tuple[_Limit, ...]:
+        """The limits of a peer and of its wider networks."""
+        kind, amount, periods = type(self.item), self.item.amount, self.item.multiples
+        return tuple(
+            _Limit(self.option if each == 1 else f"{each} times {self.option}", kind(amount * each, periods))
+            for each in _TIMES
+        )
+
 
 class _Counter(NamedTuple):
-    """The counted attempts: for a limit, the failures of a peer, or of a name that a peer tries."""
+    """The counted attempts: for a limit, the failures of a network, or of a name that a network tries."""
 
     limit: _Limit
     owner: str
+    network: str
 
     @property
     def shared(self) -> SharedCounter:
         return SharedCounter.of(self.limit.item, self.owner)
 
 
+_Waiter: TypeAlias = tuple[AbstractEventLoop, Future[None]]
+
+
 class Throttle:
-    """Counts the failed requests of each peer, and of each name that a peer tries.
+    """Counts the failed requests of each peer and its wider networks, and of each name that one of them tries.
 
     ``begin`` is for credentials that somebody might guess. While those of other requests are being verified, no more
     are begun than may still fail, and no more than 16; the rest wait for the outcome. So a limit is exact, many valid
@@ -126,8 +140,8 @@ class Throttle:
 
     def __init__(self, limits: FailureLimits, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock`` gives seconds that never run backwards."""
-        self._by_peer = _limit(limits, "by_peer")
-        self._by_credential = _limit(limits, "by_credential")
+        self._by_peer = _limit(limits, "by_peer").for_networks()
+        self._by_credential = _limit(limits, "by_credential").for_networks()
         self._clock = clock
         self._counters = _Counters(clock)
         self._counted = FixedWindowRateLimiter(self._counters)
@@ -136,7 +150,7 @@ class Throttle:
         self._full = BoundedCache[str, float](max_entries=_COUNTERS)
         #: How many requests of each counter are being verified, and those that wait for their end.
         self._begun: dict[_Counter, int] = {}
-        self._waiting: dict[_Counter, list[tuple[AbstractEventLoop, Future[None]]]] = {}
+        self._waiting: dict[_Counter, FairQueue[_Waiter]] = {}
         self._lock = Lock()
         #: Digests of verified credentials and their peers, with a key that only this process has.
         self._known = BoundedCache[bytes, bool](max_entries=_COUNTERS)
@@ -151,20 +165,20 @@ class Throttle:
         self._known.put(self._pair(scope, scheme, credential), True, until=self._clock() + _KNOWN_SECONDS)
 
     def _pair(self, scope: Mapping[str, Any], scheme: str, credential: object) -> bytes:
-        return hashlib.blake2b(repr((peer_of(scope), scheme, credential)).encode(), key=self._key).digest()
+        return hashlib.blake2b(repr((path_of(scope)[-1], scheme, credential)).encode(), key=self._key).digest()
 
     async def begin(self, scope: Mapping[str, Any], names: Collection[str]) -> Callable[[], None]:
         """Wait until a request's credentials of these names may be verified; call what this returns at their end.
 
         TooManyRequestsError: too many failed before. Call ``failed`` before the end if the credentials were rejected.
         """
-        peer = peer_of(scope)
-        counters = self._counters_of(peer, names)
-        while (full := self._begin(peer, counters)) is not None:
+        path = path_of(scope)
+        counters = [counter for each in self._counters_of(path, names) for counter in each]
+        while (full := self._begin(path, counters)) is not None:
             await full
         if self._shared is not None:
             try:
-                await self._ask(self._shared, peer, counters)
+                await self._ask(self._shared, counters)
             except BaseException:
                 self._end(counters)
                 raise
@@ -175,36 +189,53 @@ class Throttle:
 
         It is counted when this is called: to be cancelled while waiting for the shared counters changes nothing.
         """
-        peer = peer_of(scope)
-        by_peer, *by_name = counters = self._counters_of(peer, names)
+        by_network, *by_name = self._counters_of(path_of(scope), names)
         # Names are not counted beyond the limit of their peer: it would drive out the counters of others by inventing
         # names.
-        over = [] if self._hit(by_peer) else [by_peer]
-        if not over and not self._is_full(by_peer):
-            over = [each for each in by_name if not self._hit(each)]
-        if self._shared is not None:
-            if not self._is_full(by_peer):
-                told = [by_peer] if by_peer in over else [each for each in counters if not self._is_full(each)]
-                self._remember(await self._shared.hit(each.shared for each in told))
-            over += [each for each in counters if self._is_full(each)]
-        return self._refusal(peer, over) if over else None
+        told, over = self._count(by_network)
+        if not over:
+            for each in by_name:
+                counted, full = self._count(each)
+                told, over = told + counted, over + full
+        if self._shared is not None and told:
+            self._remember(await self._shared.hit(each.shared for each in told))
+            over += [each for each in told if self._is_full(each)]
+        return self._refusal(over) if over else None
 
     async def succeeded(self, scope: Mapping[str, Any], names: Collection[str]) -> None:
-        """Clear the counters of a request's valid credentials of these names: those that count pairs of a peer and a
-        name. A caller that knows a password does not guess it. The counter of the peer stays, for the other names."""
-        _, *by_name = self._counters_of(peer_of(scope), names)
-        for counter in by_name:
+        """Clear the counters of a request's valid credentials of these names: those that count pairs of its peer and a
+        name. A caller that knows a password does not guess it. The counter of the peer stays, for the other names, and
+        those of its wider networks stay, for the other peers."""
+        _, *by_name = self._counters_of(path_of(scope), names)
+        pairs = [narrowest for narrowest, *_ in by_name]
+        for counter in pairs:
             self._counted.clear(counter.limit.item, counter.owner)
             self._full.remove(counter.shared.name)
         if self._shared is not None:
-            await self._shared.clear(each.shared for each in by_name)
+            await self._shared.clear(each.shared for each in pairs)
 
-    async def _ask(self, shared: RedisCounters, peer: str, counters: tuple[_Counter, ...]) -> None:
+    def _count(self, counters: Iterable[_Counter]) -> tuple[list[_Counter], list[_Counter]]:
+        """Count a failure here, from the narrowest network to the widest; returns the counters to tell the others of,
+        and those that are beyond their limits.
+
+        Failures of one network beyond its limit are not counted for the wider ones: it would lock out its neighbors.
+        """
+        told: list[_Counter] = []
+        for each in counters:
+            is_over = not self._counted.hit(each.limit.item, each.owner)
+            if self._is_full(each):
+                return told, [each]
+            told.append(each)
+            if is_over:
+                return told, [each]
+        return told, []
+
+    async def _ask(self, shared: RedisCounters, counters: list[_Counter]) -> None:
         """TooManyRequestsError: too many failed in all processes together."""
         self._remember(await shared.full(each.shared for each in counters))
         over = [each for each in counters if self._is_full(each)]
         if over:
-            raise self._refusal(peer, over)
+            raise self._refusal(over)
 
     def _remember(self, full: Mapping[str, float]) -> None:
         now = self._clock()
@@ -214,12 +245,16 @@ class Throttle:
     def _is_full(self, counter: _Counter) -> bool:
         return self._full.get(counter.shared.name, self._clock()) is not None
 
-    def _counters_of(self, peer: str, names: Collection[str]) -> tuple[_Counter, ...]:
-        by_name = [_Counter(self._by_credential, _digest(f"{peer} {name}")) for name in sorted({*names} - {""})]
-        return (_Counter(self._by_peer, _digest(peer)), *by_name)
-
-    def _hit(self, counter: _Counter) -> bool:
-        return self._counted.hit(counter.limit.item, counter.owner)
+    def _counters_of(self, path: Path, names: Collection[str]) -> list[list[_Counter]]:
+        """The counters of the networks, then those for each name, from the narrowest network to the widest."""
+        by_name = [(self._by_credential, f" {name}") for name in sorted({*names} - {""})]
+        return [
+            [
+                _Counter(limit, _digest(network + name), network)
+                for limit, network in zip(limits, reversed(path), strict=False)
+            ]
+            for limits, name in [(self._by_peer, ""), *by_name]
+        ]
 
     def _window(self, counter: _Counter) -> WindowStats:
         """When the counter ends, and how many more may fail until then; of the counters here and of the shared ones
@@ -230,52 +265,53 @@ class Throttle:
             return here
         return WindowStats(ends if here.remaining else max(ends, here.reset_time), 0)
 
-    def _begin(self, peer: str, counters: tuple[_Counter, ...]) -> Future[None] | None:
+    def _begin(self, path: Path, counters: list[_Counter]) -> Future[None] | None:
         """Begin, or return what to wait for."""
         with self._lock:
             remaining = {counter: self._window(counter).remaining for counter in counters}
             over = [counter for counter in counters if not remaining[counter]]
             if over:
-                raise self._refusal(peer, over)
+                raise self._refusal(over)
             for counter in counters:
                 if self._begun.get(counter, 0) >= min(remaining[counter], _AT_ONCE):
                     loop = asyncio.get_running_loop()
                     future: Future[None] = loop.create_future()
-                    self._waiting.setdefault(counter, []).append((loop, future))
+                    self._waiting.setdefault(counter, FairQueue()).put(path, (loop, future))
                     return future
             for counter in counters:
                 self._begun[counter] = self._begun.get(counter, 0) + 1
         return None
 
-    def _end(self, counters: tuple[_Counter, ...]) -> None:
+    def _end(self, counters: list[_Counter]) -> None:
         with self._lock:
-            woken: list[tuple[AbstractEventLoop, Future[None]]] = []
-            for counter in counters:
+            woken: list[_Waiter] = []
+            for counter in reversed(counters):  # who waits for a wide network comes before those of a busy peer in it
                 begun = self._begun[counter] = self._begun[counter] - 1
                 remaining = self._window(counter).remaining
                 if not begun:
                     del self._begun[counter]
-                if not begun or not remaining:
-                    woken += self._waiting.pop(counter, ())
-                else:
-                    woken += self._next(counter, min(remaining, _AT_ONCE) - begun)
+                woken += self._next(counter, min(remaining, _AT_ONCE) - begun if begun and remaining else math.inf)
         for loop, future in woken:
             with suppress(RuntimeError):  # a loop that is closed waits for nothing
                 loop.call_soon_threadsafe(_wake, future)
 
-    def _next(self, counter: _Counter, room: int) -> list[tuple[AbstractEventLoop, Future[None]]]:
-        """Those that have waited longest, no more than there is room for: to wake all each time would cost the square
-        of their number. If some of them have gone away, the next end wakes others, and the last end wakes all."""
-        waiting = self._waiting.get(counter, [])
-        woken, waiting[:] = waiting[: max(room, 0)], waiting[max(room, 0) :]
-        return woken
+    def _next(self, counter: _Counter, room: float) -> Iterator[_Waiter]:
+        """Those whose turn it is, no more than there is room for: to wake all each time would cost the square of their
+        number. If some of them have gone away, the next end wakes others, and the last end wakes all."""
+        waiting = self._waiting.get(counter)
+        while waiting and room > 0:
+            yield waiting.pop()
+            room -= 1
+        if waiting is not None and not waiting:
+            del self._waiting[counter]
 
-    def _refusal(self, peer: str, over: Collection[_Counter]) -> TooManyRequestsError:
-        """The error when these counters have reached their limits. Its cause is the same for all names that a peer
-        tries."""
+    def _refusal(self, over: Collection[_Counter]) -> TooManyRequestsError:
+        """The error when these counters have reached their limits. Its cause is the same for all names that a network
+        tries, and for all peers of a wider network that has reached its limit."""
         ends = max(self._window(counter).reset_time for counter in over)
-        limits = sorted({counter.limit.option for counter in over})
-        cause = f"too many failed credentials from {peer or 'peers without address'}"
+        widest = min((counter.network for counter in over), key=lambda network: network.rpartition("/")[2])
+        limits = sorted({counter.limit.option for counter in over if counter.network == widest})
+        cause = f"too many failed credentials from {widest or 'peers without address'}"
         return TooManyRequestsError(
             f"{cause} ({', '.join(limits)})",
             cause=cause,
@@ -291,26 +327,6 @@ def _wake(future: Future[None]) -> None:
 def _digest(text: str) -> str:
     """A text of a caller's, in a fixed size."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-_WITH_PORT: Final = re.compile(r"([0-9.]+):[0-9]+|\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?")
-
-
-def peer_of(scope: Mapping[str, Any]) -> str:
-    """Whose failures are counted together: an IPv4 address, an IPv6 network, or "" for all whose address is unknown."""
-    text = str((scope.get("client") or ("",))[0])
-    with_port = _WITH_PORT.fullmatch(text)  # as some proxies write X-Forwarded-For
-    if with_port is not None:
-        text = with_port[1] or with_port[2]
-    try:
-        address = ip_address(text.partition("%")[0])  # without the zone of a link-local one
-    except ValueError:
-        return ""
-    if not isinstance(address, IPv6Address):
-        return str(address)
-    if address.ipv4_mapped is not None:  # of a socket that takes both versions
-        return str(address.ipv4_mapped)
-    return str(ip_network((address, _NAMED), strict=False))
 
 
 class _Counters(Storage):

@@ -29,11 +29,13 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from ipaddress import ip_address
 from threading import BoundedSemaphore, Thread
+from time import time
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -559,7 +561,7 @@ def _check_answer(
     if 300 <= status < 400 and status != 304:
         raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL", status)
     if status not in wanted:
-        raise FetchError(f"{target.origin}: it answers with status {status}, not 200", status)
+        raise FetchError(f"{target.origin}: it answers with status {status}, not 200", status, _retry_after(headers))
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise FetchError(f"{target.origin}: the answer is compressed although only identity was accepted", status)
     came = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -577,6 +579,15 @@ def _max_age(headers: Mapping[str, str]) -> float | None:
         return None
     ages = [_seconds(value.strip().strip('"')) for value in directives["max-age"]]
     return max(0.0, min(ages) - _seconds(headers.get("age", "0").strip()))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds of Retry-After, which may name a moment instead (RFC 9110 10.2.3)."""
+    text = headers.get("retry-after", "").strip()
+    if _HTTP_DATE.fullmatch(text):
+        with suppress(ValueError):
+            return parsedate_to_datetime(text).timestamp() - time()
+    return _seconds(text) if text else None
 
 
 def _directives(headers: Mapping[str, str]) -> dict[str, list[str]]:

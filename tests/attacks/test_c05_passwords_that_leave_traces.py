@@ -100,6 +100,6 @@ async def test_no_error_of_the_hashing_tells_what_was_hashed(broken: Any, caplog
     pool: Any = Hashing()
     pool._hasher = Broken()
     with pytest.raises(TrustError) as caught:
-        await pool.is_right(RECORD.hash, PASSWORD)
+        await pool.is_right(RECORD.hash, PASSWORD, ("",))
     told = "".join(traceback.format_exception(caught.value)) + caplog.text + json.dumps(vars(caught.value))
     assert not [secret for secret in ALL_SECRETS if secret in told]

@@ -446,7 +446,6 @@ async def test_an_outage_is_503_and_ends_without_a_restart(caplog: pytest.LogCap
     [
         ("500 Oops", b"{}", "application/json"),
         ("503 Busy", b"{}", "application/json"),
-        ("429 Slow", b"{}", "application/json"),
         ("404 Not Found", b"{}", "application/json"),
         ("302 Found", b"{}", "application/json"),
         ("200 OK", b"", "application/json"),

@@ -142,6 +142,17 @@ async def test_a_peer_reaches_its_limit_with_any_names_and_keys(redis_url: str) 
             assert await outcome(judge, key=KEY) == "ann"
 
 
+async def test_networks_of_ipv6_reach_their_limits_together(redis_url: str) -> None:
+    async with throttles(redis_url, by_peer="2/minute") as (one, two):
+        judges = [guard(Passwords(ann="right"), each) for each in (one, two)]
+        peers: list[dict[str, Any]] = [{"client": (f"2001:db8:7:{number:x}::1", 1)} for number in range(10)]
+        for number in range(8):  # four times the limit, at peers that fail once
+            assert await outcome(judges[number % 2], peers[number], login="ann:wrong") is WRONG
+        for judge in judges:
+            assert await outcome(judge, peers[9], login="ann:right") is REFUSED
+            assert await outcome(judge, {"client": ("2001:db8:7:100::1", 1)}, login="ann:right") == "ann"
+
+
 async def test_wrong_keys_are_counted_together_though_each_is_verified(redis_url: str) -> None:
     async with throttles(redis_url) as (one, two):
         judges = [guard(Passwords(), each) for each in (one, two)]
@@ -331,7 +342,7 @@ async def test_a_caller_that_goes_away_while_its_failure_is_counted_counts_once(
                 only._shared._pause._is_lost = False  # type: ignore[union-attr]
                 with anyio.move_on_after(0.05):
                     await outcome(judge, key=WRONG_KEY)
-        by_name = only._counters_of("192.0.2.7", [f"'key' {KEY[:16]}"])[1]
+        by_name = only._counters_of(("192.0.2.7",), [f"'key' {KEY[:16]}"])[1][0]
         assert only._window(by_name).remaining == 1
 
 
@@ -419,7 +430,7 @@ async def test_a_counter_that_is_no_number_hides_no_other(redis_url: str, redis_
     async with throttles(redis_url) as (one, two):
         for _ in range(3):
             await outcome(guard(Passwords(), one), login="ann:wrong")
-        peer = one._counters_of("192.0.2.7", [])[0].shared
+        peer = one._counters_of(("192.0.2.7",), [])[0][0].shared
         with redis_server.client() as client:
             assert client.set(peer.key, "many", xx=True, keepttl=True)
         with pytest.raises(TooManyRequestsError, match="by_credential"):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from collections.abc import Callable, Iterable
+from ipaddress import IPv6Address
 from threading import Thread
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.guard import Guard
+from a2a_trust.auth.peers import path_of
 from a2a_trust.auth.principal import CredentialKind, Identity
-from a2a_trust.auth.throttle import FailureLimits, Throttle, peer_of
+from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
     ConfigurationError,
@@ -327,7 +327,7 @@ async def test_a_success_clears_the_pairs_of_its_peer_and_names_and_nothing_else
     await throttle.succeeded(PEER, {"ann", ""})
     remaining = {
         (peer["client"][0], name): [
-            throttle._window(each).remaining for each in throttle._counters_of(peer_of(peer), {name})
+            throttle._window(narrowest).remaining for narrowest, *_ in throttle._counters_of(path_of(peer), {name})
         ]
         for peer in (PEER, OTHER)
         for name in ("ann", "bob")
@@ -338,6 +338,17 @@ async def test_a_success_clears_the_pairs_of_its_peer_and_names_and_nothing_else
         ("192.0.2.8", "ann"): [1, 1],
         ("192.0.2.8", "bob"): [1, 1],
     }
+
+
+async def test_a_success_of_a_neighbor_clears_no_counter_of_their_network() -> None:
+    """Else who knows one password could guess it for ever from other addresses of the network, or let others guess."""
+    throttle = Throttle(LIMITS)
+    guessing, knowing = ({"client": (f"2001:db8:0:{number}::1", 50_000)} for number in (1, 2))
+    await throttle.failed(guessing, {"ann"})
+    before = [throttle._window(each).remaining for each in throttle._counters_of(path_of(knowing), {"ann"})[1]]
+    await throttle.succeeded(knowing, {"ann"})
+    after = [throttle._window(each).remaining for each in throttle._counters_of(path_of(knowing), {"ann"})[1]]
+    assert before == after == [3, 11, 47]
 
 
 async def test_guards_of_several_event_loops_wait_for_each_other() -> None:
@@ -403,54 +414,74 @@ async def test_a_verifier_of_api_keys_may_say_otherwise() -> None:
     assert await outcome(judge, key=KEY) is TooManyRequestsError
 
 
-# Peers
+# Networks of IPv6
 
 
-@pytest.mark.parametrize(
-    ("client", "peer"),
-    [
-        (("192.0.2.7", 1), "192.0.2.7"),
-        (["192.0.2.7", 1], "192.0.2.7"),
-        (("192.0.2.7:4711", 0), "192.0.2.7"),
-        (("::ffff:192.0.2.7", 1), "192.0.2.7"),
-        (("2001:db8:1:2:3:4:5:6", 1), "2001:db8:1:2::/64"),
-        (("[2001:db8:1:2:3:4:5:6]:4711", 0), "2001:db8:1:2::/64"),
-        (("[2001:db8:1:2::]", 0), "2001:db8:1:2::/64"),
-        (("fe80::1%eth0", 1), "fe80::/64"),
-        (("testclient", 1), ""),
-        (("", 0), ""),
-        ((None, None), ""),
-        (("/run/agent.sock", None), ""),
-        (None, ""),
-    ],
-)
-def test_a_peer_is_an_address_or_a_network(client: Any, peer: str) -> None:
-    assert peer_of({"client": client}) == peer
-    assert peer_of({}) == ""
+def of(network: int, peer: int = 0) -> dict[str, Any]:
+    """A peer of a network of 56 bits, of which a network of 48 bits has 256."""
+    return {"client": (f"2001:db8:7:{network:02x}{peer:02x}::1", 50_000)}
 
 
-@given(st.integers(0, 2**128 - 1), st.integers(0, 2**64 - 1))
-@example(0xFFFF_0102_0304, 1)
-def test_addresses_of_one_network_are_one_peer(number: int, host: int) -> None:
-    one, other = IPv6Address(number), IPv6Address((number >> 64 << 64) | host)
-    if one.ipv4_mapped or other.ipv4_mapped:
-        return  # addresses of IPv4, each a peer
-    assert peer_of({"client": (str(one), 1)}) == peer_of({"client": (other.exploded, 2)})
-    assert one in ip_network(peer_of({"client": (str(one), 1)}))
+async def failing(throttle: Throttle, peers: Iterable[dict[str, Any]], name: str = "") -> int:
+    """How many of these peers may fail, one after the other, before they are all rejected."""
+    for number, peer in enumerate(peers):
+        try:
+            end = await throttle.begin(peer, {name})
+        except TooManyRequestsError:
+            return number
+        await throttle.failed(peer, {name})
+        end()
+    return -1
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_an_ipv4_address_is_one_peer_in_both_versions(number: int) -> None:
-    address = IPv4Address(number)
-    assert peer_of({"client": (str(address), 1)}) == str(address)
-    assert peer_of({"client": (f"::ffff:{address}", 1)}) == str(address)
+@pytest.mark.parametrize("name", ["", "ann"])
+async def test_a_network_of_56_bits_has_four_times_the_limit_and_one_of_48_bits_sixteen_times(name: str) -> None:
+    limits = FailureLimits(by_credential="3/day", by_peer="3/day" if not name else "99/day")
+    throttle = Throttle(limits)
+    assert await failing(throttle, [of(0)] * 9, name) == 3
+    assert await failing(throttle, [of(0, peer) for peer in range(1, 99)], name) == 12 - 3
+    assert await failing(throttle, [of(network) for network in range(1, 99)], name) == 48 - 12
+    with pytest.raises(TooManyRequestsError) as caught:
+        await throttle.begin(of(200, 200), {name})
+    option = "by_credential=3/day" if name else "by_peer=3/day"
+    assert str(caught.value) == f"too many failed credentials from 2001:db8:7::/48 (16 times {option})"
+    (await throttle.begin({"client": ("2001:db8:8::1", 1)}, {name}))()
+    assert await failing(throttle, [PEER] * 9, name) == 3
 
 
-@given(st.text(max_size=100))
-def test_no_text_is_too_odd_for_an_address(text: str) -> None:
-    peer = peer_of({"client": (text, 0)})
-    if peer:
-        ip_network(peer)
+async def test_one_peer_that_fails_without_end_does_not_lock_out_its_neighbors() -> None:
+    """As with wrong API keys, which are verified beyond the limit as well."""
+    throttle = Throttle(LIMITS)
+    for number in range(200):
+        await throttle.failed(of(0), {f"key{number % 50}"})
+    assert await failing(throttle, [of(0, 1)] * 9) == 5
+    assert await failing(throttle, [of(0, 2)] * 9, "key1") == 3
+    assert await throttle.failed(of(0), {"key"}) is not None
+
+
+@pytest.mark.parametrize("busy_peers", [1, 4])
+async def test_a_busy_peer_does_not_keep_its_neighbors_waiting(
+    monkeypatch: pytest.MonkeyPatch, busy_peers: int
+) -> None:
+    """Who waits in one network of 48 bits takes turns."""
+    monkeypatch.setattr("a2a_trust.auth.throttle._AT_ONCE", 2)
+    throttle, order, running = Throttle(FailureLimits()), list[str](), list[Callable[[], None]]()
+
+    async def begun(peer: dict[str, Any], name: str) -> None:
+        running.append(await throttle.begin(peer, {name}))
+        order.append(name)
+
+    busy = [asyncio.create_task(begun(of(0, number % busy_peers), f"busy{number}")) for number in range(40)]
+    await settled()
+    others = [asyncio.create_task(begun(of(0, 9), "neighbor")), asyncio.create_task(begun(of(9), "farther"))]
+    await settled()
+    while running:  # one ends after the other
+        running.pop(0)()
+        await settled()
+    await asyncio.gather(*busy, *others)
+    assert order.index("farther") <= 2 + 2
+    assert order.index("neighbor") <= 2 + 3 * busy_peers
+    assert (len(order), throttle._begun, throttle._waiting) == (42, {}, {})
 
 
 # Memory

@@ -540,6 +540,27 @@ async def test_an_answer_of_another_type_than_was_asked_for_is_refused(came: str
         await posted(answer(b"a.b.c", content_type=f"Content-Type: {JWT}"))
 
 
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("Retry-After: 7", 7.0),
+        ("Retry-After: 0", 0.0),
+        ("Retry-After: soon", 0.0),
+        ("Retry-After: -7", 0.0),
+        ("Retry-After: Thu, 01 Jan 1970 00:02:00 GMT", 60.0),
+        ("Retry-After: Thu, 99 Foo 1970 00:02:00 GMT", 0.0),
+        ("X-Other: 7", None),
+    ],
+)
+async def test_the_error_says_when_the_server_wants_to_be_asked_again(
+    monkeypatch: pytest.MonkeyPatch, header: str, seconds: float | None
+) -> None:
+    monkeypatch.setattr("a2a_trust.net.fetcher.time", lambda: 60.0)
+    with pytest.raises(FetchError) as caught:
+        await posted(answer(b"slow down", status=f"429 Too Many Requests\r\n{header}"))
+    assert (caught.value.status, caught.value.retry_after) == (429, seconds)
+
+
 @pytest.mark.parametrize("options", [{}, {"answer_type": JWT}])
 async def test_a_refusal_is_json_whatever_was_asked_for(options: dict[str, str]) -> None:
     refusal, _ = await posted(answer(b"{}", status="401 No"), **options)

@@ -14,8 +14,9 @@ import re
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from a2a_trust.auth.peers import FairQueue, Path
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ NOBODY: Final = f"$argon2id$v=19$m=65536,t=3,p=4${'A' * 22}${'A' * 43}"
 
 _THREADS: Final = 2
 _MOST_WAITING: Final = 64
-"""Each hash takes 64 MiB, so two run at once. When 64 wait, some seconds of work, others are rejected."""
+"""Each hash takes 64 MiB, so two run at once. When 64 wait, some seconds of work, one of the peer that has most of them
+is rejected."""
 
 _log = logging.getLogger("a2a_trust")
 
@@ -62,8 +64,19 @@ def hashing() -> Hashing:
     return Hashing()
 
 
+class _Task(NamedTuple):
+    """A password to verify, and its result."""
+
+    future: Future[bool]
+    hashed: str
+    password: str
+
+    def __repr__(self) -> str:
+        return "_Task(…)"  # tracebacks may show locals
+
+
 class Hashing:
-    """Verifies passwords in two threads of its own; the event loop goes on meanwhile."""
+    """Verifies passwords in two threads of its own; the event loop goes on meanwhile. Peers take turns."""
 
     def __init__(self) -> None:
         self._hasher = _hasher()
@@ -72,27 +85,52 @@ class Hashing:
     def _begin_in_this_process(self) -> None:
         self._process = os.getpid()
         self._lock = Lock()
-        self._unfinished = 0
+        self._running = 0
+        self._waiting = FairQueue[_Task]()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="a2a-trust-passwords")
 
-    async def is_right(self, hashed: str, password: str) -> bool:
-        """Whether the hash is that of the password. KeySourceUnavailableError: too many wait, or it cannot be told."""
-        return await asyncio.wrap_future(self._begin(hashed, password))
-
-    def _begin(self, hashed: str, password: str) -> Future[bool]:
+    async def is_right(self, hashed: str, password: str, path: Path) -> bool:
+        """Whether the hash is that of the password, which the peer with this path sent. KeySourceUnavailableError: too
+        many wait, or it cannot be told."""
         if self._process != os.getpid():
             self._begin_in_this_process()  # a forked child has none of its parent's threads
-        with self._lock:
-            if self._unfinished >= _THREADS + _MOST_WAITING:
-                raise KeySourceUnavailableError("too many passwords wait to be verified")
-            self._unfinished += 1
+        task = _Task(Future(), hashed, password)
         try:
-            future = self._threads.submit(self._verify, hashed, password)
+            self._begin(path, task)
+            return await asyncio.wrap_future(task.future)
+        finally:
+            with self._lock:
+                self._waiting.remove(path, task)  # of one that was cancelled before it began
+
+    def _begin(self, path: Path, task: _Task) -> None:
+        dropped = None
+        with self._lock:
+            self._waiting.put(path, task)
+            if self._running + len(self._waiting) > _THREADS + _MOST_WAITING:
+                dropped = self._waiting.drop(path)
+        if dropped is not None:  # the work that was begun for it is now that of the newcomer
+            _end(dropped, KeySourceUnavailableError("too many passwords wait to be verified"))
+            return
+        try:
+            self._threads.submit(self._work)
         except RuntimeError as error:  # no thread can be started, or the interpreter ends
-            self._finish(None)
             raise _not_told(error) from None
-        future.add_done_callback(self._finish)  # also of one that was cancelled before it began
-        return future
+
+    def _work(self) -> None:
+        """Verify the password whose turn it is."""
+        with self._lock:
+            if not self._waiting:
+                return
+            task = self._waiting.pop()
+            self._running += 1
+        result: bool | BaseException
+        try:
+            result = self._verify(task.hashed, task.password)
+        except BaseException as error:  # noqa: BLE001  it goes to the request that waits
+            result = error
+        with self._lock:
+            self._running -= 1
+        _end(task, result)
 
     def _verify(self, hashed: str, password: str) -> bool:
         from argon2.exceptions import VerifyMismatchError
@@ -104,9 +142,14 @@ class Hashing:
         except Exception as error:  # noqa: BLE001  there is no memory for it
             raise _not_told(error) from None
 
-    def _finish(self, _: object) -> None:
-        with self._lock:
-            self._unfinished -= 1
+
+def _end(task: _Task, result: bool | BaseException) -> None:
+    if not task.future.set_running_or_notify_cancel():
+        return
+    if isinstance(result, bool):
+        task.future.set_result(result)
+    else:
+        task.future.set_exception(result)
 
 
 def _not_told(error: Exception) -> KeySourceUnavailableError:

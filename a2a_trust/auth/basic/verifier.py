@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from a2a_trust.auth.basic.hashing import NOBODY, hashing
 from a2a_trust.auth.basic.records import PasswordRecord, PasswordStore
 from a2a_trust.auth.basic.user_pass import read_user_pass
+from a2a_trust.auth.peers import sending
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
 from a2a_trust.cache import BoundedCache, SingleFlight
@@ -56,7 +57,7 @@ class BasicVerifier:
     A password is hashed in threads of its own, and for unknown, revoked and expired users as well. One that
     was right is remembered for five minutes, so that not every request costs a hash: as a keyed digest of it, of the
     user and of the record's hash, with a key that only this process has. KeySourceUnavailableError: too many passwords
-    wait to be hashed, or the store cannot be read.
+    of this peer wait to be hashed, or the store cannot be read.
 
     With a function, nothing is remembered. ``None`` and InvalidCredentialsError say that the password is wrong. With
     any other exception nobody can tell: KeySourceUnavailableError. It counts as a failure for the limits, except
@@ -210,7 +211,8 @@ class _Stored:
         at = self._clock()
         if good is not None and self._right.get(digest, at):
             return good.identity
-        is_right = await self._flights.run(digest, lambda: self._hashing.is_right(hashed, password))
+        path = sending()  # here, since a flight runs outside of the request
+        is_right = await self._flights.run(digest, lambda: self._hashing.is_right(hashed, password, path))
         if good is None or not is_right:
             return None
         self._right.put(digest, True, since=at, until=at + _REMEMBERED_FOR)

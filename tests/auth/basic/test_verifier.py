@@ -35,6 +35,7 @@ pytestmark = pytest.mark.anyio
 
 PASSWORD = "correct horse battery staple"
 NOW = time.time()
+PATH = ("192.0.2.7",)
 RECORD = PasswordRecord(
     user="ann", hash=hash_of(PASSWORD), scopes=frozenset({"read"}), created=NOW - 9, changed=NOW - 9
 )
@@ -184,18 +185,18 @@ async def test_what_is_malformed_is_neither_hashed_nor_looked_up(credential: str
 async def test_who_comes_when_too_many_wait_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, pool = Event(), Hashing()
     monkeypatch.setattr(Hashing, "_verify", lambda self, hash_, password: gate.wait(30))
-    waiting = [asyncio.create_task(pool.is_right(NOBODY, "x")) for _ in range(66)]
+    waiting = [asyncio.create_task(pool.is_right(NOBODY, "x", PATH)) for _ in range(66)]
     await asyncio.sleep(0)
     for _ in range(3):
         with pytest.raises(KeySourceUnavailableError, match="too many passwords wait"):
-            await pool.is_right(NOBODY, "x")
+            await pool.is_right(NOBODY, "x", PATH)
     waiting[-1].cancel()  # one that has not begun makes room
     await asyncio.wait([waiting[-1]])
-    last = asyncio.create_task(pool.is_right(NOBODY, "x"))
+    last = asyncio.create_task(pool.is_right(NOBODY, "x", PATH))
     await asyncio.sleep(0)
     gate.set()
     assert await asyncio.gather(*waiting[:-1], last) == [True] * 66
-    assert pool._unfinished == 0
+    assert (pool._running, len(pool._waiting)) == (0, 0)
 
 
 @pytest.mark.parametrize("error", [MemoryError("secret"), ValueError("secret"), RuntimeError("secret")])
@@ -207,25 +208,25 @@ async def test_a_hash_that_cannot_be_computed_is_an_outage(error: Exception, cap
     pool: Any = Hashing()
     pool._hasher = Broken()
     with pytest.raises(KeySourceUnavailableError) as caught:
-        await pool.is_right(NOBODY, "secret")
+        await pool.is_right(NOBODY, "secret", PATH)
     assert type(error).__name__ in caplog.text
     assert "secret" not in f"{caught.value}{caplog.text}"
-    assert pool._unfinished == 0
+    assert (pool._running, len(pool._waiting)) == (0, 0)
 
 
 async def test_where_no_thread_can_be_started_it_is_an_outage() -> None:
     pool = Hashing()
     pool._threads.shutdown()
     with pytest.raises(KeySourceUnavailableError):
-        await pool.is_right(NOBODY, "x")
-    assert pool._unfinished == 0
+        await pool.is_right(NOBODY, "x", PATH)
+    assert (pool._running, len(pool._waiting)) == (0, 0)
 
 
 async def test_a_forked_child_hashes_in_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Hashing()
     pool._threads.shutdown()
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert await pool.is_right(RECORD.hash, PASSWORD)
+    assert await pool.is_right(RECORD.hash, PASSWORD, PATH)
 
 
 # --- how soon a change counts

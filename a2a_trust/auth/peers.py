@@ -1,0 +1,133 @@
+"""Who sends a request, as limits and queues see it, and a queue that serves all of them alike.
+
+A peer is an IPv4 address, or an IPv6 network of 64 bits: the owner of one address has all addresses of it. Many have a
+network of 56 or 48 bits, and so 256 or 65,536 peers. So those count as well: a path names all networks of a peer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+__all__ = ["FairQueue", "Path", "path_of", "sending", "set_sending"]
+
+Path: TypeAlias = tuple[str, ...]
+"""The networks of a peer, the widest first: of 48, 56 and 64 bits for IPv6. The last one is the peer. For all without a
+known address it is ``("",)``."""
+
+_T = TypeVar("_T")
+
+_WIDTHS: Final = (48, 56, 64)
+_ADDRESSES: Final = 4_096
+_LONGEST: Final = 64
+_WITH_PORT: Final = re.compile(r"([0-9.]+):[0-9]+|\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?")
+
+_client: Final[ContextVar[Any]] = ContextVar("a2a_trust_client", default=None)
+
+
+def path_of(scope: Mapping[str, Any]) -> Path:
+    """The networks of the sender of a request."""
+    return _path(_address(scope.get("client")))
+
+
+def set_sending(scope: Mapping[str, Any]) -> None:
+    """From now on ``sending`` gives the path of this request, in its task."""
+    _client.set(scope.get("client"))
+
+
+def sending() -> Path:
+    """The networks of the sender of the request that is being verified; ``("",)`` outside of requests."""
+    return _path(_address(_client.get()))
+
+
+def _address(client: Any) -> str:
+    text = str((client or ("",))[0])
+    return text if len(text) <= _LONGEST else ""
+
+
+@lru_cache(maxsize=_ADDRESSES)
+def _path(text: str) -> Path:
+    with_port = _WITH_PORT.fullmatch(text)  # as some proxies write X-Forwarded-For
+    if with_port is not None:
+        text = with_port[1] or with_port[2]
+    try:
+        address = ip_address(text.partition("%")[0])  # without the zone of a link-local one
+    except ValueError:
+        return ("",)
+    if not isinstance(address, IPv6Address):
+        return (str(address),)
+    if address.ipv4_mapped is not None:  # of a socket that takes both versions
+        return (str(address.ipv4_mapped),)
+    return tuple(str(ip_network((address, width), strict=False)) for width in _WIDTHS)
+
+
+class FairQueue(Generic[_T]):
+    """Items that wait, each for its peer. The widest networks take turns; within one, its networks take turns; and the
+    items of one peer keep their order.
+
+    So a newcomer waits for one item of each other network, however many those have in the queue. The caller bounds the
+    queue: after a ``put`` that made it too long, ``drop`` takes an item from the peer that has most.
+    """
+
+    def __init__(self) -> None:
+        self._length = 0
+        #: Either the networks inside, in the order of their turns, or the items of a peer.
+        self._parts: OrderedDict[str, FairQueue[_T]] = OrderedDict()
+        self._items: list[_T] = []
+
+    def __len__(self) -> int:
+        return self._length
+
+    def put(self, path: Path, item: _T) -> None:
+        """Append the item of the peer with this path."""
+        self._length += 1
+        if path:
+            self._parts.setdefault(path[0], FairQueue()).put(path[1:], item)
+        else:
+            self._items.append(item)
+
+    def pop(self) -> _T:
+        """Take the item whose turn it is. The queue is not empty."""
+        self._length -= 1
+        if not self._parts:
+            return self._items.pop(0)
+        name, part = self._parts.popitem(last=False)
+        item = part.pop()
+        if part:
+            self._parts[name] = part
+        return item
+
+    def drop(self, path: Path) -> _T:
+        """Take the newest item of the peer that has most, in the network that has most. Among equals, this is the peer
+        with this path, which came last."""
+        self._length -= 1
+        if not self._parts:
+            return self._items.pop()
+        own, inside = (path[0], path[1:]) if path else (None, ())
+        name = max(self._parts, key=lambda each: (len(self._parts[each]), each == own))
+        item = self._parts[name].drop(inside if name == own else ())
+        self._keep(name)
+        return item
+
+    def remove(self, path: Path, item: _T) -> bool:
+        """Take the item of the peer with this path; False if it is not waiting any more."""
+        if not path:
+            is_here = item in self._items
+            if is_here:
+                self._items.remove(item)
+        else:
+            part = self._parts.get(path[0])
+            is_here = part is not None and part.remove(path[1:], item)
+            if is_here:
+                self._keep(path[0])
+        self._length -= is_here
+        return is_here
+
+    def _keep(self, name: str) -> None:
+        if not self._parts[name]:
+            del self._parts[name]

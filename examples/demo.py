@@ -73,7 +73,7 @@ class Demo:
 
         self.say(
             "4. The same agent asks for a client certificate too. That requirement has no scopes, so the form that\n"
-            "   other SDKs sign leaves it out. a2a-sign signs the full card, and a companion for those SDKs beside it."
+            "   other SDKs verify leaves it out. a2a-sign signs the full card only, so those SDKs reject it."
         )
         card = self.read("card.json")
         card["securitySchemes"]["certificate"] = {"mtlsSecurityScheme": {}}
@@ -89,8 +89,12 @@ class Demo:
         self.write("stripped.json", stripped)
         self.verify("stripped.json", exit_code=1)
 
-        self.say("6. And the full signature deleted with it, so that only the companion is left, which fits: refused.")
-        del stripped["signatures"][0]
+        self.say(
+            "6. With --companion those SDKs accept the card, also after the requirement was stripped. Here a\n"
+            "   companion never counts. The full signature deleted, so that only the companion is left: refused."
+        )
+        self.run("strict.json", "--key", "key.pem", "--companion", exit_code=0)
+        stripped["signatures"] = self.read("strict.json")["signatures"][1:]
         self.write("companion.json", stripped)
         self.verify("companion.json", exit_code=4)
 

@@ -72,9 +72,10 @@ def _add_sign(command: argparse.ArgumentParser) -> None:
         help="signing drops empty members, which may break signatures of others: remove those signatures",
     )
     command.add_argument(
-        "--no-companion",
-        action="store_true",
-        help="add no second signature for SDKs that cannot check the full one; these SDKs then reject the card",
+        "--companion",
+        action=argparse.BooleanOptionalAction,
+        help="add a second signature for SDKs that reject the card without it, although it does not protect security "
+        "requirements without scopes, for example (default: add it only where it leaves no security member open)",
     )
     command.add_argument(
         "--no-iat",

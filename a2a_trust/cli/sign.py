@@ -44,7 +44,7 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import SignedCard, check_own_work, sign_unverified
+from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, sign_unverified
 from a2a_trust.workers import CHUNK, Workers, chunks_of, usable_cores
 
 __all__ = ["run"]
@@ -423,7 +423,7 @@ def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
         iat=None if options.no_iat else float(int(job.now)),
         exp=job.exp,
         drop_broken=options.drop_broken,
-        companion=not options.no_companion,
+        companion=options.companion,
     )
     original = strict_json.parse(data, what="card")
     if not original.get("name"):  # every generation requires it; key sets and package files do not have it
@@ -514,12 +514,15 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
         warn(f"{work.name}:{finding.pointer} {finding.rule}: {finding.message}")
 
 
+_OPTIONS: Final = Arguments(companion="--companion", no_companion="--no-companion")
+
+
 def _notes(signed: SignedCard, options: argparse.Namespace) -> tuple[str, ...]:
     without_iat = (
         "signed without iat: clients that remember an earlier iat of this agent reject the card, and other clients do "
         "not detect an older card that is served in its place. To add iat, leave out --no-iat"
     )
-    return (*signed.notes_naming("--no-companion"), *([without_iat] if options.no_iat else []))
+    return (*signed.notes_naming(_OPTIONS), *([without_iat] if options.no_iat else []))
 
 
 def _entry(signed: SignedCard, findings: tuple[Finding, ...]) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class CardSigner:
         *,
         lifetime: float | None = None,
         jku: str | None = None,
-        companion: bool = True,
+        companion: bool | None = None,
     ) -> None:
         if not (isinstance(signer, Signer) or callable(getattr(signer, "signer", None))):
             raise ConfigurationError(

@@ -61,6 +61,7 @@ class CardServing:
 
     - ``signer``: a key or a key ring that signs the card here.
     - ``lifetime``: how long a signature is valid, in seconds, 60 or more. None: until the key is revoked.
+    - ``companion``: as for ``sign_card``.
     - ``max_age``: how long callers may keep the card, in seconds.
     - ``readers``: who may read it: ``CardReaders``, or peers in ``Networks``.
     - ``card_paths``: further paths of the card, in addition to the two well-known ones.
@@ -68,13 +69,15 @@ class CardServing:
 
     signer: Signer | SigningKeys | None = None
     lifetime: float | None = None
+    companion: bool | None = None
     max_age: int = 300
     readers: CardReaders | Networks = CardReaders.EVERYBODY
     card_paths: Iterable[str] = ()
 
     def __post_init__(self) -> None:
-        if self.signer is None and self.lifetime is not None:
-            raise ConfigurationError("lifetime: there is no signer; write CardServing(signer=…, lifetime=…)")
+        for name in ("lifetime", "companion"):
+            if self.signer is None and getattr(self, name) is not None:
+                raise ConfigurationError(f"{name}: there is no signer; write CardServing(signer=…, {name}=…)")
         if not isinstance(self.readers, CardReaders | Networks):
             raise ConfigurationError('readers: write CardReaders.CALLERS or Networks("10.0.0.0/8", …)')
         paths = tuple(exact_path("card_paths", path) for path in listed("card_paths", self.card_paths))
@@ -264,7 +267,9 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     """The agent behind its card, now or when the card exists."""
     jku = f"{agent.url.rstrip('/')}{JWKS_PATH}" if agent.url is not None and agent.url.startswith("https://") else None
     serving = agent.serving
-    signer = None if serving.signer is None else CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku)
+    signer = None
+    if serving.signer is not None:
+        signer = CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku, companion=serving.companion)
     guarded = partial(_guarded, app, agent, prefix, signer, clock, is_alone=is_alone)
 
     def finish(card: GivenCard) -> GivenCard:

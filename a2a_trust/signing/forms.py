@@ -52,6 +52,7 @@ __all__ = [
     "present_members",
     "project",
     "shown",
+    "unprotected_members",
 ]
 
 
@@ -195,6 +196,37 @@ def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     """The card without the members that A2A 8.4.1 rule 1 drops, in its own order, and the pointers of these members."""
     dropped: list[Path] = []
     return _present(card, "AgentCard", None, dropped), _pointers(dropped)
+
+
+def unprotected_members(card: JSONObject, companion: Projection) -> tuple[str, ...]:
+    """The entries of ``UNVERIFIED_BY_PRUNING`` at which the companion drops or changes a value of the card.
+
+    A member that a2a-python 0.3 reads alike without it does not count: one at a default of its models, or the ``type``
+    of a scheme.
+    """
+    if companion.form is Form.V0_3_PYTHON:
+        card = _without_defaults(card, [])
+        schemes: JSONObject = card.get("securitySchemes") or {}
+        typeless = {name: {key: scheme[key] for key in scheme if key != "type"} for name, scheme in schemes.items()}
+        card = {**card, "securitySchemes": typeless or None}
+    return tuple(
+        pointer
+        for pointer in UNVERIFIED_BY_PRUNING
+        if list(_values(card, pointer.split("/")[1:])) != list(_values(companion.members, pointer.split("/")[1:]))
+    )
+
+
+def _values(holder: JSON, steps: list[str]) -> Iterator[JSON]:
+    """The values at a pointer, whose ``*`` is every element of a list. A member may have its name in ``a2a.proto``."""
+    if not steps:
+        yield holder
+    elif type(holder) is list:
+        for item in holder:
+            yield from _values(item, steps[1:])
+    elif type(holder) is dict:
+        for name in {steps[0], proto_name(steps[0])}:
+            if holder.get(name) is not None:
+                yield from _values(holder[name], steps[1:])
 
 
 def shown(texts: Iterable[str], between: str = ", ") -> str:

@@ -86,7 +86,7 @@ class _Signing:
     iat: float | datetime | None
     exp: float | datetime | None
     drop_broken: bool
-    companion: bool
+    companion: bool | None
 
 
 def sign_cards(
@@ -96,7 +96,7 @@ def sign_cards(
     iat: float | datetime | None = None,
     exp: float | datetime | None = None,
     drop_broken: bool = False,
-    companion: bool = True,
+    companion: bool | None = None,
     workers: int | None = None,
 ) -> Iterator[SignedCard | TrustError]:
     """Sign many cards with the same signers. Yields the signed card, or the error, for each card in order.

@@ -51,6 +51,11 @@ def reason_to_sign(
             return f"it has two equal signatures by {wanted.kid}"
         if reason := _outdated(found[0], wanted, signed, signers, until):
             return reason
+    if signed.withheld_for and any(each.is_companion for each in old):
+        return (
+            f"it has a companion signature that does not protect {', '.join(signed.withheld_for)}; signing removes it, "
+            "or keeps it with --companion"
+        )
     if len(old) != len(new):
         return f"it has signatures by {', '.join(sorted({each.kid for each in old}))} that signing removes"
     try:

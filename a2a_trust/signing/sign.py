@@ -2,7 +2,8 @@
 
 A card is normalized before it is signed: members that A2A 8.4.1 drops from the canonical form are dropped from the
 card, so the served card and the form of the specification are the same. The form that other SDKs sign may still differ,
-for example by a requirement without scopes. Then each key signs twice: the full form, and a companion for those SDKs.
+for example by a requirement without scopes. Then each key signs twice: the full form, and a companion for those SDKs. A
+companion that would leave a security member open is made only on request.
 
 - The companion of a card of 1.0 is in the pruned form.
 - A card of 0.1 to 0.3 is signed as it is. Its companion is in the form of a2a-python 0.3, never in the pruned form,
@@ -40,7 +41,7 @@ from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.policy import Policy, all_of
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
-from a2a_trust.signing.forms import Form, Projection, present_members, project, shown
+from a2a_trust.signing.forms import Form, Projection, present_members, project, shown, unprotected_members
 from a2a_trust.signing.models_0_3 import unread_in_0_3
 from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
@@ -48,7 +49,15 @@ from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 
-__all__ = ["SignedCard", "check_own_work", "checked_claims", "sign_card", "sign_unverified"]
+__all__ = ["Arguments", "SignedCard", "check_own_work", "checked_claims", "sign_card", "sign_unverified"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The names of arguments in notes; the command line writes the names of its options instead."""
+
+    companion: str = "companion=True"
+    no_companion: str = "companion=False"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,7 @@ class SignedCard:
     - ``payload``: the bytes that were signed.
     - ``normalized``: JSON pointers of members that were dropped, because the form of the specification drops them.
     - ``companion``: the form of the second signature for other SDKs; None without one.
+    - ``withheld_for``: the security members for which no companion was added, because it would leave them open.
     - ``left_open``: JSON pointers of members that the companion does not protect. Those SDKs accept the card even if
       somebody changed these members.
     - ``rejections``: a sentence for each SDK that rejects the signed card, with the reason.
@@ -71,15 +81,16 @@ class SignedCard:
     companion: Form | None
     left_open: tuple[str, ...]
     rejections: tuple[str, ...]
+    withheld_for: tuple[str, ...] = ()
     discarded: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The changes that signing made, in sentences for people."""
-        return self.notes_naming("companion=False")
+        return self.notes_naming(Arguments())
 
-    def notes_naming(self, without_companion: str) -> tuple[str, ...]:
-        """As ``notes``; ``without_companion`` is the argument or option that the caller writes to add no companion."""
+    def notes_naming(self, arguments: Arguments) -> tuple[str, ...]:
+        """As ``notes``, with the names that the caller writes."""
         notes = []
         if self.discarded:
             notes.append(
@@ -93,9 +104,16 @@ class SignedCard:
                 f"added a companion signature ({self.companion} form) for {_READERS[self.companion]}, which cannot "
                 "check the full signature. These SDKs accept the card even after somebody removed members that the "
                 f"companion does not protect. {_by_consequence(self.left_open)}. To add no companion, sign with "
-                f"{without_companion}; these SDKs then reject the card"
+                f"{arguments.no_companion}; these SDKs then reject the card"
             )
-        return (*notes, *self.rejections)
+        notes += self.rejections
+        if self.withheld_for:
+            notes.append(
+                f"to have these SDKs accept the card, sign with {arguments.companion}; or give the card one form, with "
+                "a scope in each requirement: a2a-sign lint says how. Give existing keys that scope first, because the "
+                "guard demands it"
+            )
+        return tuple(notes)
 
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
@@ -128,7 +146,7 @@ def sign_card(
     iat: float | datetime | None = None,
     exp: float | datetime | None = None,
     drop_broken: bool = False,
-    companion: bool = True,
+    companion: bool | None = None,
 ) -> SignedCard:
     """Sign a card with every signer. Returns a new card; the given card is not changed.
 
@@ -137,7 +155,8 @@ def sign_card(
     - ``jku`` (https URL), ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into protected headers.
       Our verifier honors ``iat`` and ``exp``; other verifiers may ignore them, because ``crit`` does not name them.
     - ``drop_broken``: remove signatures of others that normalizing the card may break; without it they are an error.
-    - ``companion=False``: each key signs the full form only. SDKs that need the companion then reject the card.
+    - ``companion``: whether each key also signs the form of SDKs that cannot verify the full form. These SDKs then
+      accept the card, and otherwise reject it. None: only where this leaves no security member open.
 
     1. Check the arguments.
     2. Read the card, and reject it if readers could read it differently.
@@ -168,7 +187,7 @@ def sign_unverified(
     iat: float | datetime | None = None,
     exp: float | datetime | None = None,
     drop_broken: bool = False,
-    companion: bool = True,
+    companion: bool | None = None,
 ) -> SignedCard:
     """As ``sign_card``, without its step 7: a caller that writes the card as text verifies that text."""
     # 1.
@@ -181,7 +200,7 @@ def sign_unverified(
     # 4.
     kept = _kept(entries, signers, full.dropped, drop_broken=drop_broken)
     # 5.
-    second, rejections = _companion(full, has_one_form=original.has_one_form, is_wanted=companion)
+    second, rejections, withheld_for = _companion(full, has_one_form=original.has_one_form, is_wanted=companion)
     # 6.
     made = [_signature(signer, form, claims) for form in (full, second) if form is not None for signer in signers]
     if second is not None:  # our verifier does not count companions, so nothing verifies them later
@@ -194,6 +213,7 @@ def sign_unverified(
         companion=None if second is None else second.form,
         left_open=() if second is None else second.dropped,
         rejections=rejections,
+        withheld_for=withheld_for,
         discarded=discarded,
     )
 
@@ -335,25 +355,30 @@ def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
     return others
 
 
-def _companion(full: Projection, *, has_one_form: bool, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:
-    """The form for the companion (None without one), and sentences about the SDKs that reject the card."""
+def _companion(
+    full: Projection, *, has_one_form: bool, is_wanted: bool | None
+) -> tuple[Projection | None, tuple[str, ...], tuple[str, ...]]:
+    """The form for the companion (None without one), sentences about SDKs that reject the card, ``withheld_for``."""
     form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
     rejections = _rejections_by_resolver(full.members)
     if has_one_form and not full.generation.is_legacy:
-        return None, rejections
+        return None, rejections, ()
     unread = unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
     companion = project(full.members, form)
+    withheld_for = tuple[str, ...]()
     if unread is not None:
         why = f"the card does not fit its models of A2A 0.3 at {shown((unread,))}, so no companion signature was added"
     elif companion.payload == full.payload:
-        return None, rejections
+        return None, rejections, ()
     elif companion.payload == b"{}":
         why = f"the {form} form, which they verify, has no member of the card"
-    elif not is_wanted:
-        why = f"signed without a companion signature in the {form} form"
+    elif is_wanted is None and (withheld_for := unprotected_members(full.members, companion)):
+        why = f"no companion signature was added, because it would not protect {', '.join(withheld_for)}"
+    elif is_wanted is None or is_wanted:
+        return companion, rejections, ()
     else:
-        return companion, rejections
-    return None, (*rejections, f"rejected by {_READERS[form]}: {why}")
+        why = f"signed without a companion signature in the {form} form"
+    return None, (*rejections, f"rejected by {_READERS[form]}: {why}"), withheld_for
 
 
 def _rejections_by_resolver(members: JSONObject) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def good(payload: bytes, owner: LocalSigner) -> JSONObject:
 @pytest.fixture(scope="session")
 def signed_card(owner: LocalSigner) -> JSONObject:
     """The card as ``sign_card`` signs it: the full signature, and the companion for other SDKs."""
-    signed = sign_card(_CARD, owner).card
+    signed = sign_card(_CARD, owner, companion=True).card
     assert [len(signed["signatures"]), without_signatures(signed)] == [2, _CARD]
     return signed
 

@@ -42,7 +42,7 @@ OLD: JSONObject = {
 
 @pytest.fixture(params=["1.0", "0.3"])
 def signed(request: pytest.FixtureRequest, card: JSONObject, owner: LocalSigner) -> SignedCard:
-    made = sign_card(card if request.param == "1.0" else OLD, owner)
+    made = sign_card(card if request.param == "1.0" else OLD, owner, companion=True)
     assert made.companion is (Form.PRUNED if request.param == "1.0" else Form.V0_3_PYTHON)
     return made
 
@@ -90,7 +90,7 @@ def test_every_removal_that_the_companion_does_not_see_is_in_the_note(signed: Si
 
 @pytest.mark.parametrize("member", ["url", "security", "securitySchemes"])
 def test_the_companion_of_a_card_of_0_3_protects_what_the_pruned_form_forgets(owner: LocalSigner, member: str) -> None:
-    signed = sign_card(OLD, owner)
+    signed = sign_card(OLD, owner, companion=True)
     changed = {name: value for name, value in signed.card.items() if name != member}
     assert signed.companion is Form.V0_3_PYTHON
     assert project(changed, signed.companion).payload != project(signed.card, signed.companion).payload

@@ -161,7 +161,7 @@ def test_an_object_that_says_more_or_less_than_was_signed_is_refused(
 
 @pytest.mark.parametrize("sdk", NEW)
 def test_a_companion_does_not_count_for_the_stripped_card(sdk: str, card: JSONObject, owner: LocalSigner) -> None:
-    full, companion = sign_card(card, owner).card["signatures"]
+    full, companion = sign_card(card, owner, companion=True).card["signatures"]
     documents = {
         "companion": served(pruned(card), companion),
         "both": served(pruned(card), full, companion),
@@ -262,6 +262,6 @@ def test_the_sdks_own_verifier_accepts_the_stripped_card(
     card: JSONObject, owner: LocalSigner, python_1_3_0: SdkProcess
 ) -> None:
     """Control: it is what the hook of the SDK itself is for."""
-    signed = sign_card(card, owner).card
+    signed = sign_card(card, owner, companion=True).card
     stripped = served(pruned(card), *signed["signatures"])
     assert python_1_3_0.refusal(stripped.decode(), owner.public_key.to_jwk(), reader="resolver") is None

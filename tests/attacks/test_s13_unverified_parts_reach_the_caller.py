@@ -229,7 +229,7 @@ def test_signing_changes_neither_the_card_that_was_given_nor_lends_parts_of_it(
     card: JSONObject, owner: LocalSigner, trust: TrustStore
 ) -> None:
     before = copy.deepcopy(card)
-    signed = sign_card(card, owner)
+    signed = sign_card(card, owner, companion=True)
     assert card == before
     card["skills"][0]["name"] = POISON
     card["supportedInterfaces"].clear()

@@ -253,7 +253,7 @@ def _relabelled(signature: JSONObject) -> Iterator[JSONObject]:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_our_own_companion_stays_one(tool: SigningTool | None, card: JSONObject, owner: LocalSigner) -> None:
     """Whoever serves the card deletes the full signature, and the companion's mark."""
-    signed = sign_card(card, owner).card
+    signed = sign_card(card, owner, companion=True).card
     _, companion = signed["signatures"]
     stripped = pruned(without_signatures(signed))
     with pytest.raises(CardVerificationError) as error:

@@ -72,7 +72,7 @@ def test_the_banks_key_under_a_revoked_kid_of_evil_revokes_evil_only(how: str, b
     signed = sign_card(card, BANK).card
     assert verified(signed, store(document, [named(BANK, "evil-1")])).key == BANK.public_key
     if "chose" not in how:
-        by_evil = sign_card(card, EVIL).card
+        by_evil = sign_card(card, EVIL, companion=True).card
         refusal(UntrustedCardError, by_evil, store(document, [EVIL.public_key]), REVOKED, FailureReason.COMPANION)
 
 

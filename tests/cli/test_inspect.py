@@ -126,7 +126,14 @@ def trusting(folder: Path, *more: str) -> str:
 def test_each_signature_is_judged_alone(run: Run, tmp_path: Path) -> None:
     loose = {**CARD, "securityRequirements": demanding({"bearer": []})}
     card = dict(
-        sign_card(dict(sign_card(loose, BOB).card), ANN, jku="https://a.example/k", iat=1_700_000_000, exp=4e9).card
+        sign_card(
+            dict(sign_card(loose, BOB, companion=True).card),
+            ANN,
+            jku="https://a.example/k",
+            iat=1_700_000_000,
+            exp=4e9,
+            companion=True,
+        ).card
     )
     card["signatures"] = [*card["signatures"], {"protected": "e30", "signature": "AA"}]
     (tmp_path / "card.json").write_text(json.dumps(card))

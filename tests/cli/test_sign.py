@@ -88,9 +88,8 @@ def test_what_the_specification_drops_is_dropped_and_said(run: Run, card: Path, 
     done = run("card.json", "--key", "key.pem", "--json")
     (result,) = done.json["results"]
     assert result["normalized"] == ["/securityRequirements/0/schemes/bearer/list"]
-    assert result["companion"] == "pruned"
-    assert result["left_open"] == ["/securityRequirements"]
-    assert len(result["notes"]) == 2
+    assert (result["companion"], result["left_open"]) == (None, [])
+    assert len(result["notes"]) == 3
     assert json.loads(card.read_bytes())["securityRequirements"] == [{"schemes": {"bearer": {}}}]
     assert '\n    "version": "2.4.1",\n' in card.read_text()
 
@@ -203,6 +202,10 @@ def test_a_companion_and_what_it_leaves_open_are_told_and_a_choice(run: Run, car
     text = json.dumps({**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]})
     card.write_text(text)
     done = run("card.json", "--key", "key.pem")
+    assert "note: rejected by a2a-python and a2a-js: no companion signature was added, because it would not" in done.out
+    assert "sign with --companion; or give the card one form, with a scope in each requirement" in done.out
+    assert len(json.loads(card.read_bytes())["signatures"]) == 1
+    done = run("card.json", "--key", "key.pem", "--companion")
     assert "note: added a companion signature (pruned form) for a2a-python and a2a-js" in done.out
     assert "(without them clients send no credentials): /securityRequirements." in done.out
     assert len(json.loads(card.read_bytes())["signatures"]) == 2
@@ -214,6 +217,21 @@ def test_a_companion_and_what_it_leaves_open_are_told_and_a_choice(run: Run, car
         "rejected by a2a-python and a2a-js: signed without a companion signature in the pruned form"
     ]
     assert len(json.loads(card.read_bytes())["signatures"]) == 1
+
+
+def test_a_card_with_a_companion_has_to_be_signed_again_unless_it_is_asked_for(run: Run, card: Path, key: Path) -> None:
+    card.write_text(json.dumps({**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}))
+    assert run("card.json", "--key", "key.pem", "--companion").code == 0
+    before = card.read_bytes()
+    for options in (["--check"], ["--if-needed"]):
+        assert run("card.json", "--key", "key.pem", "--companion", *options).code == 0
+    assert card.read_bytes() == before
+    done = run("card.json", "--key", "key.pem", "--check")
+    assert (done.code, "a companion signature that does not protect /securityRequirements" in done.out) == (1, True)
+    assert run("card.json", "--key", "key.pem", "--if-needed").code == 0
+    assert len(json.loads(card.read_bytes())["signatures"]) == 1
+    assert run("card.json", "--key", "key.pem", "--check").code == 0
+    assert run("card.json", "--key", "key.pem", "--check", "--companion").code == 1
 
 
 def test_a_signature_without_iat_is_a_choice_with_a_warning(run: Run, card: Path, key: Path) -> None:

@@ -44,7 +44,7 @@ def test_an_agent_without_its_scheme_is_no_file(run: Run, signed: Path) -> None:
 
 def test_a_companion_is_not_why_a_card_fails(run: Run, card: Path, key: Path) -> None:
     card.write_text(json.dumps({**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}))
-    assert run("card.json", "--key", "key.pem").code == 0
+    assert run("card.json", "--key", "key.pem", "--companion").code == 0
     assert run("keygen", "-o", "other.pem").code == 0
     done = run("verify", "card.json", "--jwks", "other.jwks.json", "--any-origin")
     assert (done.code, "companion" in done.out) == (4, False)

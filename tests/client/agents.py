@@ -66,7 +66,7 @@ def card_of(origin: str, **members: Any) -> dict[str, Any]:
 
 
 def signed(card: dict[str, Any], *, by: LocalSigner = OWNER, iat: float | None = None) -> bytes:
-    return json.dumps(sign_card(card, by, iat=int(time.time()) if iat is None else iat).card).encode()
+    return json.dumps(sign_card(card, by, iat=int(time.time()) if iat is None else iat, companion=True).card).encode()
 
 
 def trusting(*hosts: str, key: LocalSigner = OWNER) -> TrustStore:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 __all__ = [
+    "COMPANION_ON_REQUEST",
     "EVERYWHERE",
     "NOT_ASCII",
     "NO_COMPANION_NEEDED",
@@ -46,6 +47,20 @@ NO_COMPANION_NEEDED: Final = frozenset(
 """Those of EVERYWHERE that have nothing empty and nothing unknown once what A2A 8.4.1 drops is dropped.
 
 ``skills: null`` (098, 099) is dropped by 8.4.1; ``skills: []`` stays, because ``skills`` is REQUIRED.
+"""
+
+COMPANION_ON_REQUEST: Final = frozenset(
+    _ids(
+        """
+    018 019 021 038 039 041 058 059 063 066 067 069 101 161 165 166 167
+    030 046 055 057 085 138
+        """
+    )
+)
+"""Those of EVERYWHERE, and of ONLY_HERE, whose companion would leave a security member open.
+
+Most have a requirement without scopes. 021 has unknown members in its interfaces, 058 and 161 have the `url` of 0.3,
+046 has the `authentication` of 0.1, and 069 has an empty list of interfaces.
 """
 
 STRIPPABLE_REQUIREMENTS: Final = frozenset(_ids("018 019 038 039 041 059 063 066 067 101 165 166 167"))

@@ -31,7 +31,7 @@ from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
 from tests.interop.sdk_process import SdkProcess, node_sdk, python_sdk
 
-__all__ = ["BEGIN", "DOCUMENT", "END", "SDK_NAMES", "Cell", "Table", "printed", "tables"]
+__all__ = ["BEGIN", "DOCUMENT", "END", "SDK_NAMES", "WITHHELD", "Cell", "Table", "printed", "tables"]
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "interop.md"
 BEGIN: Final = "<!-- made by python -m tests.interop.matrix: begin -->"
@@ -115,6 +115,7 @@ class Signer:
 
 
 OURS: Final = "a2a-trust"
+WITHHELD: Final = f"{OURS}, by default"
 TYPED: Final = "a2a-js, typed"
 SIGNERS: Final = (
     Signer(name="a2a-python 1.3.0", sdk="python-1.3.0", tool=SigningTool.A2A_PYTHON),
@@ -186,6 +187,8 @@ _REASONS: Final = {
     "then loses these schemes, so it accepts only a signature that does not cover them.",
     "typed": "a2a-js signs all members of a typed card except the security schemes, and serves the schemes. Only a "
     "reader that loses them, too, accepts the signature. Sign plain objects.",
+    "withheld": "These SDKs verify the pruned form only, which would leave security members of this card open. So no "
+    "companion is added, unless it is asked for.",
     "unsigned": "a2a-python 0.3 cannot read a card of 1.0, so it cannot sign it.",
 }
 
@@ -207,6 +210,8 @@ def _reason(kind: str, signer: Signer | None, column: str, verdicts: Mapping[str
         return "0.3 signed"
     if kind == "0.3":
         return "0.3 pruned"
+    if signer is None and verdicts[JS_PLAIN] == "rejects":
+        return "withheld"
     by_json_dumps = signer is not None and signer.sdk in _BY_JSON_DUMPS
     if by_json_dumps is not (sdk in _BY_JSON_DUMPS) and (column != JS_RESOLVER or verdicts[JS_PLAIN] == "rejects"):
         return "encoders"
@@ -223,9 +228,11 @@ def tables(sdks: Mapping[str, SdkProcess]) -> list[Table]:
         table = Table(kind=kind)
         made.append(table)
         signed = sign_card(card, signer)
-        table.rows[f"{OURS}, {'with companion' if signed.companion else 'one signature'}"] = _row(
-            kind, signed.card, None, signer, sdks
-        )
+        by_us = {f"{OURS}, {'with companion' if signed.companion else 'one signature'}": signed}
+        if signed.withheld_for:
+            by_us = {WITHHELD: signed, f"{OURS}, companion=True": sign_card(card, signer, companion=True)}
+        for way, ours in by_us.items():
+            table.rows[way] = _row(kind, ours.card, None, signer, sdks)
         for each in SIGNERS:
             text = sdks[each.sdk].sign(json.dumps(card), private, reader="resolver", wire=each.wire)
             table.rows[each.name] = None if text is None else _row(kind, json.loads(text), each, signer, sdks)

@@ -28,6 +28,7 @@ from a2a_trust.lint.linter import lint_card
 from a2a_trust.signing import Form, SignedCard
 from a2a_trust.signing.signature import content_type, parse_signature
 from tests.interop.corpus import (
+    COMPANION_ON_REQUEST,
     EVERYWHERE,
     NO_COMPANION_NEEDED,
     NO_COMPANION_NEEDED_IN_0_3,
@@ -99,7 +100,7 @@ def test_every_card_with_interfaces_of_1_0_is_among_those_that_verify_everywhere
 @every_card
 def test_a_signed_card_verifies_here_whole(vectors: Path, signer: LocalSigner, number: str) -> None:
     card = load_card(vectors, number)
-    signed = sign_card(card, signer)
+    signed = sign_card(card, signer, companion=True)
     verified = _verify(_signed(signed), signer)
     assert verified.card == {name: value for name, value in signed.card.items() if name != "signatures"}
     assert left_out(card, verified.card) == frozenset(signed.normalized)
@@ -113,10 +114,24 @@ def test_a_signed_card_verifies_here_whole(vectors: Path, signer: LocalSigner, n
 
 
 @every_card
+def test_by_default_a_card_has_a_companion_or_the_note_names_security_members(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    signed = sign_card(load_card(vectors, number), signer)
+    is_open = number in COMPANION_ON_REQUEST
+    assert signed.companion == (None if is_open or number in NO_COMPANION_NEEDED else Form.PRUNED)
+    assert bool(signed.withheld_for) is is_open
+    assert _verify(_signed(signed), signer).unverified == ()
+    key = signer.public_key.to_jwk()
+    assert python_1_3_0.refusal(_signed(signed), key) == (NOT_SIGNED_PYTHON if is_open else None)
+    assert js_1_3_0.refusal(_signed(signed), key) == (NOT_SIGNED_JS if is_open else None)
+
+
+@every_card
 def test_a_signed_card_verifies_in_python_as_protobuf_reads_it(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, number: str
 ) -> None:
-    signed = _signed(sign_card(load_card(vectors, number), signer))
+    signed = _signed(sign_card(load_card(vectors, number), signer, companion=True))
     assert python_1_3_0.refusal(signed, signer.public_key.to_jwk(), reader="plain") is None
 
 
@@ -124,7 +139,7 @@ def test_a_signed_card_verifies_in_python_as_protobuf_reads_it(
 def test_a_signed_card_verifies_in_python_as_its_resolver_reads_it_or_is_known_to_be_rewritten(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, number: str
 ) -> None:
-    signed = _signed(sign_card(load_card(vectors, number), signer))
+    signed = _signed(sign_card(load_card(vectors, number), signer, companion=True))
     expected = NOT_SIGNED_PYTHON if number in REWRITTEN_BY_THE_PYTHON_RESOLVER else None
     assert python_1_3_0.refusal(signed, signer.public_key.to_jwk(), reader="resolver") == expected
 
@@ -133,7 +148,7 @@ def test_a_signed_card_verifies_in_python_as_its_resolver_reads_it_or_is_known_t
 def test_a_signed_card_verifies_in_javascript(
     vectors: Path, signer: LocalSigner, js_1_3_0: SdkProcess, number: str
 ) -> None:
-    signed = _signed(sign_card(load_card(vectors, number), signer))
+    signed = _signed(sign_card(load_card(vectors, number), signer, companion=True))
     assert js_1_3_0.refusal(signed, signer.public_key.to_jwk()) is None
 
 
@@ -141,7 +156,7 @@ def test_a_signed_card_verifies_in_javascript(
 def test_a_signed_card_verifies_in_python_1_0_when_it_is_ascii(
     vectors: Path, signer: LocalSigner, python_1_0_0: SdkProcess, number: str
 ) -> None:
-    signed = _signed(sign_card(load_card(vectors, number), signer))
+    signed = _signed(sign_card(load_card(vectors, number), signer, companion=True))
     expected = NOT_SIGNED_PYTHON if number in NOT_ASCII else None
     assert python_1_0_0.refusal(signed, signer.public_key.to_jwk()) == expected
 
@@ -150,7 +165,7 @@ def test_a_signed_card_verifies_in_python_1_0_when_it_is_ascii(
 def test_one_changed_member_is_refused_everywhere(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
-    signed = sign_card(load_card(vectors, number), signer)
+    signed = sign_card(load_card(vectors, number), signer, companion=True)
     changed = json.dumps({**signed.card, "name": "Somebody else"})
     with pytest.raises(CardVerificationError) as caught:
         _verify(changed, signer)
@@ -168,7 +183,7 @@ def test_one_changed_member_is_refused_everywhere(
 def test_the_companion_verifies_everywhere_before_and_after_the_full_signature(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
-    document = _signed(sign_card(load_card(vectors, number), signer))
+    document = _signed(sign_card(load_card(vectors, number), signer, companion=True))
     turned = _with_signatures(document, lambda signatures: signatures[::-1])
     key = signer.public_key.to_jwk()
     for order in (document, turned):
@@ -181,7 +196,7 @@ def test_the_companion_verifies_everywhere_before_and_after_the_full_signature(
 def test_the_companion_is_what_the_sdks_need_and_never_enough_here(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
-    document = _signed(sign_card(load_card(vectors, number), signer))
+    document = _signed(sign_card(load_card(vectors, number), signer, companion=True))
     full = _with_signatures(document, lambda signatures: signatures[:1])
     companion = _with_signatures(document, lambda signatures: signatures[1:])
     key = signer.public_key.to_jwk()
@@ -211,7 +226,7 @@ def test_without_a_companion_the_card_is_whole_or_rejected_everywhere(
 
 @every_card
 def test_the_note_names_the_requirements_that_others_can_strip(vectors: Path, signer: LocalSigner, number: str) -> None:
-    notes = " ".join(sign_card(load_card(vectors, number), signer).notes)
+    notes = " ".join(sign_card(load_card(vectors, number), signer, companion=True).notes)
     assert ("Security requirements (without them clients send no" in notes) is (number in STRIPPABLE_REQUIREMENTS)
 
 
@@ -231,7 +246,7 @@ def test_a_requirement_that_no_companion_can_cover_is_missed_here_when_it_is_str
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
     """What readers of 1.0 do not know of a card is in no companion, so for them its removal changes nothing."""
-    signed = sign_card(load_card(vectors, number), signer).card
+    signed = sign_card(load_card(vectors, number), signer, companion=True).card
     lost = {"security"} if "security" in signed else {"securitySchemes", "securityRequirements"}
     stripped = json.dumps({name: value for name, value in signed.items() if name not in lost})
     key = signer.public_key.to_jwk()
@@ -251,7 +266,7 @@ def test_signatures_of_strangers_stay_and_stop_nobody(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
     card = json.loads((vectors / "cards" / "files" / f"{number}.json").read_bytes())
-    signed = sign_card(card, signer, drop_broken=True)  # nothing is normalized, so nothing is broken
+    signed = sign_card(card, signer, drop_broken=True, companion=True)  # nothing is normalized, so nothing is broken
     assert signed.card["signatures"][0] == card["signatures"][0]
     verified = _verify(_signed(signed), signer)
     assert verified.ignored[0].reason is FailureReason.UNKNOWN_KEY
@@ -285,7 +300,9 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
 def test_a_card_of_0_3_verifies_in_python_0_3_by_its_companion_or_the_note_says_why_not(
     vectors: Path, signer: LocalSigner, python_0_3_26: SdkProcess, number: str
 ) -> None:
-    signed = sign_card(load_card(vectors, number), signer, iat=1_800_000_000)
+    default = sign_card(load_card(vectors, number), signer)
+    assert bool(default.withheld_for) is (number in COMPANION_ON_REQUEST)
+    signed = sign_card(load_card(vectors, number), signer, iat=1_800_000_000, companion=True)
     refusal = python_0_3_26.refusal(_signed(signed), signer.public_key.to_jwk())
     if number in UNREAD_IN_0_3:
         assert (refusal, signed.companion) == ("ValidationError", None)
@@ -299,7 +316,7 @@ def test_a_card_of_0_3_verifies_in_python_0_3_by_its_companion_or_the_note_says_
 def test_the_companion_of_a_card_of_0_3_is_what_python_0_3_needs_and_never_enough_here(
     vectors: Path, signer: LocalSigner, python_0_3_26: SdkProcess, number: str
 ) -> None:
-    document = _signed(sign_card(load_card(vectors, number), signer))
+    document = _signed(sign_card(load_card(vectors, number), signer, companion=True))
     full = _with_signatures(document, lambda signatures: signatures[:1])
     companion = _with_signatures(document, lambda signatures: signatures[1:])
     key = signer.public_key.to_jwk()
@@ -331,7 +348,7 @@ def test_other_algorithms_verify_everywhere(
     vectors: Path, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str, alg: str
 ) -> None:
     signer = generate_signer(alg, rsa_bits=2048)
-    document = _signed(sign_card(load_card(vectors, number), signer))
+    document = _signed(sign_card(load_card(vectors, number), signer, companion=True))
     key = signer.public_key.to_jwk()
     assert _verify(document, signer).key.alg == alg
     assert python_1_3_0.refusal(document, key) is None
@@ -345,7 +362,12 @@ def test_an_address_and_times_in_the_header_disturb_no_sdk(
 ) -> None:
     """``exp`` has passed for the SDKs' clocks: it is a member of the header that they do not know."""
     signed = sign_card(
-        load_card(vectors, number), signer, jku="https://keys.example.com/jwks.json", iat=1_000_000, exp=2_000_000
+        load_card(vectors, number),
+        signer,
+        jku="https://keys.example.com/jwks.json",
+        iat=1_000_000,
+        exp=2_000_000,
+        companion=True,
     )
     document = _signed(signed)
     key = signer.public_key.to_jwk()
@@ -359,7 +381,7 @@ def test_an_sdk_that_knows_one_of_two_signers_verifies_the_card(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
     other = generate_signer("EdDSA")
-    document = _signed(sign_card(load_card(vectors, number), signer, other))
+    document = _signed(sign_card(load_card(vectors, number), signer, other, companion=True))
     for known in (signer, other):
         assert _verify(document, known).key == known.public_key
         assert python_1_3_0.refusal(document, known.public_key.to_jwk()) is None
@@ -373,9 +395,9 @@ def test_an_sdk_that_knows_one_of_two_signers_verifies_the_card(
 def test_a_signature_added_by_a_second_company_leaves_the_first_one_good(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
-    first = sign_card(load_card(vectors, number), signer)
+    first = sign_card(load_card(vectors, number), signer, companion=True)
     second = generate_signer("ES256")
-    document = _signed(sign_card(first.card, second))
+    document = _signed(sign_card(first.card, second, companion=True))
     for known in (signer, second):
         assert _verify(document, known).unverified == ()
         assert python_1_3_0.refusal(document, known.public_key.to_jwk()) is None
@@ -400,7 +422,7 @@ def test_a_card_with_every_field_at_its_default_verifies_everywhere(
     signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess
 ) -> None:
     original = deepcopy(EVERY_FIELD_AT_ITS_DEFAULT)
-    signed = sign_card(EVERY_FIELD_AT_ITS_DEFAULT, signer)
+    signed = sign_card(EVERY_FIELD_AT_ITS_DEFAULT, signer, companion=True)
     key = signer.public_key.to_jwk()
     assert original == EVERY_FIELD_AT_ITS_DEFAULT
     assert signed.companion is Form.PRUNED
@@ -414,7 +436,7 @@ def test_a_card_with_every_field_at_its_default_verifies_everywhere(
 def test_json_that_canonical_forms_disagree_about_is_signed_alike(
     signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, params: str
 ) -> None:
-    document = _signed(sign_card(card_with_params(params).encode(), signer))
+    document = _signed(sign_card(card_with_params(params).encode(), signer, companion=True))
     key = signer.public_key.to_jwk()
     assert _verify(document, signer).card["capabilities"]["extensions"][0]["params"] == json.loads(params)
     assert python_1_3_0.refusal(document, key) is None

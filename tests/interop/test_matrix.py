@@ -13,6 +13,7 @@ from tests.interop.matrix import (
     NO_SIGNER,
     OURS,
     SDK_NAMES,
+    WITHHELD,
     Table,
     printed,
     tables,
@@ -64,12 +65,12 @@ def test_without_a_word_on_its_signer_only_what_was_signed_here_is_accepted(made
 def test_whatever_is_signed_here_is_accepted_by_every_sdk_of_its_generation_that_reads_what_is_served(
     made: list[Table],
 ) -> None:
-    """Cards of 1.0, merged ones too; the SDKs that do otherwise are named, and the table says why."""
+    """Cards of 1.0, merged ones too, with a companion; the SDKs that do otherwise are named, and the table says why."""
     refusing = {
         (table.kind, column)
         for table in made
         for name, row in table.rows.items()
-        if name.startswith(OURS) and row
+        if name.startswith(OURS) and name != WITHHELD and row
         for column, cell in zip(COLUMNS, row, strict=True)
         if cell.verdict != "accepts" and table.kind != "0.3" and column != "python 0.3.26"
     }
@@ -80,6 +81,15 @@ def test_whatever_is_signed_here_is_accepted_by_every_sdk_of_its_generation_that
         (not_ascii, "python 1.0.0"),
         *((kind, "js resolver") for kind in with_schemes),
     }
+
+
+def test_without_a_companion_no_sdk_accepts_a_card_of_which_it_would_miss_security_members(made: list[Table]) -> None:
+    kinds = {table.kind for table in made if WITHHELD in table.rows}
+    assert len(kinds) == 3
+    for table in made:
+        cells = dict(zip(COLUMNS, table.rows.get(WITHHELD) or (), strict=False))
+        verdicts = {cell.verdict for column, cell in cells.items() if column not in (NO_SIGNER, NAMED_SIGNER)}
+        assert verdicts <= {"rejects", "unreadable"}, table.kind
 
 
 def test_every_cell_that_does_not_accept_says_why(made: list[Table]) -> None:

@@ -75,7 +75,7 @@ def test_a_signed_card_is_rejected_exactly_when_signing_says_that_it_is_rewritte
     python_1_3_0: SdkProcess, card: Card
 ) -> None:
     try:
-        signed = sign_card(card, SIGNER)
+        signed = sign_card(card, SIGNER, companion=True)
     except MalformedError:  # its generations contradict each other
         reject()
     assert not generation_of(card).is_legacy

@@ -89,16 +89,17 @@ def test_a_companion_is_the_servers_choice_and_what_it_leaves_open_is_logged_onc
 ) -> None:
     demanded = {**CARD, "securityRequirements": [{"schemes": {"key": {}}}]}
     with caplog.at_level(logging.INFO, logger="a2a_trust.middleware.card"):
-        source = CardSignedHere(demanded, CardSigner(signer, lifetime=3600), clock=clock)
+        source = CardSignedHere(demanded, CardSigner(signer, lifetime=3600, companion=True), clock=clock)
         clock.now += 3000
         assert len(get(source, clock).json()["signatures"]) == 2
     told = [record.getMessage() for record in caplog.records]
     assert len([each for each in told if "Security requirements" in each]) == 1
     assert len(told) == len(set(told))
-    alone = CardSignedHere(demanded, CardSigner(signer, companion=False), clock=clock)
-    (entry,) = get(alone, clock).json()["signatures"]
-    assert verified(get(alone, clock).content, signer, clock.now) == demanded
-    assert entry["protected"]
+    for companion in (None, False):
+        alone = CardSignedHere(demanded, CardSigner(signer, companion=companion), clock=clock)
+        (entry,) = get(alone, clock).json()["signatures"]
+        assert verified(get(alone, clock).content, signer, clock.now) == demanded
+        assert entry["protected"]
 
 
 def test_it_is_signed_anew_before_its_signature_ends(signer: LocalSigner, clock: Clock) -> None:

@@ -110,6 +110,15 @@ def test_a_key_signs_the_card_and_is_published() -> None:
     assert read_jwks(jwks.content).keys == (signer.public_key,)
 
 
+@pytest.mark.parametrize(("companion", "signatures"), [(None, 1), (True, 2), (False, 1)])
+def test_a_companion_that_leaves_the_requirements_open_is_added_on_request(
+    companion: bool | None, signatures: int
+) -> None:
+    card = {**CARD, "securityRequirements": [*CARD["securityRequirements"], {"schemes": {"key": {}}}]}
+    app = guarded(card, signer=generate_signer(), companion=companion, clock=lambda: NOW)
+    assert len(ask(app, "GET", PATHS[0]).json()["signatures"]) == signatures
+
+
 def test_challenges_name_the_metadata_and_the_metadata_names_the_issuer() -> None:
     app = guarded(url=f"{URL}/a2a", clock=lambda: NOW)
     challenges = ask(app, "POST", "/rpc").headers.get_list("www-authenticate")
@@ -180,8 +189,9 @@ def test_a_signed_card_needs_keys_that_prove_it() -> None:
 
 
 def test_the_arguments_are_checked() -> None:
-    with pytest.raises(ConfigurationError, match="there is no signer"):
-        guarded(lifetime=3600)
+    for options in ({"lifetime": 3600}, {"companion": True}, {"companion": False}):
+        with pytest.raises(ConfigurationError, match="there is no signer"):
+            guarded(**options)
     with pytest.raises(ConfigurationError, match="the signer of serving= would not sign"):
         guarded(FixedCard(CARD), signer=generate_signer())
     with pytest.raises(ConfigurationError, match="resource"):

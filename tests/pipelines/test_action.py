@@ -116,7 +116,7 @@ def test_a_missing_input_is_an_error_that_names_it(
     """Without act, which now and then loses the last lines of a step that ends at once."""
     script = ACTION.read_text(encoding="utf-8").split(f"- name: {step}\n")[1].split("run: |")[1]
     script = script.partition("\n    - name:")[0]
-    nothing = dict.fromkeys(("FILES", "A2A_SIGN_KEY", "EXPIRES", "EXPIRES_WITHIN", "TRUST", "ORIGIN"), "")
+    nothing = dict.fromkeys(("FILES", "A2A_SIGN_KEY", "EXPIRES", "EXPIRES_WITHIN", "COMPANION", "TRUST", "ORIGIN"), "")
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=tmp_path,

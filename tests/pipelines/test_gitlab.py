@@ -34,6 +34,8 @@ GIVEN = {
     "commit": "0123456789abcdef0123456789abcdef01234567",
     "trust": "keys of all/trust.toml",
 }
+#: Examples of inputs that have a default.
+OTHERS = {"expires": "90d", "expires-within": "30d", "companion": "true"}
 INCLUDE = """
 include:
   - local: templates/a2a-sign.yml
@@ -155,10 +157,10 @@ def test_inputs_stand_in_scripts_in_quotes_that_no_input_contains() -> None:
     scripts = "".join(re.findall(r"^  (?:before_)?script:\n((?:    .*\n)+)", jobs, re.MULTILINE))
     used = re.findall(r"(.)\$\[\[ inputs\.([\w-]+) \]\](.)", scripts)
     assert {(before, after) for before, _, after in used} == {("'", "'")}
-    assert {name for _, name, _ in used} == set(checked) == {*GIVEN, "expires", "expires-within"}
+    assert {name for _, name, _ in used} == set(checked) == {*GIVEN, *OTHERS}
     assert "variables:" not in jobs
     for name, regex in checked.items():
-        right = GIVEN.get(name, "90d")
+        right = {**GIVEN, **OTHERS}[name]
         assert re.search(regex, right), name
         for wrong in ("", f"{right}'; env; '", f"{right}\nenv", f"{right}\r"):
             assert not re.search(regex, wrong), (name, wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from random import Random
 from typing import Any
 
@@ -21,6 +22,7 @@ from a2a_trust.signing.forms import (
     present_members,
     project,
     shown,
+    unprotected_members,
 )
 from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
@@ -248,6 +250,54 @@ def test_what_a_pruned_form_may_hide_names_every_member_that_says_who_may_call()
     assert {"/securityRequirements", "/securitySchemes", "/supportedInterfaces"} <= named
     assert {"/skills/*/securityRequirements", "/capabilities/extensions/*/params"} <= named
     assert {"/url", "/security", "/skills/*/security", "/additionalInterfaces"} <= named
+
+
+@SOME
+@given(st.one_of(cards, st.sampled_from([full_card(), many_formed_card(), merged_card()])))
+def test_a_dropped_member_that_says_who_may_call_is_unprotected(card: Card) -> None:
+    members, _ = present_members(card)
+    pruned = project(members, Form.PRUNED)
+    unprotected = unprotected_members(members, pruned)
+    assert set(unprotected) <= set(UNVERIFIED_BY_PRUNING)
+    assert pruned.dropped or not unprotected
+    for member in UNVERIFIED_BY_PRUNING:
+        within = re.compile(re.escape(member).replace(r"\*", r"\d+") + r"(/|$)")
+        assert member in unprotected or not any(within.match(pointer) for pointer in pruned.dropped), member
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ()),
+        ({"x-vendor": 1, "description": "", "skills": [], "iconUrl": ""}, ()),
+        ({"securityRequirements": [{"schemes": {"oauth": {"list": ["a"]}, "key": {}}}]}, ("/securityRequirements",)),
+        ({"skills": [{"securityRequirements": [{}]}]}, ("/skills/*/securityRequirements",)),  # the whole skill is gone
+        ({"capabilities": {"extensions": [{"params": {"allow": []}}]}}, ("/capabilities/extensions/*/params",)),
+        ({"url": "https://x.example", "security": []}, ("/url", "/security")),
+        ({"security_requirements": [{}], "securityRequirements": None}, ("/securityRequirements",)),
+    ],
+    ids=repr,
+)
+def test_the_unprotected_members_of_a_pruned_card(changes: Card, expected: tuple[str, ...]) -> None:
+    card = {**full_card(), **changes}
+    assert sorted(unprotected_members(card, project(card, Form.PRUNED))) == sorted(expected)
+
+
+def test_members_that_a2a_python_0_3_reads_alike_without_them_are_not_unprotected() -> None:
+    card = legacy_card()
+    scopes = {"clientCredentials": {"tokenUrl": "https://id.example.com/token", "scopes": {"a": "b"}}}
+    key, oauth = card["securitySchemes"]["key"], {"type": "oauth2", "flows": scopes}
+    card |= {"securitySchemes": {"oauth": oauth, "key": key}, "security": [{"oauth": ["a"]}], "skills": []}
+    legacy = project(card, Form.V0_3_PYTHON)
+    assert {"/protocolVersion", "/preferredTransport", "/securitySchemes/key/type"} < set(legacy.dropped)
+    assert unprotected_members(card, legacy) == ()
+    for changes, expected in (
+        ({"security": [{"oauth": ["a"], "key": []}]}, ("/security",)),
+        ({"securitySchemes": {"oauth": oauth, "tls": {"type": "mutualTLS"}}}, ("/securitySchemes",)),
+        ({"authentication": {"schemes": ["bearer"]}}, ("/authentication",)),
+    ):
+        changed = {**card, **changes}
+        assert unprotected_members(changed, project(changed, Form.V0_3_PYTHON)) == expected
 
 
 @pytest.mark.parametrize("form", Form)

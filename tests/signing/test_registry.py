@@ -103,7 +103,7 @@ def test_cards_of_other_hosts_and_those_that_are_not_covered_have_words_too() ->
     assert verdict(GOOD, verifier(), "https://evil.example") == ("untrusted", ["wrong-origin", "wrong-origin"])
     open_ended = served(signed_in(card(securityRequirements=[{"schemes": {"bearer": {}}}]), Form.PRUNED, SDK))
     assert verdict(open_ended, verifier()) == ("uncovered", [])
-    full = sign_card(card(securityRequirements=[{"schemes": {"bearer": {"list": []}}}]), ALICE).card
+    full = sign_card(card(securityRequirements=[{"schemes": {"bearer": {"list": []}}}]), ALICE, companion=True).card
     assert verdict(served({**full, "signatures": full["signatures"][1:]}), verifier()) == ("untrusted", ["companion"])
 
 

@@ -38,18 +38,21 @@ LOOSE: JSONObject = {**CARD, "securityRequirements": [{"schemes": {"bearer": {}}
 
 
 def signed(card: JSONObject, *signers: LocalSigner, **settings: Any) -> JSONObject:
-    return sign_card(card, *(signers or (ANN,)), **{"iat": NOW - DAY, **settings}).card
+    """With a companion where the card has several forms, unless the settings say otherwise."""
+    return sign_card(card, *(signers or (ANN,)), **{"iat": NOW - DAY, "companion": True, **settings}).card
 
 
 def reason(card: JSONObject, *signers: LocalSigner, until: float = NOW, **settings: Any) -> str | None:
     signers = signers or (ANN,)
-    again = sign_card(card, *signers, **{"iat": NOW, **settings})
+    again = sign_card(card, *signers, **{"iat": NOW, "companion": True, **settings})
     return reason_to_sign(orjson.dumps(card), card, again, signers, now=NOW, until=until)
 
 
 @pytest.mark.parametrize("card", [CARD, LOOSE, {"name": "x", "url": "https://invoice.example.com/", "version": "1"}])
 @pytest.mark.parametrize("signers", [(ANN,), (ANN, BOB)])
-@pytest.mark.parametrize("settings", [{}, {"jku": "https://invoice.example.com/jwks.json"}, {"companion": False}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"jku": "https://invoice.example.com/jwks.json"}, {"companion": False}, {"companion": None}]
+)
 def test_a_card_that_was_signed_in_the_same_way_needs_nothing(
     card: JSONObject, signers: tuple[LocalSigner, ...], settings: dict[str, Any]
 ) -> None:
@@ -134,6 +137,21 @@ def test_other_keys_and_options_are_reasons(before: Any, now: Any, expected: str
 
 def test_companions_that_nobody_asks_for_any_more_are_a_reason() -> None:
     assert reason(signed(LOOSE), companion=False) == "it has signatures by ann that signing removes"
+    assert reason(signed(LOOSE), companion=None) == (
+        "it has a companion signature that does not protect /securityRequirements; signing removes it, or keeps it "
+        "with --companion"
+    )
+
+
+def test_a_companion_that_was_not_asked_for_before_is_a_reason() -> None:
+    assert reason(signed(LOOSE, companion=None), companion=True) == "the companion signature by ann is missing"
+
+
+def test_a_companion_that_leaves_no_security_member_open_needs_no_request() -> None:
+    card = {**CARD, "description": ""}
+    assert len(signed(card, companion=None)["signatures"]) == 2
+    assert reason(signed(card), companion=None) is None
+    assert reason(signed(card, companion=None)) is None
 
 
 @pytest.mark.parametrize(
@@ -223,6 +241,6 @@ def test_whatever_was_edited_a_card_that_needs_nothing_is_verified_whole(data: s
     both = all_of(*(each.public_key.thumbprint for each in (ANN, BOB)))
     verified = verify_card(orjson.dumps(card), trust, origin=UnsafeAnyOrigin(), now=NOW, policy=both)
     assert (verified.unverified, verified.dropped) == ((), ())
-    again = sign_card(card, ANN, BOB, iat=NOW)
+    again = sign_card(card, ANN, BOB, iat=NOW, companion=True)
     assert {**again.card, "signatures": 0} == {**card, "signatures": 0}
     assert len(again.card["signatures"]) == len(card["signatures"])

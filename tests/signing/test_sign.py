@@ -130,8 +130,8 @@ def test_a_card_of_one_form_gets_one_signature_and_no_notes() -> None:
     assert unsigned(made.card) == full_card()
 
 
-def test_a_card_of_several_forms_gets_a_companion_that_names_itself_and_comes_second() -> None:
-    made = sign_card(many_formed_card(), ALICE)
+def test_a_companion_on_request_names_itself_and_comes_second() -> None:
+    made = sign_card(many_formed_card(), ALICE, companion=True)
     assert made.companion is Form.PRUNED
     assert made.left_open == project(made.card, Form.PRUNED).dropped != ()
     full, companion = made.card["signatures"]
@@ -153,7 +153,7 @@ def test_there_is_no_companion_over_nothing() -> None:
 
 def test_a_card_of_0_3_is_signed_as_it_is_and_its_companion_is_never_pruned() -> None:
     card = legacy_card()
-    made = sign_card(card, ALICE)
+    made = sign_card(card, ALICE, companion=True)
     assert unsigned(made.card) == card
     assert (made.normalized, made.companion) == ((), Form.V0_3_PYTHON)
     assert made.payload == canonicalize(card)
@@ -184,7 +184,7 @@ def test_the_note_of_a_companion_names_what_others_can_strip_requirements_first(
         "securityRequirements": [{"schemes": {"tls": {}}}],
     }
     card["skills"][0]["securityRequirements"] = [{"schemes": {"tls": {}}}]
-    (note,) = sign_card(card, ALICE).notes
+    (note,) = sign_card(card, ALICE, companion=True).notes
     places = [
         note.index(f": {text}.")
         for text in (
@@ -202,7 +202,7 @@ def test_the_note_of_a_companion_names_what_others_can_strip_requirements_first(
 
 @pytest.mark.parametrize("card", [many_formed_card(), legacy_card(), merged_card()], ids=lambda c: c["name"])
 def test_a_companion_is_a_choice_and_the_note_says_who_rejects_the_card_without_it(card: Card) -> None:
-    full = sign_card(card, ALICE)
+    full = sign_card(card, ALICE, companion=True)
     made = sign_card(card, ALICE, companion=False)
     assert full.companion is not None
     assert (made.companion, made.left_open) == (None, ())
@@ -216,6 +216,31 @@ def test_a_companion_is_a_choice_and_the_note_says_who_rejects_the_card_without_
     )
 
 
+def test_by_default_only_a_companion_that_leaves_no_security_member_open_is_added() -> None:
+    harmless = sign_card({**full_card(), "description": "", "x-vendor": 1}, ALICE)
+    assert (harmless.companion, harmless.withheld_for) == (Form.PRUNED, ())
+    assert harmless.left_open == ("/description", "/x-vendor")
+    made = sign_card(many_formed_card(), ALICE)
+    assert (made.companion, made.left_open, len(made.card["signatures"])) == (None, (), 1)
+    assert made.withheld_for == ("/securityRequirements",)
+    rejection, way_out = made.notes[1:]
+    assert made.rejections == (rejection,)
+    assert rejection == (
+        "rejected by a2a-python and a2a-js: no companion signature was added, because it would not protect "
+        "/securityRequirements"
+    )
+    assert "sign with companion=True; or give the card one form, with a scope in each requirement" in way_out
+    assert "Give existing keys that scope first" in way_out
+    assert "--" not in way_out
+
+
+def test_by_default_cards_of_0_3_get_no_companion_that_leaves_their_requirements_open() -> None:
+    made = sign_card(legacy_card(), ALICE)
+    assert made.companion is None
+    assert made.withheld_for == ("/securitySchemes", "/skills/*/security", "/security")
+    assert made.rejections[0].startswith("rejected by a2a-python 0.3: ")
+
+
 def test_a_card_that_needs_no_companion_is_the_same_without_one() -> None:
     assert sign_card(full_card(), ALICE, companion=False).notes == ()
 
@@ -224,20 +249,20 @@ def test_the_note_tells_when_a2a_python_rewrites_the_card() -> None:
     card = {**full_card(), "security": [{"oauth": ["read"]}]}
     del card["securityRequirements"]
     made = sign_card(card, ALICE)
-    (rejection,) = made.rejections
+    rejection, _ = made.rejections
     assert rejection.startswith("rejected by a2a-python 1.3: ")
     assert "(/security)" in rejection
     assert rejection in made.notes
 
 
 def test_a_merged_card_is_signed_with_the_members_of_both_generations() -> None:
-    made = sign_card(merged_card(), ALICE)
+    made = sign_card(merged_card(), ALICE, companion=True)
     assert json.loads(made.payload) == merged_card()
     assert made.companion is Form.PRUNED  # SDKs of 1.0 do not see the members of 0.3
 
 
 def test_every_signer_signs_the_full_form_before_any_companion() -> None:
-    made = sign_card(many_formed_card(), ALICE, BOB)
+    made = sign_card(many_formed_card(), ALICE, BOB, companion=True)
     assert [(header_of(item)["kid"], header_of(item)["cty"]) for item in made.card["signatures"]] == [
         (kid, content_type(form)) for form in (Form.SPEC, Form.PRUNED) for kid in ("alice", "bob")
     ]
@@ -248,9 +273,9 @@ def test_every_signer_signs_the_full_form_before_any_companion() -> None:
 
 
 def test_signing_again_replaces_the_own_signatures_and_keeps_those_of_others_in_place() -> None:
-    card = sign_card(many_formed_card(), ALICE, BOB, CAROL).card
+    card = sign_card(many_formed_card(), ALICE, BOB, CAROL, companion=True).card
     others = [item for item in card["signatures"] if header_of(item)["kid"] != "bob"]
-    again = sign_card(card, BOB, iat=NOW)
+    again = sign_card(card, BOB, iat=NOW, companion=True)
     assert again.card["signatures"][:4] == others
     assert kids(again.card) == ["alice", "carol", "alice", "carol", "bob", "bob"]
     assert [header_of(item).get("iat") for item in again.card["signatures"][4:]] == [NOW, NOW]
@@ -302,7 +327,7 @@ def test_signatures_of_others_stay_when_nothing_is_dropped_whatever_is_allowed()
 
 def test_own_signatures_over_the_old_card_are_no_obstacle() -> None:
     card = signed_in(many_formed_card(), Form.SERVED, ALICE)
-    assert kids(sign_card(card, ALICE).card) == ["alice", "alice"]
+    assert kids(sign_card(card, ALICE, companion=True).card) == ["alice", "alice"]
 
 
 @pytest.mark.parametrize("signatures", [{}, "x", 1, True, {"protected": "x"}], ids=repr)
@@ -330,7 +355,8 @@ def test_the_protected_header_holds_what_the_specification_names_in_canonical_fo
 
 
 def test_jku_iat_and_exp_are_protected_in_every_signature() -> None:
-    made = sign_card(many_formed_card(), ALICE, jku="https://a.example.com/jwks.json", iat=NOW, exp=NOW + 0.5)
+    settings: dict[str, Any] = {"jku": "https://a.example.com/jwks.json", "iat": NOW, "exp": NOW + 0.5}
+    made = sign_card(many_formed_card(), ALICE, companion=True, **settings)
     for signature, form in zip(made.card["signatures"], (Form.SPEC, Form.PRUNED), strict=True):
         header = header_of(signature)
         assert header == {

@@ -177,7 +177,7 @@ def test_names_in_the_unprotected_header_do_not_count() -> None:
 
 
 def test_companions_never_count_whatever_the_trust_entry_says() -> None:
-    made = sign_card(many_formed_card(), ALICE)
+    made = sign_card(many_formed_card(), ALICE, companion=True)
     assert [header_of(each)["cty"] for each in made.card["signatures"]] == [
         content_type(Form.SPEC),
         content_type(Form.PRUNED),

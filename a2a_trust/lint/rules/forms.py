@@ -89,7 +89,7 @@ def python_rewrites(subject: Subject) -> Iterator[Found]:
 def _pruned_rule(pointer: str) -> tuple[str, str] | None:
     """The name of the part that the pruned form drops, and the advice; None for parts without a special rule."""
     steps = steps_of(pointer)
-    companion = "else sign with a2a-sign, which signs it and adds a second signature for those SDKs."
+    companion = "else those SDKs reject the signed card, unless a companion signature was asked for."
     if "securityRequirements" in steps[:3] or "security_requirements" in steps[:3]:
         return "a requirement without scopes", f"Name a scope if the scheme has scopes; {companion}"
     if steps[0] in ("securitySchemes", "security_schemes"):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from a2a_trust.cli.named_cards import is_url
-from a2a_trust.cli.sources import default_memory_path, needing_client, read_input
+from a2a_trust.cli.report import warn
+from a2a_trust.cli.sources import default_memory_path, in_pipeline, needing_client, read_input
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import DEFAULT_PORTS, read_url
@@ -72,9 +73,12 @@ def _fetcher(url: str) -> Fetcher | None:
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """The card memory, and whether the keys of an unknown agent are trusted on first use."""
+    """The card memory, and whether the keys of an unknown agent are trusted on first use.
 
-    memory: CardMemory
+    Without a memory, rollback is not checked.
+    """
+
+    memory: CardMemory | None
     on_first_use: bool
     allow_private: bool
 
@@ -92,6 +96,8 @@ class Agents:
 def agents(options: argparse.Namespace) -> Agents | None:
     """The settings for agents that the arguments name; None if they name no agent.
 
+    A pipeline uses no memory that is not named: an earlier job, or another branch, may have filled that of the user.
+
     ConfigurationError, CardMemoryUnavailableError, OSError: the memory cannot be opened.
     """
     check_allow_private(options)
@@ -105,6 +111,16 @@ def agents(options: argparse.Namespace) -> Agents | None:
 
     if options.memory is not None:
         return Agents(card_memory(options.memory, create=True), options.on_first_use, options.allow_private)
+    if in_pipeline():
+        if options.on_first_use:
+            raise ConfigurationError(
+                "--on-first-use: a pipeline (CI is set) uses no memory of a user; name one: --memory FILE|URL"
+            )
+        warn(
+            "rollback was not checked: a pipeline (CI is set) uses no card memory of a user; to reject cards that are "
+            "older than the last one, name a memory: --memory FILE|URL"
+        )
+        return Agents(None, on_first_use=False, allow_private=options.allow_private)
     path = default_memory_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,8 +11,10 @@ TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["COMMANDS", "SIGNERS"]
+__all__ = ["COMMANDS", "FILES", "SIGNERS", "may_be_new", "names_database"]
 
+#: The metavars of arguments that name files.
+FILES: Final = ("FILE", "FILE|URL", "RING")
 #: The values of ``keys.trust.SigningTool``, whose import would be slow.
 SIGNERS: Final = ("a2a-trust", "a2a-python", "a2a-js", "whole")
 _ALGORITHMS: Final = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
@@ -144,7 +146,7 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
         "--memory",
         metavar="FILE|URL",
         help="card memory, a file or postgresql://USER@HOST/DATABASE: a card that is older than the last one of its "
-        "agent is rejected (default: the memory of this user)",
+        "agent is rejected (default: the memory of this user; in pipelines, when CI is set, none)",
     )
     command.add_argument(
         "--on-first-use",
@@ -500,6 +502,18 @@ def _add_signer(command: argparse.ArgumentParser) -> None:
 
 def _add_ring(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="RING", help="file with the key ring")
+
+
+def may_be_new(action: argparse.Action, command: str) -> bool:
+    """Whether the command makes the file that this argument names. ``command`` ends with its action, as in
+    ``keys create``."""
+    is_made = command.endswith((" create", " add", " accept", " import"))
+    return action.dest in ("output", "report", "memory") or (is_made and action.dest in ("file", "store"))
+
+
+def names_database(action: argparse.Action) -> bool:
+    """Whether the argument may be the URL of a database in the place of a file."""
+    return action.dest == "store" or (action.metavar == "FILE|URL" and action.dest != "files")
 
 
 #: Name -> summary and function that adds the arguments. Each command is a module here, with a function ``run``.

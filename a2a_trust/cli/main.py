@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 
-from a2a_trust.cli.arguments import COMMANDS
+from a2a_trust.cli.arguments import COMMANDS, FILES, may_be_new, names_database
+from a2a_trust.cli.file_names import NOT_SHOWN, is_secret, without_secrets
 
 TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
@@ -171,9 +172,7 @@ def _check_is_file_or_option(arguments: list[str]) -> None:
     """
     if arguments[0].startswith("-") or not arguments[0].replace("-", "").isalpha():
         return
-    from pathlib import Path
-
-    if not Path(arguments[0]).exists():
+    if not os.path.exists(arguments[0]):  # noqa: PTH110  the import of pathlib is slow
         parser = _parser()
         parser.wants_json = _json_wanted(arguments)
         parser.error(f"{arguments[0]} is neither a command nor a file; the commands are {', '.join(COMMANDS)}")
@@ -201,10 +200,21 @@ class _Parser(argparse.ArgumentParser):
         sources = (getattr(options, name, None) for name in ("files", "files_from", "cards_from"))
         if "files" in options and not any(source is not None and source != [] for source in sources):
             self.error("the following arguments are required: FILE, or --files-from FILE")
+        for action in self._actions:
+            if action.metavar in FILES:
+                self._check_names(action, getattr(options, action.dest, None))
         return options, unknown
 
+    def _check_names(self, action: argparse.Action, value: list[str] | str | None) -> None:
+        """Report a secret in the place of a file, before any command can show or write it."""
+        place = action.option_strings[-1] if action.option_strings else action.metavar
+        is_new, is_database = may_be_new(action, self.prog), names_database(action)
+        for name in [value] if isinstance(value, str) else value or ():
+            if is_secret(name, may_be_new=is_new, may_be_database=is_database):
+                self.error(f"{place}: {NOT_SHOWN}")
+
     def error(self, message: str) -> NoReturn:
-        message = f"{message}; for help: {self.prog} --help"
+        message = f"{without_secrets(message)}; for help: {self.prog} --help"
         if self.wants_json:
             from a2a_trust.cli.report import Exit, failed
             from a2a_trust.errors import ConfigurationError

@@ -28,6 +28,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
 from a2a_trust.errors import ConfigurationError
 
 __all__ = ["GivenCard", "given_cards", "is_url", "named_cards"]
@@ -122,7 +123,9 @@ def _listed(name: str) -> list[str]:
     found = [os.fsdecode(each) for each in names if each]
     if not found:
         raise ConfigurationError(f"--files-from {name}: the list is empty; run the command only when there are cards")
-    for each in found:
+    for number, each in enumerate(found, 1):
+        if is_secret(each):
+            raise ConfigurationError(f"--files-from {name}: name {number}: {NOT_SHOWN}")
         if b"\0" not in data and each[0] == each[-1] == '"' and not os.path.lexists(each):
             raise ConfigurationError(
                 f"--files-from {name}: git has quoted the name {each}; make the list with git … -z"

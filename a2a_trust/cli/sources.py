@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 import time
@@ -12,9 +11,10 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from a2a_trust import strict_json
+from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
 from a2a_trust.cli.report import said, warn
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import is_reserved
@@ -45,8 +45,6 @@ __all__ = [
     "read_input",
 ]
 
-#: A PEM, a JWK, and what is in them or is one of them in base64.
-_LIKE_A_SECRET: Final = re.compile(r'-----BEGIN|[{"]|[A-Za-z0-9+=_-]{40}')
 _T = TypeVar("_T")
 _K = TypeVar("_K", "PublicKey", LocalSigner)
 
@@ -91,11 +89,8 @@ def _of_option(option: str, name: str) -> Iterator[None]:
 
     ConfigurationError: there is no such file, and the name looks like a secret, so that the error must not show it.
     """
-    if _LIKE_A_SECRET.search(name) and not os.path.lexists(name):
-        raise ConfigurationError(
-            f"{option}: no such file; its name looks like a secret, so it is not shown. Name a file, or, to sign, set "
-            "A2A_SIGN_KEY to the key"
-        )
+    if is_secret(name):
+        raise ConfigurationError(f"{option}: {NOT_SHOWN}")
     try:
         yield
     except FileNotFoundError:
@@ -338,8 +333,11 @@ def _passphrase_of_environment() -> str | None:
         raise ConfigurationError("A2A_SIGN_KEY_PASSPHRASE and A2A_SIGN_KEY_PASSPHRASE_FILE are both set; unset one")
     if file:
         try:
-            with _of_option("A2A_SIGN_KEY_PASSPHRASE_FILE", file):
-                value = Path(file).read_bytes().partition(b"\n")[0].rstrip(b"\r").decode("utf-8")
+            value = Path(file).read_bytes().partition(b"\n")[0].rstrip(b"\r").decode("utf-8")
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                "A2A_SIGN_KEY_PASSPHRASE_FILE: no such file; set it to the name of a file, not to the passphrase"
+            ) from None
         except UnicodeDecodeError:
             raise ConfigurationError(
                 f"A2A_SIGN_KEY_PASSPHRASE_FILE {file}: not UTF-8 text; write the passphrase in UTF-8"

@@ -114,6 +114,8 @@ class _Verifying:
                 if not warning.startswith("origin:")  # the line says so
             )
         report = report_of_verified(verified) if self._reports else {}
+        if report and self.asked is not None and is_url(name):
+            report["rollback_checked"] = self.asked.memory is not None
         card = {"card": verified.card} if self.options.json else {}
         word = "verified in part" if verified.unverified else "verified"
         return _Outcome(

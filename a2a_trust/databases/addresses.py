@@ -13,7 +13,7 @@ from a2a_trust.net.addresses import is_this_machine
 
 __all__ = ["DatabaseUrl", "is_database_url"]
 
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_URL: Final = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
 _POSTGRES: Final = ("postgresql", "postgres")
 _REDIS: Final = ("redis", "rediss", "unix")
 _REDIS_OPTIONS: Final = {"db"}
@@ -64,7 +64,7 @@ class DatabaseUrl:
     @classmethod
     def _read(cls, text: str, schemes: tuple[str, ...], example: str) -> DatabaseUrl:
         wrong = ConfigurationError(f"not the URL of a database; write {example}")
-        if type(text) is not str or not text.isprintable():
+        if type(text) is not str or not text.isprintable() or text != text.strip():
             raise wrong
         try:
             parts = urlsplit(text)
@@ -95,7 +95,8 @@ class DatabaseUrl:
 
 
 def is_database_url(text: str) -> bool:
-    """Whether an argument is a URL, and not a file. Also one of no database, which a path in an error would show."""
+    """Whether an argument is a URL, and not a file. Also one of no database, or with a blank before it:
+    an error would show it as a path."""
     return _URL.match(text) is not None
 
 

@@ -108,3 +108,18 @@ def test_a_card_that_was_changed_is_never_left_as_it_is(command: Sign, card: JSO
         assert command("cards", "--key", "key.pem", "--check") == 1, shape
         assert command("cards", "--key", "key.pem", "--if-needed") == 0, shape
         assert command("verify", "cards", *KEYS, "--origin", "evil.example" if shape == "moved" else ORIGIN) == 0, shape
+
+
+def test_a_pipeline_does_not_use_the_memory_that_another_job_left(
+    command: Sign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each job has an empty memory, or one that another branch filled: neither shows that a card is not an old one."""
+    monkeypatch.setenv("XDG_DATA_HOME", "data")
+    monkeypatch.setenv("CI", "true")
+    url = "https://agent.invalid"
+    assert command("verify", url, *KEYS) == 6
+    assert "rollback was not checked" in capsys.readouterr().err
+    assert not Path("data").exists()
+    assert command("verify", url, *KEYS, "--memory", "cards.db") == 6
+    assert "rollback was not checked" not in capsys.readouterr().err
+    assert Path("cards.db").exists()

@@ -235,6 +235,28 @@ def test_another_memory_knows_nothing_of_this_one(command: Command, agent: Agent
     assert not (tmp_path / "data").exists()
 
 
+def test_a_pipeline_uses_only_a_memory_that_is_named(
+    command: Command, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, now = agent.origin(HOST), time.time()
+    agent.pages[NEW] = signed(card_of(url), iat=now - 10)
+    assert command("verify", url, *KEYS, "--json").json["results"][0]["rollback_checked"] is True
+    agent.pages[NEW] = signed(card_of(url), iat=now - 1000)
+    assert command("verify", url, *KEYS).code == 4
+    monkeypatch.setenv("CI", "true")
+    for options in ((), ("-q",), ("--json",)):
+        done = command("verify", url, *KEYS, *options)
+        assert done.code == 0
+        assert "warning: rollback was not checked: a pipeline (CI is set)" in done.err
+        assert "--memory FILE|URL" in done.err
+    assert done.json["results"][0]["rollback_checked"] is False
+    named = command("verify", url, *KEYS, "--memory", "cards.db", "--json")
+    assert (named.err, named.json["results"][0]["rollback_checked"]) == ("", True)
+    done = command("verify", url, "--on-first-use")
+    assert done.code == 2
+    assert "--memory FILE|URL" in done.err
+
+
 def test_what_is_not_verified_or_only_looked_at_is_not_remembered(command: Command, agent: Agent) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin(HOST)), by=STRANGER)
     assert command("verify", agent.origin(HOST), *KEYS).code == 4

@@ -23,6 +23,9 @@ URLS = (
     "postgresql://ann:x@y/hunter2@127.0.0.1/d",
     "postgresql://ann:x@y?hunter2@127.0.0.1/d",
     "mysql://ann:hunter2@127.0.0.1/d",
+    " postgresql://ann:hunter2@127.0.0.1:1/d",
+    " postgresql://127.0.0.1:1/d?password=hunter2",
+    "\tredis://ann:hunter2@127.0.0.1:1/0",
 )
 COMMANDS = (
     ("api-key", "list", "--store"),

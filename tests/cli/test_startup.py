@@ -57,7 +57,10 @@ def test_help_and_mistakes_load_nothing_that_works(command: tuple[str, ...], mis
     modules = set(done.stderr.rpartition("LOADED ")[2].split())
     assert "argparse" in modules
     assert not modules & {*HEAVY, "cryptography", "orjson", "json", "sqlite3"}
-    ours = {"a2a_trust", *(f"a2a_trust.{name}" for name in ("exports", "cli", "cli.main", "cli.arguments"))}
+    ours = {
+        "a2a_trust",
+        *(f"a2a_trust.{name}" for name in ("exports", "cli", "cli.main", "cli.arguments", "cli.file_names")),
+    }
     assert {name for name in modules if name.startswith("a2a_trust")} == ours
 
 

@@ -96,6 +96,24 @@ def test_a_card_whose_name_is_an_option_is_a_card(hooks: Hooks) -> None:
         git(hooks.folder, "rm", "--quiet", "--force", "--", "--any-origin.card.json", "--trust=evil-card.json")
 
 
+def test_a_card_that_is_a_link_is_a_card(hooks: Hooks) -> None:
+    """A deployment follows the link to the text of the pull request, whatever that is named."""
+    (hooks.folder / "moved.txt").write_text('{"name": "Forged"}')
+    link = hooks.folder / "linked" / "agent-card.json"
+    link.parent.mkdir()
+    link.symlink_to("../moved.txt")
+    try:
+        for hook in ("a2a-lint", "a2a-verify"):
+            done = hooks.run(hook, "moved.txt", "linked")
+            assert done.returncode == 1, done.stdout
+            assert "linked/agent-card.json" in done.stdout
+        link.unlink()
+        link.symlink_to("../gone.json")
+        assert hooks.run("a2a-verify", "linked").returncode == 1
+    finally:
+        git(hooks.folder, "rm", "-r", "--quiet", "--force", "--", "moved.txt", "linked")
+
+
 @pytest.mark.parametrize(
     ("name", "is_card"),
     [

@@ -1,0 +1,43 @@
+"""Secrets in the place of file names, which no output may show: the one rule for arguments, variables and lists."""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["NOT_SHOWN", "is_secret", "without_secrets"]
+
+NOT_SHOWN = (
+    "no such file; its name looks like a secret, so it is not shown. Name a file, or, to sign, set A2A_SIGN_KEY to the "
+    "key"
+)
+#: A PEM, a JWK, a URL with a password.
+_SECRET = re.compile(r'-----BEGIN|\{\s*"|://[^\s/]*@')
+_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
+_WORD = re.compile(r"[A-Za-z0-9+=_-]{40}")
+_IN_TEXT = re.compile(r'-----BEGIN.*|\{\s*\\?".*|://[^\s/]*@|[A-Za-z0-9+/=_-]{32,}(?:\.[A-Za-z0-9_-]+)*', re.DOTALL)
+
+
+def is_secret(name: str, *, may_be_new: bool = False, may_be_database: bool = False) -> bool:
+    """Whether there is no file of that name, and the name looks like a secret.
+
+    - A long word is one, too; not in the name of a file that ``may_be_new``, as people name reports after a commit.
+    - If it ``may_be_database``, a URL is none: errors about databases show no password, and say where it belongs.
+    """
+    if len(name) < 12 or os.path.lexists(name) or (may_be_database and _URL.match(name)):
+        return False
+    if _SECRET.search(name):
+        return True
+    if _URL.match(name):
+        return False
+    from a2a_trust.lint.secret_shapes import looks_random, secret_kind  # slow to import, and few files are missing
+
+    folder, _, last = name.rpartition("/")
+    word = last if folder and os.path.isdir(folder) else name  # noqa: PTH112  a name may have a NUL in it
+    is_long = not may_be_new and _WORD.search(word)
+    return bool(is_long) or secret_kind(name) is not None or looks_random(word, by_name=False)
+
+
+def without_secrets(text: str) -> str:
+    """The text of an error about arguments, without the parts that look like secrets."""
+    return _IN_TEXT.sub("(not shown)", text)

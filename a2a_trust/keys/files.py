@@ -191,8 +191,9 @@ def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | No
         if b"BEGIN ENCRYPTED PRIVATE KEY" not in pem:
             limits = pss_algorithms(pem)
         elif alg is None:
-            text = "an RSA key in encrypted PEM does not show its algorithm; give"
-            raise with_option(ConfigurationError(f"private key: {text} alg="), f"private key: {text} --alg")
+            text = "private key: encrypted PEM does not show the algorithm of its RSA key; give"
+            which = "RS256, unless the key is for PS256, PS384 or PS512"
+            raise with_option(ConfigurationError(f"{text} alg=: {which}"), f"{text} --alg: {which}")
     # type: the signer refuses other kinds
     return LocalSigner(key, alg=alg, kid=kid, algorithms=limits)  # type: ignore[arg-type]
 

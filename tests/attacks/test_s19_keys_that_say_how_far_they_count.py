@@ -341,7 +341,7 @@ def test_a_key_for_rsassa_pss_signs_pss(card: JSONObject, payload: bytes, rsa_ow
     signer = read_private_key(private_pem(private), kid="pss")
     assert signer.alg == "PS256"
     encrypted = private_pem(private, passphrase="correct horse")  # which hides what the key is for
-    with pytest.raises(ConfigurationError, match="does not show its algorithm"):
+    with pytest.raises(ConfigurationError, match="does not show the algorithm"):
         read_private_key(encrypted, passphrase="correct horse", kid="pss")
     made = entry({"alg": "PS256", "kid": "pss"}, payload, signer.sign)
     key = public_key_from_pem(public_pem(private), kid="pss")

@@ -4,7 +4,8 @@ Measured here: with one line of the gate replaced, ``verify_card`` accepted a sc
 noticed, because a card that is made as most are goes past another look than the rest. So every attack is made twice:
 on a card of each kind, signed as it is by the trusted key, so that nothing but the gate can reject it.
 
-The siblings are one member under two names, one name in two cases, and the name that JavaScript objects lose.
+The siblings are one member under two names, one name in two cases, a name that protobuf's reader in Python ends at its
+NUL, and the name that JavaScript objects lose.
 """
 
 from __future__ import annotations
@@ -87,6 +88,9 @@ def _changes() -> Iterator[tuple[str, Change]]:
     yield "other twin", _add("", "security_requirements", [{"schemes": {"key": {"list": ["x"]}}}])
     yield "case twin", _add("", "SecurityRequirements", [{"schemes": {"key": {"list": ["x"]}}}])
     yield "skill's twin", _add("/skills/0", "securityrequirements", [{"schemes": {"key": {"list": ["x"]}}}])
+    yield "NUL twin", _add("", "securityRequirements\0", [{"schemes": {"key": {"list": ["x"]}}}])
+    yield "interface's NUL twin", _add("/supportedInterfaces/0", "url\0x", "https://evil.example/rpc")
+    yield "invisible twin", _add("/skills/0", "security\u200bRequirements", [{"schemes": {"key": {"list": ["x"]}}}])
     yield "lost scheme", _add("/securitySchemes", "__proto__", {"mtlsSecurityScheme": {"description": "x"}})
     yield "lost requirement", _add("/securityRequirements/0/schemes", "__proto__", {"list": ["read"]})
     scopes = "/securitySchemes/oauth/oauth2SecurityScheme/flows/clientCredentials/scopes"
@@ -95,7 +99,7 @@ def _changes() -> Iterator[tuple[str, Change]]:
 
 
 CHANGES: Final = [pytest.param(change, id=name) for name, change in _changes()]
-WORDS: Final = "exclude each other|are one field|only in case|JavaScript clients lose"
+WORDS: Final = "exclude each other|are one field|only in case|JavaScript clients lose|not printable"
 
 
 @pytest.fixture(params=["made as most are", "made otherwise"])

@@ -164,6 +164,14 @@ def test_a_name_that_differs_from_a_field_only_in_case_is_refused(pointer: str, 
             refused(at(pointer, members), f"{pointer}/{variant}", "this differs from a member of A2A only in case")
 
 
+@pytest.mark.parametrize("name", ["url\0", "\0url", "x\x1f", "x\x7f", "x\u200b", "x\u202e", "x\ufeff"])
+def test_a_name_that_is_not_printable_is_refused_where_a2a_has_names(name: str) -> None:
+    for pointer in ("", "/capabilities", "/skills/0", "/supportedInterfaces/0"):
+        refused(at(pointer, {name: 1}), f"{pointer}/{name}", "its name is not printable")
+    taken({"securitySchemes": {name: {"mtlsSecurityScheme": {"description": "x"}}}})
+    taken({"gr\u00f6\u00dfe": 1, "x-y": {name: 1}})
+
+
 SCHEMES = [field for field in MESSAGES["SecurityScheme"].values() if field.oneof]
 FLOWS = [field for field in MESSAGES["OAuthFlows"].values() if field.oneof]
 VARIANTS = [

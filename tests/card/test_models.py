@@ -226,7 +226,7 @@ def messages(draw: st.DrawFn, message: str, table: Table) -> dict[str, Any]:
     if message == "SecurityScheme" and table is MESSAGES_0_3:
         members["type"] = draw(st.sampled_from([*SCHEME_TYPES.values()]))
     if message not in ("SecurityRequirement", "StringList") and draw(st.booleans()):
-        members |= draw(st.dictionaries(texts.map("x-{}".format), canonicalizable, max_size=2))
+        members |= draw(st.dictionaries(texts.filter(str.isprintable).map("x-{}".format), canonicalizable, max_size=2))
     return members
 
 

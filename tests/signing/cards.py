@@ -155,7 +155,7 @@ def _inside(put: Callable[[Any], Card], field: Field, within: Callable[[Any], An
     return lambda item: put({field.name: within(item)})
 
 
-_UNKNOWN_NAMES = texts.map(lambda name: f"x-{name}")
+_UNKNOWN_NAMES = texts.filter(str.isprintable).map(lambda name: f"x-{name}")
 _NAMES = texts.filter(lambda name: name != "__proto__")  # the gate refuses it
 
 

@@ -267,7 +267,8 @@ def _text(members: Mapping[str, JSON], name: str, pointer: str, *, needed: bool 
 def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative, ...] | None:
     """The requirements of a card or a skill, in the spelling of 1.0, of 0.3, or of both if they are equal."""
     for member in holder:
-        if member not in REQUIREMENT_MEMBERS and member.casefold() in map(str.casefold, REQUIREMENT_MEMBERS):
+        begin = member.partition("\0")[0].casefold()  # to protobuf's reader in Python, a name ends at its first NUL
+        if member not in REQUIREMENT_MEMBERS and begin in map(str.casefold, REQUIREMENT_MEMBERS):
             raise _unread(f"{pointer}/{escaped(member)}", "write securityRequirements; in this spelling it goes unread")
     found = {}
     for name in ("securityRequirements", "security"):

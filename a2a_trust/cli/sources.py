@@ -334,13 +334,15 @@ def _passphrase_of_environment() -> str | None:
     if file:
         try:
             value = Path(file).read_bytes().partition(b"\n")[0].rstrip(b"\r").decode("utf-8")
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                "A2A_SIGN_KEY_PASSPHRASE_FILE: no such file; set it to the name of a file, not to the passphrase"
-            ) from None
         except UnicodeDecodeError:
             raise ConfigurationError(
                 f"A2A_SIGN_KEY_PASSPHRASE_FILE {file}: not UTF-8 text; write the passphrase in UTF-8"
+            ) from None
+        except (OSError, ValueError):  # the text of which may be the passphrase, in place of a name
+            if os.path.lexists(file):
+                raise
+            raise ConfigurationError(
+                "A2A_SIGN_KEY_PASSPHRASE_FILE: no such file; set it to the name of a file, not to the passphrase"
             ) from None
         if not value:
             raise ConfigurationError(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -37,7 +37,6 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.location import Location, location_of, plain_url
-from a2a_trust.client.memory import MemoryOfOneClient
 from a2a_trust.client.reach import Reach, check_extension, origin_in
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
 from a2a_trust.errors import (
@@ -141,8 +140,7 @@ class PassingCards:
         mesh: HttpWithin,
         mutual_tls: Iterable[str] = (),
     ) -> None:
-        memory = MemoryOfOneClient() if verification.memory is None else verification.memory
-        self._verification = replace(verification, memory=memory)
+        self._verification = verification
         self._mesh = mesh
         self._mutual_tls = frozenset(mutual_tls)
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}

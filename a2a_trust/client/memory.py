@@ -54,7 +54,6 @@ __all__ = [
     "Admitted",
     "CardMemory",
     "CardTable",
-    "MemoryOfOneClient",
     "Remembered",
     "TableCardMemory",
     "VolatileCardMemory",
@@ -66,7 +65,6 @@ _log: Final = logging.getLogger(__name__)
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)
 _LONGEST_VERSION: Final = 64  # longer ones are no version, and not remembered
 _MOST_INTERFACES: Final = 256  # of one location
-_MOST_LOCATIONS: Final = 4096  # of one client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,23 +452,6 @@ class VolatileCardMemory(TableCardMemory):
         keys = [sorted(thumbprints)] if thumbprints else []
         arguments = ", ".join([repr(str(location)), *map(repr, keys)])
         return f"the program's memory.{action}({arguments}{', now=…' if keys else ''})"
-
-
-class MemoryOfOneClient(VolatileCardMemory):
-    """The memory of a client that was given none: within its life, cards do not go back.
-
-    It forgets the location that it has known longest when there are more than 4,096.
-    """
-
-    @contextmanager
-    def _writing(self) -> Iterator[CardTable]:
-        with super()._writing() as table:
-            yield table
-            if len(self._table.records) > _MOST_LOCATIONS:
-                self._table.remove(next(iter(self._table.records)))
-
-    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:  # noqa: ARG002
-        return "the program again"
 
 
 class _Table:

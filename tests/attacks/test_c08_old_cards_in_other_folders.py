@@ -145,16 +145,6 @@ def test_an_old_card_brings_back_no_url_that_the_agent_has_retired(make: Make, m
     client.rejects("POST", RPC)
 
 
-def test_without_a_memory_no_card_comes_back_within_the_life_of_a_client(make: Make) -> None:
-    client = make(None)
-    client.pages = {NEW: LAST}
-    client.ask("GET", ORIGIN + NEW)
-    client.pages = {NEW: BEFORE, FOLDER: BEFORE}
-    for place in (NEW, FOLDER):
-        client.rejects("GET", ORIGIN + place)
-    assert client.ask("POST", RPC).status_code == 200  # by the new one
-
-
 @pytest.mark.parametrize("url", [RPC, f"{ORIGIN}/team/other"])
 def test_control_the_same_card_in_two_places_and_other_agents_are_not_concerned(
     make: Make, memory: Memory, url: str

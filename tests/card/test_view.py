@@ -423,6 +423,13 @@ def test_the_view_cannot_be_changed() -> None:
 
 # A requirement that is there is never lost
 
+
+@pytest.mark.parametrize("name", ["security_requirements\0", "securityRequirements\0x", "security\0"])
+def test_a_requirement_whose_name_ends_at_a_nul_for_other_readers_is_refused(name: str) -> None:
+    with pytest.raises(MalformedError, match="goes unread"):
+        read(**{name: [{"schemes": {"x": {"list": []}}}]})
+
+
 UNHURRIED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 NAMES = st.text(min_size=1, max_size=8)

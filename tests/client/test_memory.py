@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, sign_card, verify_card
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.location import location_of
-from a2a_trust.client.memory import CardMemory, MemoryOfOneClient, Remembered, VolatileCardMemory
+from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import CardMemoryError, ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
@@ -451,16 +451,6 @@ def test_a_location_keeps_a_bounded_number_of_interfaces(memory: Memory) -> None
     assert len(last.interfaces) == 256
     with pytest.raises(RolledBackCardError):
         memory.admit(proof(ALICE, iat=NOW - 1, card=naming(many[299])), f"{AGENT}/team", now=NOW)
-
-
-def test_the_memory_of_one_client_is_bounded_and_says_how_to_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_trust.client.memory._MOST_LOCATIONS", 2)
-    memory = MemoryOfOneClient()
-    for number in range(4):
-        memory.admit(proof(ALICE, iat=NOW + number), f"{AGENT}/{number}", now=NOW)
-    assert [str(record.location) for record in memory.records()] == [f"{AGENT}/2", f"{AGENT}/3"]
-    with pytest.raises(RolledBackCardError, match=r"on purpose, run: the program again$"):
-        memory.admit(proof(ALICE, iat=NOW), f"{AGENT}/3", now=NOW)
 
 
 # --- two memories, one life

@@ -6,7 +6,7 @@ import json
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import jwt
 import rfc8785
@@ -25,6 +25,10 @@ __all__ = ["Peers", "obvious_verifier"]
 
 _ECDSA, _PKCS1, _SHA256 = ec.ECDSA(SHA256()), PKCS1v15(), SHA256()
 _PYJWT = jwt.PyJWS()
+
+
+#: joserfc's default registry rejects ``iat``.
+_ANY_HEADER: Final = jws.JWSRegistry(strict_check_header=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +106,7 @@ def obvious_verifier(public: Iterable[dict[str, Any]]) -> Callable[[bytes], dict
         card: dict[str, Any] = json.loads(document)
         signature = card.pop("signatures")[0]
         value: Any = {**signature, "payload": _encoded(rfc8785.dumps(card))}
-        jws.deserialize_json(value, keys, algorithms=["ES256"])
+        jws.deserialize_json(value, keys, algorithms=["ES256"], registry=_ANY_HEADER)
         return card
 
     return verify

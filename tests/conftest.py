@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from a2a_trust.signing import sign
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")  # how long an example takes says something about the machine, not about the code
@@ -16,6 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # What a pipeline or a developer has set must not choose the key that a test signs with: a2a-sign reads these variables.
 for _name in [name for name in os.environ if name == "CI" or name.startswith("A2A_SIGN_")]:
     del os.environ[_name]
+
+# Unless a test says otherwise, cards are signed at one moment of the past. Tests verify them at moments of their own,
+# and no result depends on the day of the run.
+sign.time = SimpleNamespace(time=lambda: 1_600_000_000.5)  # type: ignore[assignment, attr-defined]
 
 
 @pytest.fixture(scope="session")

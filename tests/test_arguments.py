@@ -41,7 +41,7 @@ from tests.signing.making import trust_in
 
 SIGNER = generate_signer("EdDSA")
 CARD = json.dumps(full_card()).encode()
-SIGNED = json.dumps(sign_card(CARD, SIGNER).card).encode()
+SIGNED = json.dumps(sign_card(CARD, SIGNER, iat=0).card).encode()
 TRUST = trust_in(SIGNER)
 KEY: Any = "key.pem"
 SIGNERS: Any = [SIGNER]

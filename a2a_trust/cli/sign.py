@@ -44,7 +44,7 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, sign_unverified
+from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, checked_claims, sign_unverified
 from a2a_trust.workers import CHUNK, Workers, chunks_of, usable_cores
 
 __all__ = ["run"]
@@ -111,15 +111,15 @@ class _Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """How all cards are signed.
+    """How all cards are signed: ``claims`` are those of ``checked_claims``.
 
-    ``exp`` is when new signatures expire. A signature that expires before ``until`` has to be made again.
+    A signature that expires before ``until`` has to be made again.
     """
 
     options: argparse.Namespace
     signers: list[LocalSigner]
+    claims: dict[str, Any]
     now: float
-    exp: float | None
     until: float
 
 
@@ -170,7 +170,9 @@ def _job(options: argparse.Namespace) -> _Job:
             raise ConfigurationError(
                 "--expires-within: every new signature would expire within that time; give a later --expires"
             )
-    return _Job(options=options, signers=_signers(options, now), now=now, exp=exp, until=until)
+    signers = _signers(options, now)
+    claims = checked_claims(tuple(signers), now, iat=False if options.no_iat else None, exp=exp, jku=options.jku)
+    return _Job(options=options, signers=signers, claims=claims, now=now, until=until)
 
 
 class _Signing:
@@ -417,13 +419,7 @@ def _check_lines(options: argparse.Namespace) -> None:
 def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
     options = job.options
     signed = sign_unverified(
-        data,
-        *job.signers,
-        jku=options.jku,
-        iat=None if options.no_iat else float(int(job.now)),
-        exp=job.exp,
-        drop_broken=options.drop_broken,
-        companion=options.companion,
+        tuple(job.signers), job.claims, data, drop_broken=options.drop_broken, companion=options.companion
     )
     original = strict_json.parse(data, what="card")
     if not original.get("name"):  # every generation requires it; key sets and package files do not have it
@@ -439,7 +435,7 @@ def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
         # The text is what will be written, so that is verified.
         data = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
         check_own_work(data, signed.payload, job.signers, job.now)
-    notes = _notes(signed, options)
+    notes = signed.notes_naming(_OPTIONS)
     return _Work(
         name=name,
         target=target,
@@ -514,15 +510,9 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
         warn(f"{work.name}:{finding.pointer} {finding.rule}: {finding.message}")
 
 
-_OPTIONS: Final = Arguments(companion="--companion", no_companion="--no-companion")
-
-
-def _notes(signed: SignedCard, options: argparse.Namespace) -> tuple[str, ...]:
-    without_iat = (
-        "signed without iat: clients that remember an earlier iat of this agent reject the card, and other clients do "
-        "not detect an older card that is served in its place. To add iat, leave out --no-iat"
-    )
-    return (*signed.notes_naming(_OPTIONS), *([without_iat] if options.no_iat else []))
+_OPTIONS: Final = Arguments(
+    companion="--companion", no_companion="--no-companion", no_iat="--no-iat", end="--expires 90d"
+)
 
 
 def _entry(signed: SignedCard, findings: tuple[Finding, ...]) -> dict[str, Any]:

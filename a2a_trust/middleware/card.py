@@ -19,6 +19,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -33,7 +34,7 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answer, json_bytes, refuse
-from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.sign import checked_lifetime, sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
@@ -104,7 +105,8 @@ class SignedCard(NamedTuple):
 class CardSigner:
     """Signs the cards of one agent, with one key or with the current key of a key ring.
 
-    ``lifetime`` is how long a signature is valid, in seconds (protected ``exp``); None: until the key is revoked.
+    ``lifetime`` is how long a signature is valid, a timedelta or seconds (protected ``exp``); None: until the key is
+    revoked.
     ``jku`` is the URL of the key set, for the protected header. ``companion`` is that of ``sign_card``. The notes of
     ``sign_card`` are logged at INFO, once for each outcome.
     """
@@ -113,7 +115,7 @@ class CardSigner:
         self,
         signer: Signer | SignerSource,
         *,
-        lifetime: float | None = None,
+        lifetime: float | timedelta | None = None,
         jku: str | None = None,
         companion: bool | None = None,
     ) -> None:
@@ -122,12 +124,8 @@ class CardSigner:
                 f"signer: {type(signer).__name__} is not a signer; write CardServing(signer=load_private_key(path)) "
                 "or CardServing(signer=KeyRingFile(path))"
             )
-        if lifetime is not None and not lifetime >= 60:
-            raise ConfigurationError(
-                f"lifetime: {lifetime!r:.40} is too short; write 60 seconds or more, or None for signatures without "
-                "an end"
-            )
-        self._signer, self._lifetime, self._jku, self._companion = signer, lifetime, jku, companion
+        self._signer, self._jku, self._companion = signer, jku, companion
+        self._lifetime = None if lifetime is None else checked_lifetime(lifetime)
         self._logged: tuple[str, ...] = ()
 
     def kid(self, now: float) -> str:
@@ -136,13 +134,14 @@ class CardSigner:
 
     def sign(self, card: bytes | Mapping[str, Any], now: float) -> SignedCard:
         iat = int(now)
-        exp = None if self._lifetime is None else iat + self._lifetime
-        signed = sign_card(card, self._now(now), jku=self._jku, iat=iat, exp=exp, companion=self._companion)
+        signed = sign_card(
+            card, self._now(now), jku=self._jku, iat=iat, lifetime=self._lifetime, companion=self._companion
+        )
         if signed.notes != self._logged:
             self._logged = signed.notes
             for note in signed.notes:
                 _log.info("the card: %s", note)
-        return SignedCard(json_bytes(signed.card), iat, inf if exp is None else exp)
+        return SignedCard(json_bytes(signed.card), iat, inf if signed.expires is None else signed.expires)
 
     def _now(self, now: float) -> Signer:
         return self._signer if isinstance(self._signer, Signer) else self._signer.signer(now)

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -60,7 +61,7 @@ class CardServing:
     """How the public card is served.
 
     - ``signer``: a key or a key ring that signs the card here.
-    - ``lifetime``: how long a signature is valid, in seconds, 60 or more. None: until the key is revoked.
+    - ``lifetime``: how long a signature is valid, a timedelta or seconds, 60 or more. None: until the key is revoked.
     - ``companion``: as for ``sign_card``.
     - ``max_age``: how long callers may keep the card, in seconds.
     - ``readers``: who may read it: ``CardReaders``, or peers in ``Networks``.
@@ -68,7 +69,7 @@ class CardServing:
     """
 
     signer: Signer | SigningKeys | None = None
-    lifetime: float | None = None
+    lifetime: float | timedelta | None = None
     companion: bool | None = None
     max_age: int = 300
     readers: CardReaders | Networks = CardReaders.EVERYBODY

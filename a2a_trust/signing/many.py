@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from a2a_trust.card.given import GivenCard
 from a2a_trust.errors import TrustError
@@ -20,7 +20,7 @@ from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustSource, TrustStore
-from a2a_trust.signing.sign import SignedCard, checked_claims, sign_card
+from a2a_trust.signing.sign import SignedCard, checked_claims, sign_with
 from a2a_trust.signing.verify import Coverage, VerifiedCard, checked_store, seconds, verify_card
 from a2a_trust.workers import Workers, chunks_of
 
@@ -77,52 +77,33 @@ def _verified(trust: _Trust, chunk: list[tuple[bytes, Origin]]) -> list[Verified
     return [_or_error(partial(verify, document, origin=origin)) for document, origin in chunk]
 
 
-@dataclass(frozen=True, slots=True)
-class _Signing:
-    """The arguments of ``sign_card`` that all cards share."""
-
-    signers: tuple[Signer, ...]
-    jku: str | None
-    iat: float | datetime | None
-    exp: float | datetime | None
-    drop_broken: bool
-    companion: bool | None
-
-
 def sign_cards(
     cards: Iterable[GivenCard],
     *signers: Signer,
     jku: str | None = None,
-    iat: float | datetime | None = None,
+    iat: float | datetime | Literal[False] | None = None,
     exp: float | datetime | None = None,
+    lifetime: float | timedelta | None = None,
     drop_broken: bool = False,
     companion: bool | None = None,
     workers: int | None = None,
 ) -> Iterator[SignedCard | TrustError]:
     """Sign many cards with the same signers. Yields the signed card, or the error, for each card in order.
 
-    The arguments are those of ``sign_card``, and ``workers`` is that of ``verify_cards``. Private keys are never sent
-    to another process: a worker is a fork of this one. On systems without ``fork``, and in a program with threads,
-    this process signs all cards itself. A signer that keeps a connection (to an HSM or a KMS) is shared by all forks,
-    which few such signers permit: use ``workers=1`` with them.
+    The arguments are those of ``sign_card``, and ``workers`` is that of ``verify_cards``. All cards have the ``iat`` of
+    this call. Private keys are never sent to another process: a worker is a fork of this one. On systems without
+    ``fork``, and in a program with threads, this process signs all cards itself. A signer that keeps a connection (to
+    an HSM or a KMS) is shared by all forks, which few such signers permit: use ``workers=1`` with them.
 
     ConfigurationError: an argument is wrong. OSError: a worker process was killed.
     """
-    checked_claims(signers, iat, exp, jku)
-    shared = _Signing(signers, jku, iat, exp, drop_broken, companion)
-    return _results(Workers(nullcontext(shared), workers, is_picklable=False), _signed, cards)
+    claims = checked_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
+    sign = partial(sign_with, signers, claims, drop_broken=drop_broken, companion=companion)
+    return _results(Workers(nullcontext(sign), workers, is_picklable=False), _signed, cards)
 
 
-def _signed(signing: _Signing, chunk: list[GivenCard]) -> list[SignedCard | TrustError]:
-    sign = partial(
-        sign_card,
-        jku=signing.jku,
-        iat=signing.iat,
-        exp=signing.exp,
-        drop_broken=signing.drop_broken,
-        companion=signing.companion,
-    )
-    return [_or_error(partial(sign, card, *signing.signers)) for card in chunk]
+def _signed(sign: Callable[[GivenCard], SignedCard], chunk: list[GivenCard]) -> list[SignedCard | TrustError]:
+    return [_or_error(partial(sign, card)) for card in chunk]
 
 
 def _or_error(work: Callable[[], _R]) -> _R | TrustError:

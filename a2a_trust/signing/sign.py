@@ -12,11 +12,12 @@ companion that would leave a security member open is made only on request.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import orjson
@@ -49,7 +50,16 @@ from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 
-__all__ = ["Arguments", "SignedCard", "check_own_work", "checked_claims", "sign_card", "sign_unverified"]
+__all__ = [
+    "Arguments",
+    "SignedCard",
+    "check_own_work",
+    "checked_claims",
+    "checked_lifetime",
+    "sign_card",
+    "sign_unverified",
+    "sign_with",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +68,8 @@ class Arguments:
 
     companion: str = "companion=True"
     no_companion: str = "companion=False"
+    no_iat: str = "iat=False"
+    end: str = "lifetime=…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +85,7 @@ class SignedCard:
       somebody changed these members.
     - ``rejections``: a sentence for each SDK that rejects the signed card, with the reason.
     - ``discarded``: the number of entries of ``signatures`` that were dropped because they are not signatures.
+    - ``issued``, ``expires``: ``iat`` and ``exp`` of the new signatures, None without.
     """
 
     card: JSONObject
@@ -83,6 +96,8 @@ class SignedCard:
     rejections: tuple[str, ...]
     withheld_for: tuple[str, ...] = ()
     discarded: int = 0
+    issued: float | None = None
+    expires: float | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -112,6 +127,17 @@ class SignedCard:
                 f"to have these SDKs accept the card, sign with {arguments.companion}; or give the card one form, with "
                 "a scope in each requirement: a2a-sign lint says how. Give existing keys that scope first, because the "
                 "guard demands it"
+            )
+        if self.issued is None:
+            notes.append(
+                "signed without iat: clients that remember an earlier iat of this agent reject the card, and other "
+                "clients do not detect an older card that is served in its place. To add iat, leave out "
+                f"{arguments.no_iat}"
+            )
+        if self.expires is None:
+            notes.append(
+                "the signature never expires: clients that have seen no newer card accept this one until its key is "
+                f"revoked. To set an end, sign with {arguments.end}"
             )
         return tuple(notes)
 
@@ -143,8 +169,9 @@ def sign_card(
     card: GivenCard,
     *signers: Signer,
     jku: str | None = None,
-    iat: float | datetime | None = None,
+    iat: float | datetime | Literal[False] | None = None,
     exp: float | datetime | None = None,
+    lifetime: float | timedelta | None = None,
     drop_broken: bool = False,
     companion: bool | None = None,
 ) -> SignedCard:
@@ -152,8 +179,12 @@ def sign_card(
 
     - ``card``: the card without or with signatures. Earlier signatures with the kids of ``signers`` are replaced, and
       signatures of others stay. Whether an edit has broken these is unknown without their keys.
-    - ``jku`` (https URL), ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into protected headers.
-      Our verifier honors ``iat`` and ``exp``; other verifiers may ignore them, because ``crit`` does not name them.
+    - ``jku``: the https URL of the key set, for the protected headers.
+    - ``iat``: when the card was signed, an aware datetime or seconds since the epoch. None: now. False leaves it out;
+      then clients cannot detect an older card.
+    - ``exp``: when the signatures expire, likewise. Or ``lifetime``: how long they are valid, a timedelta or seconds,
+      60 or more. Without both they never expire. Our verifier honors ``iat`` and ``exp``; other verifiers may ignore
+      them, because ``crit`` does not name them.
     - ``drop_broken``: remove signatures of others that normalizing the card may break; without it they are an error.
     - ``companion``: whether each key also signs the form of SDKs that cannot verify the full form. These SDKs then
       accept the card, and otherwise reject it. None: only where this leaves no security member open.
@@ -174,24 +205,35 @@ def sign_card(
 
     Source: A2A 8.4.2.
     """
-    signed = sign_unverified(card, *signers, jku=jku, iat=iat, exp=exp, drop_broken=drop_broken, companion=companion)
+    # 1.
+    claims = checked_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
+    return sign_with(signers, claims, card, drop_broken=drop_broken, companion=companion)
+
+
+def sign_with(
+    signers: tuple[Signer, ...],
+    claims: dict[str, Any],
+    card: GivenCard,
+    *,
+    drop_broken: bool,
+    companion: bool | None,
+) -> SignedCard:
+    """Steps 2 to 7 of ``sign_card``, with ``checked_claims``."""
+    signed = sign_unverified(signers, claims, card, drop_broken=drop_broken, companion=companion)
     # 7.
-    check_own_work(orjson.dumps(signed.card), signed.payload, signers, 0.0 if iat is None else seconds(iat))
+    check_own_work(orjson.dumps(signed.card), signed.payload, signers, claims.get("iat", 0.0))
     return signed
 
 
 def sign_unverified(
+    signers: tuple[Signer, ...],
+    claims: dict[str, Any],
     card: GivenCard,
-    *signers: Signer,
-    jku: str | None = None,
-    iat: float | datetime | None = None,
-    exp: float | datetime | None = None,
-    drop_broken: bool = False,
-    companion: bool | None = None,
+    *,
+    drop_broken: bool,
+    companion: bool | None,
 ) -> SignedCard:
-    """As ``sign_card``, without its step 7: a caller that writes the card as text verifies that text."""
-    # 1.
-    claims = checked_claims(signers, iat, exp, jku)
+    """Steps 2 to 6 of ``sign_card``: a caller that writes the card as text verifies that text."""
     # 2.
     original = _read(card)
     entries, discarded = _entries(original.card)
@@ -215,6 +257,8 @@ def sign_unverified(
         rejections=rejections,
         withheld_for=withheld_for,
         discarded=discarded,
+        issued=claims.get("iat"),
+        expires=claims.get("exp"),
     )
 
 
@@ -239,10 +283,26 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
 
 
 def checked_claims(
-    signers: tuple[Signer, ...], iat: float | datetime | None, exp: float | datetime | None, jku: str | None
+    signers: tuple[Signer, ...],
+    now: float,
+    *,
+    iat: float | datetime | Literal[False] | None,
+    exp: float | datetime | None,
+    lifetime: float | timedelta | None = None,
+    jku: str | None,
 ) -> dict[str, Any]:
     """The members of every protected header that the caller chooses; ConfigurationError if an argument is wrong."""
     _check_signers(signers)
+    if iat is True:
+        raise ConfigurationError("sign_card: iat: leave it out for now, or write the moment, or False for no iat")
+    begin = int(now) if iat is None or iat is False else seconds(iat)
+    iat = None if iat is False else begin
+    if lifetime is not None:
+        if exp is not None:
+            raise ConfigurationError(
+                "sign_card: exp and lifetime both say when the signatures expire; give one of them"
+            )
+        exp = begin + checked_lifetime(lifetime)
     times = {name: seconds(value) for name, value in (("iat", iat), ("exp", exp)) if value is not None}
     if not all(abs(moment) <= MAX_SAFE_INTEGER for moment in times.values()):
         raise ConfigurationError("sign_card: write iat and exp as seconds since the epoch, or as aware datetimes")
@@ -253,6 +313,16 @@ def checked_claims(
         _check_jku(jku)
         claims["jku"] = jku
     return claims
+
+
+def checked_lifetime(lifetime: float | timedelta) -> float:
+    """How long a signature is valid, in seconds; ConfigurationError if that is too short."""
+    value = lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime
+    if not value >= 60:
+        raise ConfigurationError(
+            f"lifetime: {lifetime!r:.40} is too short; write 60 seconds or more, or None for signatures without an end"
+        )
+    return value
 
 
 def _check_jku(jku: str) -> None:

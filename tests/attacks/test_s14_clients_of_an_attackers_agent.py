@@ -151,7 +151,7 @@ def test_an_older_card_after_a_newer_one(agent: Agent, ask: Ask) -> None:
 
 def undated(origin: str) -> bytes:
     """A card from before its owner wrote ``iat``."""
-    return json.dumps(sign_card(card_of(origin), OWNER).card).encode()
+    return json.dumps(sign_card(card_of(origin), OWNER, iat=False).card).encode()
 
 
 def test_an_older_card_with_a_newer_signature_that_is_not_good(agent: Agent, ask: Ask) -> None:

@@ -377,7 +377,7 @@ def test_what_the_gate_accepts_is_refused_only_for_the_reasons_in_the_documentat
 def test_a_verified_card_round_trips_and_reads() -> None:
     signer = generate_signer()
     trust = TrustStore([TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin())])
-    verified = verify_card(sign_card(full_card(), signer).card, trust, origin=UnsafeAnyOrigin(), now=0)
+    verified = verify_card(sign_card(full_card(), signer).card, trust, origin=UnsafeAnyOrigin(), now=2e9)
     card = AgentCard.model_validate(verified.card)
     assert card.model_dump(by_alias=True, exclude_unset=True) == verified.card
     assert card.supported_interfaces[0].protocol_binding == "JSONRPC"

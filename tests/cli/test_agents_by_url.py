@@ -482,7 +482,7 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
 
 
 def test_an_undated_card_is_remembered_as_such(command: Command, agent: Agent) -> None:
-    agent.pages[NEW] = json.dumps(sign_card(card_of(agent.origin(HOST)), OWNER).card).encode()
+    agent.pages[NEW] = json.dumps(sign_card(card_of(agent.origin(HOST)), OWNER, iat=False).card).encode()
     assert command("verify", agent.origin(HOST), *KEYS).code == 0
     (record,) = command("memory", "list", "--json").json["records"]
     assert record["issued"] is None

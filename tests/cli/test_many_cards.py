@@ -147,11 +147,11 @@ def test_a_name_with_odd_characters_is_a_name(run: Run, key: Path, tmp_path: Pat
 
 def test_one_line_for_each_card_and_the_sums(run: Run, cards: Path) -> None:
     kid = json.loads((cards.parent / "key.jwks.json").read_text())["keys"][0]["kid"]
-    done = run("agents", "--key", "key.pem")
+    done = run("agents", "--key", "key.pem", "--expires=90d")
     lines = [f"agents/{name}: signed by {kid} (ES256)" for name in ALL]
     assert done.out.splitlines() == [*lines, "3 cards: 3 signed"]
     (cards / "zoe" / "card.json").write_text(json.dumps(CARD))
-    done = run("agents", "--key", "key.pem", "--if-needed")
+    done = run("agents", "--key", "key.pem", "--expires=90d", "--if-needed")
     lines = [*(f"agents/{name}: unchanged, signed by {kid} (ES256)" for name in ALL[:2]), lines[2]]
     assert done.out.splitlines() == [*lines, "3 cards: 2 unchanged, 1 signed"]
     (cards / "ann" / "card.json").write_text(json.dumps({**CARD, "version": "3"}))
@@ -172,11 +172,11 @@ def test_one_line_for_each_card_and_the_sums(run: Run, cards: Path) -> None:
 def test_notes_of_many_cards_are_counted_and_in_the_report(run: Run, cards: Path) -> None:
     loose = {**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}
     (cards / "zoe" / "card.json").write_text(json.dumps(loose))
-    done = run("agents", "--key", "key.pem")
+    done = run("agents", "--key", "key.pem", "--expires=90d")
     assert done.out.splitlines()[3:] == ["notes on 1 of the cards: --json shows them", "3 cards: 3 signed"]
     (cards / "zoe" / "card.json").write_text(json.dumps(loose))
-    entries = run("agents", "--key", "key.pem", "--json").json["results"]
-    assert [len(entry["notes"]) for entry in entries] == [0, 0, 1]
+    entries = run("agents", "--key", "key.pem", "--expires=90d", "--json").json["results"]
+    assert [len(entry["notes"]) for entry in entries] == [0, 0, 2]
 
 
 def test_every_bad_card_is_reported_and_nothing_is_written(run: Run, cards: Path) -> None:

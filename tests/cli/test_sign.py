@@ -89,7 +89,7 @@ def test_what_the_specification_drops_is_dropped_and_said(run: Run, card: Path, 
     (result,) = done.json["results"]
     assert result["normalized"] == ["/securityRequirements/0/schemes/bearer/list"]
     assert (result["companion"], result["left_open"]) == (None, [])
-    assert len(result["notes"]) == 3
+    assert len(result["notes"]) == 4
     assert json.loads(card.read_bytes())["securityRequirements"] == [{"schemes": {"bearer": {}}}]
     assert '\n    "version": "2.4.1",\n' in card.read_text()
 
@@ -210,7 +210,7 @@ def test_a_companion_and_what_it_leaves_open_are_told_and_a_choice(run: Run, car
     assert "(without them clients send no credentials): /securityRequirements." in done.out
     assert len(json.loads(card.read_bytes())["signatures"]) == 2
     card.write_text(text)
-    done = run("card.json", "--key", "key.pem", "--no-companion", "--json")
+    done = run("card.json", "--key", "key.pem", "--no-companion", "--expires=90d", "--json")
     (result,) = done.json["results"]
     assert (result["companion"], result["left_open"]) == (None, [])
     assert result["notes"] == [
@@ -244,7 +244,11 @@ def test_a_signature_without_iat_is_a_choice_with_a_warning(run: Run, card: Path
     (signature,) = json.loads(card.read_bytes())["signatures"]
     assert "iat" not in json.loads(base64url.decode(signature["protected"], "protected"))
     (result,) = run("card.json", "--key", "key.pem", "--no-iat", "--json").json["results"]
-    assert ["without iat" in note for note in result["notes"]] == [True]
+    assert ["without iat" in note for note in result["notes"]] == [True, False]
+    assert result["notes"][1].endswith(
+        "accept this one until its key is revoked. To set an end, sign with --expires 90d"
+    )
+    assert run("card.json", "--key", "key.pem", "--expires", "90d", "--json").json["results"][0]["notes"] == []
     assert run("verify", "card.json", "--jwks", "key.jwks.json", "--any-origin").code == 0
 
 

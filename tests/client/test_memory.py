@@ -76,7 +76,7 @@ def proof(
         trust = TrustOnFirstUse().trust_store([signer.public_key], AGENT, TrustStore(()))
     else:
         trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example.com"))])
-    signed = json.dumps(sign_card(card, signer, iat=iat).card).encode()
+    signed = json.dumps(sign_card(card, signer, iat=False if iat is None else iat).card).encode()
     return verify_card(signed, trust, origin=AGENT, now=NOW if iat is None else max(NOW, iat))
 
 

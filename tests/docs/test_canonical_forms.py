@@ -46,7 +46,7 @@ def test_the_forms_are_those_of_this_package(names: dict[str, Any]) -> None:
 
 
 def test_the_header_is_that_of_our_signatures(names: dict[str, Any]) -> None:
-    signed = sign_card(names["card"], generate_signer(kid="agent-1"), iat=None).card
+    signed = sign_card(names["card"], generate_signer(kid="agent-1"), iat=False).card
     first = json.loads(base64.urlsafe_b64decode(signed["signatures"][0]["protected"] + "=="))
     assert {name: value for name, value in first.items() if name != "iat"} == names["header"]
     assert names["signing_input"].count(".") == 1

@@ -271,7 +271,7 @@ def _row(
 def _ask_us(signer: LocalSigner, tool: SigningTool | None, card: Any) -> tuple[str, str]:
     entry = TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), signer=tool)
     try:
-        verified = verify_card(json.dumps(card).encode(), TrustStore([entry]), origin=UnsafeAnyOrigin(), now=0)
+        verified = verify_card(json.dumps(card).encode(), TrustStore([entry]), origin=UnsafeAnyOrigin())
     except PartialSignatureError:
         return "partial", ""
     except UncoveredFieldsError as error:

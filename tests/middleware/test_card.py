@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,11 @@ def test_a_companion_is_the_servers_choice_and_what_it_leaves_open_is_logged_onc
         assert entry["protected"]
 
 
-def test_it_is_signed_anew_before_its_signature_ends(signer: LocalSigner, clock: Clock) -> None:
-    source = CardSignedHere(CARD, CardSigner(signer, lifetime=3600), clock=clock)
+@pytest.mark.parametrize("lifetime", [3600, timedelta(hours=1)])
+def test_it_is_signed_anew_before_its_signature_ends(
+    signer: LocalSigner, clock: Clock, lifetime: float | timedelta
+) -> None:
+    source = CardSignedHere(CARD, CardSigner(signer, lifetime=lifetime), clock=clock)
     before = get(source, clock)
     clock.now += 1799
     assert get(source, clock).content == before.content

@@ -6,7 +6,7 @@ import copy
 import json
 import time
 from collections import OrderedDict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +14,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import given, settings
+from joserfc import jws
+from joserfc.errors import UnsupportedHeaderError
+from joserfc.jwk import ECKey
 
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError
 from a2a_trust.keys import base64url
@@ -123,8 +126,8 @@ def test_what_the_specification_drops_is_dropped_and_told() -> None:
     assert any("/capabilities/extensions" in note for note in made.notes)
 
 
-def test_a_card_of_one_form_gets_one_signature_and_no_notes() -> None:
-    made = sign_card(full_card(), ALICE)
+def test_a_card_of_one_form_with_an_end_gets_one_signature_and_no_notes() -> None:
+    made = sign_card(full_card(), ALICE, lifetime=60)
     assert len(made.card["signatures"]) == 1
     assert (made.companion, made.left_open, made.rejections, made.normalized, made.notes) == (None, (), (), (), ())
     assert unsigned(made.card) == full_card()
@@ -171,7 +174,7 @@ def test_a_card_of_0_3_that_its_sdk_cannot_read_gets_no_companion_and_the_note_s
     del card["skills"]
     made = sign_card(card, ALICE)
     assert (made.companion, made.left_open, len(made.card["signatures"])) == (None, (), 1)
-    (note,) = made.notes
+    note, _ = made.notes
     assert note.startswith("rejected by a2a-python 0.3: ")
     assert "/skills, so no companion" in note
 
@@ -184,7 +187,7 @@ def test_the_note_of_a_companion_names_what_others_can_strip_requirements_first(
         "securityRequirements": [{"schemes": {"tls": {}}}],
     }
     card["skills"][0]["securityRequirements"] = [{"schemes": {"tls": {}}}]
-    (note,) = sign_card(card, ALICE, companion=True).notes
+    (note,) = sign_card(card, ALICE, companion=True, lifetime=60).notes
     places = [
         note.index(f": {text}.")
         for text in (
@@ -223,7 +226,7 @@ def test_by_default_only_a_companion_that_leaves_no_security_member_open_is_adde
     made = sign_card(many_formed_card(), ALICE)
     assert (made.companion, made.left_open, len(made.card["signatures"])) == (None, (), 1)
     assert made.withheld_for == ("/securityRequirements",)
-    rejection, way_out = made.notes[1:]
+    rejection, way_out = made.notes[1:3]
     assert made.rejections == (rejection,)
     assert rejection == (
         "rejected by a2a-python and a2a-js: no companion signature was added, because it would not protect "
@@ -242,7 +245,7 @@ def test_by_default_cards_of_0_3_get_no_companion_that_leaves_their_requirements
 
 
 def test_a_card_that_needs_no_companion_is_the_same_without_one() -> None:
-    assert sign_card(full_card(), ALICE, companion=False).notes == ()
+    assert sign_card(full_card(), ALICE, companion=False, lifetime=60).notes == ()
 
 
 def test_the_note_tells_when_a2a_python_rewrites_the_card() -> None:
@@ -295,7 +298,7 @@ def test_entries_that_are_not_signatures_are_dropped_and_those_that_cannot_be_re
         {"protected": "e30", "signature": "AA", "header": 1},
         *signed_in(full_card(), Form.SERVED, BOB)["signatures"],
     ]
-    made = sign_card({**full_card(), "signatures": [others[0], *junk, *others[1:]]}, ALICE)
+    made = sign_card({**full_card(), "signatures": [others[0], *junk, *others[1:]]}, ALICE, lifetime=60)
     assert made.card["signatures"][:-1] == others
     assert kids({"signatures": made.card["signatures"][-1:]}) == ["alice"]
     assert made.discarded == len(junk)
@@ -349,7 +352,7 @@ def test_the_protected_header_holds_what_the_specification_names_in_canonical_fo
     made = sign_card(full_card(), ALICE)
     (signature,) = made.card["signatures"]
     assert base64url.decode(signature["protected"], "x") == (
-        b'{"alg":"ES256","cty":"application/json;a2a-form=spec","kid":"alice","typ":"JOSE"}'
+        b'{"alg":"ES256","cty":"application/json;a2a-form=spec","iat":1600000000,"kid":"alice","typ":"JOSE"}'
     )
     assert signature.keys() == {"protected", "signature"}
 
@@ -369,6 +372,53 @@ def test_jku_iat_and_exp_are_protected_in_every_signature() -> None:
             "exp": 1_800_000_000.5,
         }
         assert type(header["iat"]) is int
+
+
+def test_iat_is_now_unless_it_is_given_or_left_out() -> None:
+    for iat, expected in ((None, 1_600_000_000), (NOW, NOW), (0, 0), (False, None)):
+        made = sign_card(full_card(), ALICE, iat=iat)
+        assert header_of(made.card["signatures"][0]).get("iat") == made.issued == expected
+        assert any(note.startswith("signed without iat: ") for note in made.notes) is (iat is False)
+    with pytest.raises(ConfigurationError, match="iat: leave it out for now"):
+        sign_card(full_card(), ALICE, iat=True)
+
+
+def test_a_signature_that_never_expires_is_in_the_notes() -> None:
+    made = sign_card(full_card(), ALICE)
+    assert (made.expires, "exp" in header_of(made.card["signatures"][0])) == (None, False)
+    (note,) = made.notes
+    assert note.startswith("the signature never expires: ")
+    assert note.endswith("To set an end, sign with lifetime=…")
+    assert sign_card(full_card(), ALICE, exp=NOW).notes == ()
+
+
+@pytest.mark.parametrize("lifetime", [3600, 3600.0, timedelta(hours=1)])
+@pytest.mark.parametrize(("iat", "begin"), [(None, 1_600_000_000), (NOW, NOW), (False, 1_600_000_000)])
+def test_a_lifetime_counts_from_the_signing(lifetime: Any, iat: Any, begin: float) -> None:
+    made = sign_card(full_card(), ALICE, iat=iat, lifetime=lifetime)
+    exp = header_of(made.card["signatures"][0])["exp"]
+    assert (exp, type(exp)) == (made.expires, int) == (begin + 3600, int)
+
+
+@pytest.mark.parametrize("lifetime", [59.9, 0, -1, float("nan"), timedelta(seconds=59), timedelta.min, True])
+def test_a_lifetime_that_is_too_short_is_a_mistake(lifetime: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"lifetime: .* is too short; write 60 seconds or more"):
+        sign_card(full_card(), ALICE, lifetime=lifetime)
+
+
+def test_a_lifetime_beside_exp_is_a_mistake() -> None:
+    with pytest.raises(ConfigurationError, match="exp and lifetime both say when the signatures expire"):
+        sign_card(full_card(), ALICE, exp=NOW, lifetime=3600)
+
+
+def test_joserfc_verifies_the_signature_with_the_registry_that_the_documentation_names() -> None:
+    made = sign_card(full_card(), ALICE, lifetime=3600)
+    value: Any = {**made.card["signatures"][0], "payload": base64url.encode(made.payload)}
+    key = ECKey.import_key(dict(ALICE.public_key.to_jwk()))
+    with pytest.raises(UnsupportedHeaderError, match="iat"):
+        jws.deserialize_json(value, key, algorithms=["ES256"])
+    registry = jws.JWSRegistry(strict_check_header=False)
+    assert jws.deserialize_json(value, key, algorithms=["ES256"], registry=registry).payload == made.payload
 
 
 def test_moments_may_be_datetimes_that_know_their_zone() -> None:
@@ -560,5 +610,5 @@ def test_a_card_that_its_signature_makes_too_large_for_verifiers_is_refused() ->
 
 def test_signatures_by_hand_over_the_served_card_are_what_sign_card_makes() -> None:
     made = sign_card(full_card(), ALICE)
-    by_hand = entry(ALICE, canonicalize(full_card()), cty=content_type(Form.SPEC))
+    by_hand = entry(ALICE, canonicalize(full_card()), cty=content_type(Form.SPEC), iat=made.issued)
     assert header_of(by_hand) == header_of(made.card["signatures"][0])

@@ -248,7 +248,7 @@ def test_a_clock_may_be_a_minute_behind() -> None:
 
 def test_a_card_is_as_old_as_the_oldest_signature_that_counts() -> None:
     both = all_of("alice", "bob")
-    for iats, issued in (((NOW - 5, NOW - 3), NOW - 5), ((NOW - 5, None), None), ((None, None), None)):
+    for iats, issued in (((NOW - 5, NOW - 3), NOW - 5), ((NOW - 5, False), None), ((False, False), None)):
         signatures = [
             sign_card(full_card(), signer, iat=iat).card["signatures"][0]
             for signer, iat in zip((ALICE, BOB), iats, strict=True)

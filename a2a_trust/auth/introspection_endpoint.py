@@ -7,8 +7,8 @@ The rules:
    for this client within the last five minutes (RFC 9701 5); plain JSON is refused then.
 3. At most 16 questions are under way at once. Those that wait give up after five seconds, and a question after ten. At
    most 1,000 wait; of more, one of the peer that has most is given up. The peers take turns (``peers.FairQueue``).
-   Tokens that were valid before wait in a queue of their own, which comes first: junk keeps nobody out whose token has
-   to be asked about again.
+   Tokens that were valid before wait in a queue of their own, which has three of four turns: junk keeps nobody out
+   whose token has to be asked about again, and a caller with many tokens keeps out no new ones.
 4. While the server is unreachable, or answers nothing usable, nobody waits for it: after each failure there is no
    question for a second, then for two, then for five. Then one question finds out whether it answers again. The log has
    one line for the outage and one for its end.
@@ -126,6 +126,7 @@ class _Turns:
     def __init__(self) -> None:
         self._free = _AT_ONCE
         self._queues = (FairQueue[Future[None]](), FairQueue[Future[None]]())
+        self._begun = 0
         self._pause: TimerHandle | None = None
 
     @property
@@ -172,10 +173,12 @@ class _Turns:
         self._begin()
 
     def _begin(self) -> None:
-        for queue in self._queues:
-            while queue and self._free and self._pause is None:
-                self._free -= 1
-                queue.pop().set_result(None)
+        first, then = self._queues
+        while (first or then) and self._free and self._pause is None:
+            self._free -= 1
+            self._begun += 1
+            queue = then if not first or (then and self._begun % 4 == 0) else first
+            queue.pop().set_result(None)
 
 
 class IntrospectionEndpoint:

@@ -189,3 +189,18 @@ async def test_status_429_after_an_outage_shows_that_the_server_is_back(monkeypa
         attacked.server.failing = None
         clock.ahead = 7.0
         assert await attacked.status("good") == 200
+
+
+async def test_a_caller_with_many_valid_tokens_keeps_out_no_new_ones() -> None:
+    turns = endpoint._Turns()
+    asked = [asyncio.create_task(turns.take(("198.51.100.66",), first=True)) for _ in range(200)]
+    await asyncio.sleep(0)
+    new = asyncio.create_task(turns.take((ANN,), first=False))
+    await asyncio.sleep(0)
+    for _ in range(4):
+        turns.give_back()
+    assert await new
+    assert sum(each.done() for each in asked) <= 16 + 3
+    for each in asked:
+        each.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)

@@ -2,7 +2,7 @@
 
 Readers of ProtoJSON accept a field under its JSON name and under its proto name, convert values of the wrong type, and
 differ in which of two variants they keep. Such a card means different things to different readers under one signature,
-so it is rejected here. Of members that no generation of A2A knows only the name is checked.
+so it is rejected here. Members that no generation of A2A knows are not checked, except that their names are printable.
 
 One name is rejected wherever A2A reads names, and in ``params``: ``__proto__``. In JavaScript the assignment
 ``map["__proto__"] = value`` stores no member, so a2a-js 1.3.0 loses schemes, requirements, scopes and parameters of

@@ -114,7 +114,9 @@ def protected(agent: Any) -> Any:
         url=SETTINGS["url"],
         extended_card=ExtendedCard(extended_card, may_read=lambda caller: "extended" in caller.scopes),
         rules=RequestRules(may_use_tenant=lambda _caller, tenant: tenant == "acme", served_at=SETTINGS["served_at"]),
-        serving=CardServing(signer=KeyRingFile(SETTINGS["ring"]), lifetime=3600, max_age=SETTINGS["max_age"]),
+        serving=CardServing(
+            signer=KeyRingFile(SETTINGS["ring"]), lifetime=3600, companion=True, max_age=SETTINGS["max_age"]
+        ),
     )
 
 

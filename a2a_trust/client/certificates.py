@@ -240,7 +240,7 @@ def _load_into(context: ssl.SSLContext, chain: bytes, signer: LocalSigner) -> No
     with TemporaryDirectory(prefix="a2a-trust-") as folder:  # of mode 0700
         path = Path(folder, "pair.pem")
         path.touch(mode=0o600)
-        path.write_bytes(chain + b"\n" + private_key_bytes(signer, passphrase=passphrase))
+        path.write_bytes(chain + b"\n" + private_key_bytes(signer, format="pem", passphrase=passphrase))
         try:
             context.load_cert_chain(path, password=passphrase)
         except ssl.SSLError:

@@ -234,7 +234,7 @@ def test_the_text_of_an_error_stays_short_whatever_the_card_holds(
 ) -> None:
     """Names of members and keys are the attacker's text; an error is written to logs."""
     long = "\u2028" * 100_000
-    many = {f"\u2028{number}" * 1_000: 1 for number in range(100)}
+    many = {f"é{number}" * 1_000: 1 for number in range(100)}  # a name that is not printable is rejected before
     sign = signs(owner.private_key, "ES256")
     errors = [
         refusal(MalformedError, served({**card, "securitySchemes": {long: 1}}, good), trust),

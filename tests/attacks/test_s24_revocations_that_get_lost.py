@@ -78,7 +78,7 @@ def test_the_key_does_not_verify_by_another_entry(
     for kid in ("leaked", "renamed"):
         trust = store({"keys": [*jwks, *beside]}, inline(LEAKED.public_key.to_jwk(), kid))
         signed = sign_card(card, LocalSigner(LEAKED.private_key, kid=kid)).card
-        refusal(UntrustedCardError, signed, trust, FailureReason.REVOKED_KEY, FailureReason.COMPANION)
+        refusal(UntrustedCardError, signed, trust, FailureReason.REVOKED_KEY)
 
 
 @by_mistake
@@ -89,7 +89,7 @@ def test_the_key_of_a_file_with_one_jwk_does_not_either(
     for jwk in jwks:
         if jwk is not TWIN:
             trust = store(jwk, inline(LEAKED.public_key.to_jwk(), "leaked"))
-            refusal(UntrustedCardError, signed, trust, FailureReason.REVOKED_KEY, FailureReason.COMPANION)
+            refusal(UntrustedCardError, signed, trust, FailureReason.REVOKED_KEY)
 
 
 def test_a_key_for_another_alg_than_that_of_its_entry_is_revoked_all_the_same(
@@ -99,7 +99,7 @@ def test_a_key_for_another_alg_than_that_of_its_entry_is_revoked_all_the_same(
     for document in ({"keys": [{**key, "revoked": True}]}, {**key, "revoked": True}):
         trust = store(document, inline(key, rsa_owner.kid), alg='alg = "PS256"')
         signed = sign_card(card, rsa_owner).card
-        refusal(UntrustedCardError, signed, trust, FailureReason.REVOKED_KEY, FailureReason.COMPANION)
+        refusal(UntrustedCardError, signed, trust, FailureReason.REVOKED_KEY)
 
 
 @by_mistake
@@ -114,7 +114,7 @@ def test_an_agents_own_set_revokes_its_key_on_first_use(card: JSONObject, jwks: 
     published = read_jwks(json.dumps({"keys": [*jwks, again]}).encode()).keys
     first = TrustOnFirstUse().trust_store(published, f"https://{HOST}", TrustStore([]))
     signed = sign_card(card, LocalSigner(LEAKED.private_key, kid="again")).card
-    refusal(UntrustedCardError, signed, first, FailureReason.REVOKED_KEY, FailureReason.COMPANION)
+    refusal(UntrustedCardError, signed, first, FailureReason.REVOKED_KEY)
 
 
 @by_mistake
@@ -126,7 +126,7 @@ def test_a_fetched_set_revokes_its_own_key_and_no_other(card: JSONObject, jwks: 
     trust = read_trust(document.encode(), "trust.toml").store({}, {urls[0]: evil, urls[1]: (LEAKED.public_key,)})
     assert verified(sign_card(card, LEAKED).card, trust).key == LEAKED.public_key
     theirs = sign_card(card, LocalSigner(LEAKED.private_key, kid="again")).card
-    refusal(UntrustedCardError, theirs, trust, FailureReason.REVOKED_KEY, FailureReason.COMPANION)
+    refusal(UntrustedCardError, theirs, trust, FailureReason.REVOKED_KEY)
     first = TrustOnFirstUse().trust_store([LEAKED.public_key], VICTIM, trust)
     assert [each.key for each in first.keys] == [LEAKED.public_key]
 
@@ -150,7 +150,7 @@ def test_tokens_by_the_key_are_rejected(jwks: list[JSONObject]) -> None:
 def test_a_store_made_by_a_program_has_what_the_set_revokes(card: JSONObject, jwks: list[JSONObject]) -> None:
     found = read_jwks(json.dumps({"keys": jwks}).encode())
     trust = TrustStore([TrustedKey(key=LEAKED.public_key, origins=Origins(HOST))], revoked=found.revoked)
-    refusal(UntrustedCardError, sign_card(card, LEAKED).card, trust, FailureReason.REVOKED_KEY, FailureReason.COMPANION)
+    refusal(UntrustedCardError, sign_card(card, LEAKED).card, trust, FailureReason.REVOKED_KEY)
 
 
 @by_mistake

@@ -54,6 +54,18 @@ class Coverage(Enum):
     """
 
 
+class _Served:
+    """The document, the host and the demands of a verification, for ``VerifiedCard.verified_again``.
+
+    No dataclass: the ``repr`` of a verified card, or of its fields, shows no members that nobody signed.
+    """
+
+    __slots__ = ("coverage", "document", "origin", "policy")
+
+    def __init__(self, document: bytes, origin: str | UnsafeAnyOrigin, policy: Policy, coverage: Coverage) -> None:
+        self.document, self.origin, self.policy, self.coverage = document, origin, policy, coverage
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedCard:
     """A verified card: the members that its signatures cover.
@@ -87,8 +99,7 @@ class VerifiedCard:
     """The earliest protected ``iat`` of the signatures by ``keys``; None if one of them has no ``iat``."""
     on_first_use: bool
     """Whether one of ``keys`` is trusted on first use only: it comes from the agent's own origin."""
-    _arguments: tuple[bytes, str | UnsafeAnyOrigin, Policy, Coverage] = field(repr=False, compare=False)
-    """The document, the host and the demands of its verification, for ``verified_again``."""
+    _served: _Served = field(repr=False, compare=False)
 
     @property
     def card(self) -> JSONObject:
@@ -101,8 +112,10 @@ class VerifiedCard:
 
         Errors as of ``verify_card``. CardVerificationError: these keys verify another part of the document.
         """
-        document, origin, policy, coverage = self._arguments
-        again = verify_card(document, trust, origin=origin, now=now, policy=policy, coverage=coverage)
+        served = self._served
+        again = verify_card(
+            served.document, trust, origin=served.origin, now=now, policy=served.policy, coverage=served.coverage
+        )
         if (again.payload, again.unverified) != (self.payload, self.unverified):
             raise CardVerificationError("the keys that are trusted now verify another part of the card")
         return again
@@ -158,8 +171,8 @@ def verify_card(
     is_whole = all(signature.is_whole for signature in counted)
     if not is_whole:
         _check_coverage(common, coverage, failures)
-    arguments = text, UnsafeAnyOrigin() if host is None else host, policy, coverage
-    return _result(common, counted, failures, host, arguments, is_whole=is_whole)
+    given = _Served(text, UnsafeAnyOrigin() if host is None else host, policy, coverage)
+    return _result(common, counted, failures, host, given, is_whole=is_whole)
 
 
 class _Each(NamedTuple):
@@ -235,7 +248,7 @@ def _result(
     counted: list[VerifiedSignature],
     failures: tuple[SignatureFailure, ...],
     host: str | None,
-    arguments: tuple[bytes, str | UnsafeAnyOrigin, Policy, Coverage],
+    served: _Served,
     *,
     is_whole: bool,
 ) -> VerifiedCard:
@@ -257,7 +270,7 @@ def _result(
         valid_until=min([signature.valid_until for signature in counted]),
         issued=None if issued == -inf else issued,
         on_first_use=any(signature.trusted.on_first_use for signature in counted),
-        _arguments=arguments,
+        _served=served,
     )
 
 

@@ -96,7 +96,7 @@ def test_json_and_sarif_exclude_each_other(run: Run, card: Path) -> None:
 def test_names_of_a_card_cannot_steer_the_terminal(run: Run, tmp_path: Path) -> None:
     saved(tmp_path, "card.json", {**CARD, "x\x1b[2J\u202e\n": 1})
     done = run("lint", "card.json")
-    assert done.code == 0
+    assert done.code == 1  # two readers may read such a name differently
     assert "card.json:/x\\x1b[2J\\u202e\\n warning control-character:" in done.out
     assert not {"\x1b", "\u202e"} & set(done.out)
 

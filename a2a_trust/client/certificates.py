@@ -32,7 +32,7 @@ from typing import Final, Protocol
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, stamp_of_path
-from a2a_trust.keys.files import load_private_key, private_key_bytes, read_private_key
+from a2a_trust.keys.files import load_tls_key, private_key_bytes, read_private_key
 from a2a_trust.keys.origins import host_of
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.net.urls import read_host
@@ -84,7 +84,7 @@ class CertificateFiles:
     def load(self) -> tuple[bytes, LocalSigner]:
         with self._certificate.open("rb") as file:
             chain = file.read(_MAX_BYTES)
-        return chain, load_private_key(self._key, passphrase=self._passphrase)
+        return chain, load_tls_key(self._key, passphrase=self._passphrase)
 
     def __repr__(self) -> str:
         return f"CertificateFiles({str(self._certificate)!r}, {str(self._key)!r})"

@@ -24,7 +24,7 @@ from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.files.atomic import write_atomically
 from a2a_trust.files.rights import check_writers, missing
-from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.keys.jwk import PrivateKeyObject, private_key_to_jwk
 from a2a_trust.keys.pss import pss_algorithms
 from a2a_trust.keys.signer import LocalSigner
 
@@ -35,6 +35,7 @@ __all__ = [
     "KeyFileWarning",
     "PassphraseNeededError",
     "load_private_key",
+    "load_tls_key",
     "private_key_bytes",
     "read_key_file",
     "read_private_key",
@@ -82,6 +83,15 @@ def read_private_key(
         )
     signer = LocalSigner.from_jwk(strict_json.parse(text, what="private key"), kid=kid)
     return signer if alg is None else signer.with_alg(alg)
+
+
+def load_tls_key(path: Path, *, passphrase: str | None = None) -> LocalSigner:
+    """As ``load_private_key``, for TLS, which has its own algorithms: no RSA key needs ``alg``."""
+    with path.open("rb") as file:
+        data = read_key_file(file, path).strip()
+    if data.startswith(b"-----BEGIN ENCRYPTED"):
+        return LocalSigner(_key_in_pem(data, passphrase))
+    return read_private_key(data, passphrase=passphrase)
 
 
 def load_private_key(
@@ -172,7 +182,8 @@ def _check_rights(path: Path, status: os.stat_result) -> None:
         warnings.warn(f"the group of {path} can {action}; if you do not want that, run: {fix}", KeyFileWarning, 4)
 
 
-def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | None) -> LocalSigner:
+def _key_in_pem(pem: bytes, passphrase: str | None) -> PrivateKeyObject:
+    """The key object, perhaps of a kind that LocalSigner refuses."""
     if b"BEGIN OPENSSH PRIVATE KEY" in pem:
         raise MalformedError(
             "private key: this is the format of OpenSSH; convert a copy with: ssh-keygen -p -m PKCS8 -f FILE"
@@ -181,11 +192,16 @@ def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | No
     if encrypted and passphrase is None:
         raise PassphraseNeededError("private key: it is encrypted and no passphrase was given")
     try:
-        key = load_pem_private_key(pem, passphrase.encode() if encrypted and passphrase is not None else None)
+        # type: the signer refuses other kinds
+        return load_pem_private_key(pem, passphrase.encode() if encrypted and passphrase is not None else None)  # type: ignore[return-value]
     except (ValueError, TypeError, UnsupportedAlgorithm):
         if encrypted:
             raise ConfigurationError("private key: the passphrase is wrong") from None
         raise MalformedError("private key: this PEM holds no readable private key (BEGIN PRIVATE KEY)") from None
+
+
+def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | None) -> LocalSigner:
+    key = _key_in_pem(pem, passphrase)
     limits: tuple[str, ...] = ()
     if isinstance(key, rsa.RSAPrivateKey):
         if b"BEGIN ENCRYPTED PRIVATE KEY" not in pem:
@@ -194,8 +210,7 @@ def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | No
             text = "private key: encrypted PEM does not show the algorithm of its RSA key; give"
             which = "RS256, unless the key is for PS256, PS384 or PS512"
             raise with_option(ConfigurationError(f"{text} alg=: {which}"), f"{text} --alg: {which}")
-    # type: the signer refuses other kinds
-    return LocalSigner(key, alg=alg, kid=kid, algorithms=limits)  # type: ignore[arg-type]
+    return LocalSigner(key, alg=alg, kid=kid, algorithms=limits)
 
 
 def _decrypt(token: bytes, passphrase: str | None) -> bytes:

@@ -18,6 +18,7 @@ import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from a2a_trust import ConfigurationError, MalformedError, generate_signer, load_private_key
 from a2a_trust.client.certificates import CertificateFiles, CertificateInMemory, client_context
@@ -200,6 +201,21 @@ def test_an_encrypted_key_is_opened_by_its_passphrase(tmp_path: Path, files: Pat
         CertificateFiles(chain, key, passphrase="correct horse", origins=HERE), authorities=files / "ca.pem"
     )
     assert httpx.get(url, verify=context).text == "first"
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
+def test_an_encrypted_rsa_key_in_pem_needs_no_algorithm(tmp_path: Path, form: PrivateFormat) -> None:
+    """As openssl writes it. Signatures of cards need its ``alg``, but TLS has algorithms of its own."""
+    key = tmp_path / "client.key"
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key.write_bytes(made.private_bytes(Encoding.PEM, form, BestAvailableEncryption(b"correct horse")))
+    key.chmod(0o600)
+    chain = tmp_path / "client.pem"
+    chain.write_bytes(b"")
+    _, loaded = CertificateFiles(chain, key, passphrase="correct horse", origins=HERE).load()
+    assert loaded.private_key.private_numbers() == made.private_numbers()  # type: ignore[union-attr]
+    with pytest.raises(ConfigurationError, match="the passphrase is wrong"):
+        CertificateFiles(chain, key, passphrase="another", origins=HERE).load()
 
 
 def load_key(leaf: Leaf) -> LocalSigner:

@@ -74,7 +74,7 @@ class CertificateFiles:
     def __init__(
         self, certificate: Path | str, key: Path | str, *, origins: Iterable[str], passphrase: str | None = None
     ) -> None:
-        self.origins = named_origins(origins)
+        self.origins: frozenset[str] = named_origins(origins)
         self._certificate, self._key, self._passphrase = Path(certificate), Path(key), passphrase
 
     @property
@@ -99,7 +99,7 @@ class CertificateInMemory:
     """
 
     def __init__(self, chain: bytes, key: bytes | LocalSigner, *, origins: Iterable[str]) -> None:
-        self.origins = named_origins(origins)
+        self.origins: frozenset[str] = named_origins(origins)
         self._pair = chain, _signer(key)
 
     @property

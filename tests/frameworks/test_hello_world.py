@@ -24,7 +24,7 @@ LINES: Final = {
     "import uvicorn\n": "import a2a_trust as trust\n",
     "    uvicorn.run(": """\
     security = trust.CardSecurity(schemes={"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}}, requirements=[{"schemes": {"key": {"list": []}}}])
-    app = trust.protect(app, card=trust.FromApplication(), extended_card=trust.ExtendedCard(trust.FromApplication()), security=security, verifiers={"key": trust.ApiKeyVerifier(trust.SqliteApiKeys("keys.db"))}, serving=trust.CardServing(signer=trust.load_private_key("card.key")))
+    app = trust.protect(app, card=trust.FromApplication(), extended_card=trust.ExtendedCard(trust.FromApplication()), security=security, verifiers={"key": trust.ApiKeyVerifier(trust.SqliteApiKeys("keys.db"))}, serving=trust.CardServing(signer=trust.load_private_key("card.key"), companion=True))
 """,  # noqa: E501  as it stands in a program
 }
 

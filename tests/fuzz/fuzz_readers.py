@@ -159,8 +159,8 @@ def odd(pick: random.Random, name: str) -> str:
 def shaken(pick: random.Random, call: dict[str, Any]) -> dict[str, Any]:
     """The call with up to two more members, in odd spellings of names that are there, and with other values."""
     for _ in range(pick.choice([0, 1, 1, 2])):
-        objects = [each for each in objects_in(call) if "jsonrpc" not in each or pick.random() < 0.2]
-        within = pick.choice(objects[:2] if pick.random() < 0.6 else objects or [call])
+        objects = [each for each in objects_in(call) if "jsonrpc" not in each or pick.random() < 0.2] or [call]
+        within = pick.choice(objects[:2] if pick.random() < 0.6 else objects)
         pairs = [*within.items()]
         likely = [pair for pair in pairs if pair[0] in DECIDING]
         name, value = pick.choice(likely if likely and pick.random() < 0.7 else pairs)

@@ -1,0 +1,56 @@
+"""The tier of each test: quick, ``real`` or ``long``. `make test` runs the quick ones, which need Python only.
+
+A test is real or long by its folder, or by ``pytest.mark.real`` and ``pytest.mark.long``; a test that is both is long.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import pytest
+
+__all__ = ["QUICK", "mark", "missing", "python_only", "tier_of_folder"]
+
+#: What ``-m`` says in a run of the quick tests: in pyproject.toml, too.
+QUICK: Final = "not real and not long"
+_TESTS: Final = Path(__file__).resolve().parent
+_FOLDERS: Final = {
+    "faults": "long",
+    "frameworks": "real",
+    "fuzz": "long",
+    "mutants": "long",
+    "packaging": "real",
+    "pipelines": "real",
+    "real": "real",
+    "tck": "real",
+}
+
+
+def tier_of_folder(path: Path) -> str | None:
+    """The tier of every test below ``path``; None where each test has its own."""
+    parts = path.relative_to(_TESTS).parts if path.is_relative_to(_TESTS) else ()
+    return _FOLDERS.get(parts[0]) if parts else None
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests whose folder has a tier."""
+    for item in items:
+        tier = tier_of_folder(item.path)
+        if tier is not None:
+            item.add_marker(tier)
+
+
+def missing(what: str, target: str) -> NoReturn:
+    """Fail: the components of `make test-real` are installed. ``target`` is that of the Makefile that installs it."""
+    pytest.fail(f"{what} is missing: make {target}", pytrace=False)
+
+
+def python_only(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook that lets the quick tests start Python, and no other program."""
+    if event == "subprocess.Popen":
+        program = Path(str(arguments[0] or arguments[1][0]))
+        if not program.resolve().name.startswith("python") and program.parent != Path(sys.executable).parent:
+            raise RuntimeError(f"{program.name} is not Python: mark this test with pytest.mark.real")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from argon2 import PasswordHasher
 
+from a2a_trust.auth.basic import hashing
 from a2a_trust.cli.main import main
 from a2a_trust.signing import sign
 
@@ -57,8 +60,8 @@ Run = Callable[..., Done]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a2a-sign with these arguments in a fresh folder; ``stdin`` and further environment by name.
 
-    The command runs in this process, which takes a hundredth of the time of ``run_process``. The process is the point of
-    a test when start-up, signals, a terminal, closed streams or a limit of the process decide.
+    The command runs in this process, in a hundredth of the time of ``run_process``. A test needs a process of its own
+    when start-up, signals, a terminal, closed streams or a limit of the process decide.
     """
 
     def run(*arguments: str | Path, stdin: bytes = b"", cwd: Path = tmp_path, **environment: str) -> Done:
@@ -109,3 +112,10 @@ def key(tmp_path: Path, run: Run) -> Path:
     """A key that keygen made, with its JWK Set beside it."""
     assert run("keygen", "-o", "key.pem").code == 0
     return tmp_path / "key.pem"
+
+
+@pytest.fixture
+def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes of passwords that are made in this process take no time; those of others are verified, too."""
+    monkeypatch.setattr(hashing, "_hasher", lambda: PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    monkeypatch.setattr(hashing, "_FORM", re.compile(r"\$argon2id\$v=19\$m=\d+,t=\d,p=\d\$.{22}\$.{43}"))

@@ -209,6 +209,7 @@ def test_signatures_that_were_taken_off_are_told(command: Command, agent: Agent)
     assert "its signatures may have been removed" in done.out
 
 
+@pytest.mark.real
 def test_a_memory_in_a_database(command: Command, agent: Agent, postgres_url: str) -> None:  # noqa: F811
     url = agent.origin(HOST)
     at = ("--memory", postgres_url)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +23,7 @@ def memory(postgres_url: str) -> PostgresCardMemory:  # noqa: F811
     return PostgresCardMemory(postgres_url, timeout=20)
 
 
+@pytest.mark.real
 def test_the_commands_work_on_a_database(run: Run, postgres_url: str, first: LocalSigner, tmp_path: Path) -> None:  # noqa: F811
     at = ("--file", postgres_url)
     done = run("memory", "accept", *at, AGENT, thumbprint(first), "--json")
@@ -43,6 +42,7 @@ def test_the_commands_work_on_a_database(run: Run, postgres_url: str, first: Loc
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.real
 def test_the_command_in_the_refusal_is_the_one_that_accepts(
     run: Run,
     memory: PostgresCardMemory,
@@ -95,6 +95,7 @@ def test_a_password_in_an_argument_is_refused_and_not_repeated(
         assert told in said
 
 
+@pytest.mark.real
 def test_a_database_that_is_lost_or_not_prepared_is_told_once(
     run: Run,
     postgres: PostgresServer,  # noqa: F811
@@ -104,24 +105,22 @@ def test_a_database_that_is_lost_or_not_prepared_is_told_once(
     done = run("memory", "list", "--file", bare)
     assert (done.code, done.out, done.err.count("\n")) == (6, "", 1)
     assert f"run: a2a-sign database migrate {bare}" in done.err
-    begun = time.monotonic()
     with postgres.frozen():
         done = run("memory", "accept", "--file", postgres_url, AGENT, "x" * 43)
-    assert 5 < time.monotonic() - begun < 20
     assert (done.code, done.out, done.err.count("\n")) == (6, "", 1)
     assert "no answer within 5 seconds" in done.err
     assert run("memory", "list", "--file", postgres_url, "--json").json["records"] == []
 
 
+@pytest.mark.real
 def test_libraries_of_databases_are_loaded_for_urls_only(postgres_url: str, tmp_path: Path) -> None:  # noqa: F811
     assert "asyncpg" in loaded("memory", "list", "--file", postgres_url, cwd=tmp_path)
     modules = loaded("memory", "accept", "--file", "cards.db", AGENT, "x" * 43, cwd=tmp_path)
     assert not modules & {"asyncpg", "redis", "asyncio", "ssl"}
 
 
-def test_without_asyncpg_the_command_says_what_to_install(run: Run, tmp_path: Path) -> None:
+def test_without_asyncpg_the_command_says_what_to_install(run_process: Run, tmp_path: Path) -> None:
     (tmp_path / "asyncpg.py").write_text("raise ImportError")
-    done = run("memory", "list", "--file", "postgresql://127.0.0.1:1/cards", PYTHONPATH=str(tmp_path))
+    done = run_process("memory", "list", "--file", "postgresql://127.0.0.1:1/cards", PYTHONPATH=str(tmp_path))
     assert (done.code, done.out) == (2, "")
     assert 'pip install "./a2a-trust[postgres]"' in done.err
-    assert sys.modules.get("asyncpg") is not None  # only the command lacked it

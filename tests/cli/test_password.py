@@ -20,6 +20,8 @@ from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import InvalidCredentialsError
 from tests.cli.conftest import COMMAND, Run
 
+pytestmark = pytest.mark.usefixtures("cheap_hashes")
+
 CHOSEN = "correct horse battery staple"
 STORE = ("--store", "passwords.db")
 
@@ -37,8 +39,8 @@ def created(run: Run, *arguments: str, user: str = "ann") -> str:
     return done.out.removesuffix("\n")
 
 
-def test_a_new_password_goes_alone_to_standard_output_and_lets_its_user_in(run: Run, tmp_path: Path) -> None:
-    done = run("password", "create", *STORE, "--user", "ann", "--scope", "read", "--scope", "write")
+def test_a_new_password_goes_alone_to_standard_output_and_lets_its_user_in(run_process: Run, tmp_path: Path) -> None:
+    done = run_process("password", "create", *STORE, "--user", "ann", "--scope", "read", "--scope", "write")
     password = done.out.removesuffix("\n")
     assert (done.code, "shown only now" in done.err, password in done.err) == (0, True, False)
     assert re.fullmatch(r"[2-9a-z]{4}(-[2-9a-z]{4}){6}", password)
@@ -146,7 +148,7 @@ def test_a_password_is_typed_twice_and_shown_by_no_terminal(second: str, tmp_pat
                 shown += more.decode()
         except OSError:
             pass  # the other end is closed
-        code = process.wait(30)
+        code = process.wait(60)
     os.close(terminal)
     assert CHOSEN not in shown
     if second == CHOSEN:
@@ -196,9 +198,11 @@ def test_a_store_of_something_else_is_left_as_it_is(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("action", ["create", "rotate"])
-def test_a_new_password_that_nobody_saw_is_taken_back(action: str, tmp_path: Path) -> None:
+def test_a_new_password_that_nobody_saw_is_taken_back(action: str, run_process: Run, tmp_path: Path) -> None:
+    if action == "rotate":
+        created(run_process)
     store = SqlitePasswords(tmp_path / "passwords.db", create=True)
-    old = store.create(user="ann").record if action == "rotate" else None
+    old = store.records()[0] if action == "rotate" else None
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [str(COMMAND), "password", action, *STORE, "--user", "ann"],

@@ -75,6 +75,7 @@ def run(text: str, language: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.real
 def test_the_readme_runs_word_for_word_from_a_clone(tmp_path: Path) -> None:
     # What `make demo` leaves in a clone: the examples, and the virtual environment that the tests run in.
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

@@ -21,6 +21,7 @@ REFERENCE = (ROOT / "docs" / "a2a-sign.md").read_text(encoding="utf-8")
 FIRST, LEAKED = re.findall(r"```console\n(.*?)```", REFERENCE, re.DOTALL)
 
 
+@pytest.mark.real
 def test_the_session_runs_from_a_key_to_a_revocation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)

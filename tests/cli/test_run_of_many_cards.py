@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import pty
 import re
 import signal
 import subprocess
+import sys
 import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from a2a_trust.workers import CHUNK
+from a2a_trust.cli import progress
+from a2a_trust.cli.main import main
+from a2a_trust.workers import CHUNK as REAL_CHUNK
 from tests.cli.conftest import CARD, COMMAND, Run
 
-NUMBER = 2 * CHUNK + 40
+CHUNK = 8
+NUMBER = 2 * CHUNK + 4
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk for each worker, and one more, from few cards."""
+    monkeypatch.setattr("a2a_trust.workers.CHUNK", CHUNK)
+    monkeypatch.setattr("a2a_trust.cli.sign.CHUNK", CHUNK)
 
 
 def host(number: int) -> str:
@@ -153,61 +165,74 @@ def test_a_directory_of_many_cards_is_signed_by_several_processes_or_not_at_all(
 VERIFY = ("verify", "agents", "--trust", "trust.toml", "--origin-from-card")
 
 
-def test_a_killed_run_goes_on_and_the_report_is_as_of_one_run(signed: Path, run: Run, tmp_path: Path) -> None:
-    folder = folder_of(signed)
-    changed = folder / f"{CHUNK // 2:04}.json"
-    changed.write_text(changed.read_text().replace("Reads", "Writes"))
-    for number in range(NUMBER, 12 * CHUNK):  # enough for a kill in between
-        (folder / f"{number:04}.json").write_bytes((folder / f"{number % 50:04}.json").read_bytes())
-    with subprocess.Popen([COMMAND, *VERIFY, "--report", "r.jsonl", "-q"], cwd=tmp_path, stdout=-1) as process:
-        report = tmp_path / "r.jsonl"
-        until = time.monotonic() + 30
-        while not report.exists() or report.stat().st_size < 100_000:
-            assert time.monotonic() < until
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-    cut = report.read_text().splitlines()
-    assert process.returncode == -signal.SIGKILL
-    assert CHUNK // 2 < len(cut) < 12 * CHUNK
+def assert_that_it_goes_on(cut: list[str], number: int, run: Run, folder: Path) -> None:
+    """After a run that wrote these lines, the next one ends as one that nothing had ended."""
+    report = folder / "r.jsonl"
     report.write_text("\n".join([*cut[:-1], cut[-1][:40]]))  # the last line was being written
     done = run(*VERIFY, "--report", "r.jsonl")
     assert done.out.splitlines()[0] == f"{len(cut) - 2} cards are in r.jsonl already; going on after them"
-    assert (done.code, done.out.splitlines()[-1]) == (1, f"{12 * CHUNK} cards: {12 * CHUNK - 1} verified, 1 invalid")
+    assert (done.code, done.out.splitlines()[-1]) == (1, f"{number} cards: {number - 1} verified, 1 invalid")
     assert run(*VERIFY, "--report", "whole.jsonl", "-q").code == 1
     first, *rest = read(report)
-    begun, *whole = read(tmp_path / "whole.jsonl")
+    begun, *whole = read(folder / "whole.jsonl")
     assert rest == whole
     assert {**first, "at": 0} == {**begun, "at": 0}
-    assert rest[-1] == {"command": "verify", "ok": False, "exit": 1, "cards": 12 * CHUNK}
+    assert rest[-1] == {"command": "verify", "ok": False, "exit": 1, "cards": number}
     assert not any("card" in line for line in rest)
 
 
-def on_terminal(folder: Path, *arguments: str) -> str:
-    """What the command writes to standard error when that is a terminal."""
-    ours, its = pty.openpty()
-    with subprocess.Popen(
-        [COMMAND, *arguments], cwd=folder, stderr=its, stdout=subprocess.DEVNULL, stdin=-1
-    ) as process:
-        os.close(its)
-        assert process.stdin is not None
-        for _ in range(5):
-            process.stdin.write((folder / "signed.jsonl").read_bytes())
-            process.stdin.flush()
-            time.sleep(0.7)
-        process.stdin.close()
-        written = b""
+def with_one_changed_card(signed: Path) -> Path:
+    folder = folder_of(signed)
+    changed = folder / f"{CHUNK // 2:04}.json"
+    changed.write_text(changed.read_text().replace("Reads", "Writes"))
+    return folder
+
+
+def test_a_run_that_was_ended_goes_on_and_the_report_is_as_of_one_run(signed: Path, run: Run, tmp_path: Path) -> None:
+    with_one_changed_card(signed)
+    assert run(*VERIFY, "--report", "r.jsonl", "-q").code == 1
+    lines = (tmp_path / "r.jsonl").read_text().splitlines()
+    for kept in (CHUNK // 2 + 2, NUMBER):  # before the end, some cards were verified or all of them
+        assert_that_it_goes_on(lines[: kept + 1], NUMBER, run, tmp_path)
+        (tmp_path / "whole.jsonl").unlink()
+
+
+@pytest.mark.long
+def test_a_killed_run_goes_on_and_the_report_is_as_of_one_run(signed: Path, run: Run, tmp_path: Path) -> None:
+    folder, number = with_one_changed_card(signed), 12 * REAL_CHUNK  # enough for a kill in between
+    for each in range(NUMBER, number):
+        (folder / f"{each:04}.json").write_bytes((folder / f"{each % NUMBER:04}.json").read_bytes())
+    for each in range(CHUNK // 2 + NUMBER, number, NUMBER):  # one card is changed, not its copies
+        (folder / f"{each:04}.json").write_bytes((folder / "0000.json").read_bytes())
+    with subprocess.Popen([COMMAND, *VERIFY, "--report", "r.jsonl", "-q"], cwd=tmp_path, stdout=-1) as process:
+        report = tmp_path / "r.jsonl"
         try:
-            while part := os.read(ours, 65536):
-                written += part
-        except OSError:  # the other end is closed
-            pass
+            until = time.monotonic() + 60
+            while not report.exists() or report.stat().st_size < 100_000:
+                assert time.monotonic() < until
+                time.sleep(0.001)
         finally:
-            os.close(ours)
-    return written.decode()
+            process.send_signal(signal.SIGKILL)
+    cut = report.read_text().splitlines()
+    assert process.returncode == -signal.SIGKILL
+    assert REAL_CHUNK // 2 < len(cut) < number
+    assert_that_it_goes_on(cut, number, run, tmp_path)
 
 
-def test_a_terminal_shows_how_far_a_long_run_is(signed: Path, tmp_path: Path) -> None:
-    shown = on_terminal(tmp_path, "verify", "--cards-from", "-", "--trust", "trust.toml", "-q")
+class Terminal(io.StringIO):
+    """What is written to it is shown."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_how_far_a_long_run_is(signed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, seconds = Terminal(), count()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert main(["verify", "--cards-from", "signed.jsonl", "--trust", "trust.toml", "-q"]) == 0
+    shown = terminal.getvalue()
     assert re.match(r"\r[\d,]+ cards, [\d,]+ a second\x1b\[K\r", shown), shown
     assert shown.endswith("\r\x1b[K")
     assert "\n" not in shown

@@ -107,10 +107,9 @@ def test_the_completion_names_all_commands_and_options(shell: str, run: Run) -> 
     assert (done.code, done.err) == (0, "")
     for word in (*COMMANDS, "revoke", "--jwks-url", "--on-first-use", "--print-completion", "a2a-python"):
         assert word in done.out
-    if shell == "bash":
-        assert subprocess.run(["bash", "-n"], input=done.out, text=True, check=False).returncode == 0
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("words", "found"),
     [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.conftest import ROOT
 from tests.docs.blocks import LANGUAGES, RUN_BY, blocks_of, runners_of
 from tests.docs.pages import PAGES
@@ -18,15 +16,20 @@ OF_SAMPLES = "CONTRIBUTING.md"
 WITH_CODE = [name for name, page in PAGES.items() if blocks_of(page) and name != OF_SAMPLES]
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_block_says_what_it_is(name: str) -> None:
-    languages = re.findall(r"(?ms)^( *)```([^\n]*)\n.*?^\1```$", PAGES[name])
-    assert {language.split(" ")[0] for _, language in languages} <= SHOWN | LANGUAGES.keys()
+def test_every_block_says_what_it_is() -> None:
+    fences = [
+        (name, language)
+        for name, page in PAGES.items()
+        for _, language in re.findall(r"(?ms)^( *)```([^\n]*)\n.*?^\1```$", page)
+    ]
+    assert len(fences) > 300
+    assert [fence for fence in fences if fence[1].split(" ")[0] not in SHOWN | LANGUAGES.keys()] == []
 
 
-@pytest.mark.parametrize("name", WITH_CODE)
-def test_every_page_has_tests_that_run_its_blocks(name: str) -> None:
-    assert all((ROOT / test).exists() for test in runners_of(name))
+def test_every_page_has_tests_that_run_its_blocks() -> None:
+    runners = [(name, test) for name in WITH_CODE for test in runners_of(name)]
+    assert len(runners) >= len(WITH_CODE) > 30
+    assert [runner for runner in runners if not (ROOT / runner[1]).exists()] == []
 
 
 def test_no_page_is_named_that_is_gone() -> None:

@@ -52,6 +52,7 @@ def test_the_header_is_that_of_our_signatures(names: dict[str, Any]) -> None:
     assert names["signing_input"].count(".") == 1
 
 
+@pytest.mark.real
 def test_we_notice_the_attack_and_the_sdk_does_not(names: dict[str, Any], python_1_3_0: SdkProcess) -> None:
     signer = generate_signer(kid="agent-1")
     trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example.com"))])

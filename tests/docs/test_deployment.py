@@ -14,20 +14,21 @@ import pytest
 from tests.certificates import SERVER, Authority
 from tests.docs.newcomer import Newcomer
 from tests.docs.pages import PAGES
+from tests.tiers import missing
 
 PAGE = PAGES["docs/deployment.md"]
 
 
+@pytest.mark.real
 def test_the_agent_runs_as_the_page_says(tmp_path: Path) -> None:
     Newcomer(tmp_path, Path(sys.executable).parent, 8000).follow(PAGE.partition("## The proxy")[0])
 
 
+@pytest.mark.real
 def test_nginx_takes_the_settings(tmp_path: Path) -> None:
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
     if nginx is None:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail("A2A_TRUST_REQUIRE_REAL=1 and no nginx")
-        pytest.skip("NO NGINX: install it, as .ci/run does")
+        missing("nginx", "real-proxies")
     (settings,) = re.findall(r"(?ms)^```nginx\n(.*?)^```$", PAGE)
     certificate, key = Authority().issue(subject="agent.example.com", usage=SERVER).write(tmp_path, "server")
     assert (certificate.name, key.name) == ("server.pem", "server.key")

@@ -13,8 +13,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.docs.newcomer import Newcomer
 from tests.docs.pages import PAGES
+from tests.tiers import missing
 
 PAGE = PAGES["docs/many-cards.md"]
+pytestmark = pytest.mark.real
 RECIPES = dict(re.findall(r"(?ms)^\[(Ray|Spark)\]\(.*?^```text\n(.*?)^```$", PAGE))
 
 
@@ -38,7 +40,7 @@ def test_the_page_runs_as_it_stands(folder: Path) -> None:
 @pytest.mark.parametrize(("name", "package"), [("Ray", "ray"), ("Spark", "pyspark")])
 def test_the_other_recipes_give_the_same(name: str, package: str, folder: Path) -> None:
     if subprocess.run([sys.executable, "-c", f"import {package}"], capture_output=True, check=False).returncode:
-        pytest.skip(f"NO {name.upper()}: install it and what it needs to run its recipe")
+        missing(f"{name} (with what it needs to run its recipe)", "real-frameworks")
     Newcomer(folder, Path(sys.executable).parent).follow(PAGE.partition("## What the lines say")[0])
     subprocess.run([sys.executable, "-c", RECIPES[name]], cwd=folder, check=True, capture_output=True)
     parts = [path for path in (folder / f"{name.lower()}-reports").iterdir() if not path.name.startswith(("_", "."))]

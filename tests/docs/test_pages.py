@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from a2a_trust import SqliteApiKeys
 from a2a_trust.cli.main import main
 from tests.docs.pages import PAGES
+from tests.tiers import missing
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -45,9 +46,10 @@ def test_the_step_for_code_scanning_writes_sarif(folder: Path, capsys: pytest.Ca
     assert f"sarif_file: {file}\n" in workflow
 
 
+@pytest.mark.real
 def test_each_command_copies_a_store_in_use(folder: Path) -> None:
     if shutil.which("sqlite3") is None:
-        pytest.skip("NO SQLITE3: install it, as .ci/run does")
+        missing("sqlite3", "real-databases")
     keys = SqliteApiKeys("keys.db", create=True)
     keys.create(owner="ann")
     commands, *_ = blocks("docs/operations.md", "console")

@@ -21,6 +21,8 @@ from tests.docs.newcomer import Newcomer
 from tests.docs.pages import PAGES
 from tests.middleware.agent import CALL
 
+pytestmark = pytest.mark.real
+
 __all__ = ["postgres", "redis_server"]
 
 SECTION = (

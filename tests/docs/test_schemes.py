@@ -14,6 +14,8 @@ from tests.docs.newcomer import Newcomer
 from tests.docs.pages import PAGES
 from tests.interop.sdk_process import install
 
+pytestmark = pytest.mark.real
+
 PAGE = PAGES["docs/schemes.md"]
 INSTALL = re.findall(r"(?ms)^```console\n(.*?)^```$", PAGE)[0]
 

@@ -19,6 +19,8 @@ from tests.conftest import ROOT
 from tests.docs.newcomer import Newcomer
 from tests.docs.pages import PAGES
 
+pytestmark = pytest.mark.real
+
 PAGE: Final = PAGES["docs/tutorial.md"]
 INSTALL, *STEPS = re.split(r"(?m)^## (?=\d)", PAGE)[1:]
 
@@ -43,8 +45,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text=True,
         check=False,
     )
-    if done.returncode and "No matching distribution" in done.stderr and not os.environ.get("A2A_TRUST_REQUIRE_REAL"):
-        pytest.skip(f"NO PACKAGE INDEX: {done.stderr}")
     assert done.returncode == 0, done.stderr
     assert (folder / "invoices").is_dir()
     return folder / "env" / "bin"

@@ -44,6 +44,7 @@ from tests.interop.corpus import (
 from tests.interop.left_out import left_out
 from tests.interop.made_cards import CANONICAL_TRAPS, EVERY_FIELD, EVERY_FIELD_AT_ITS_DEFAULT, card_with_params
 from tests.interop.sdk_process import SdkProcess
+from tests.walks import walked
 
 NOT_SIGNED_PYTHON: Final = "InvalidSignaturesError"
 NOT_SIGNED_JS: Final = "No valid signatures found on agent card."
@@ -54,8 +55,8 @@ HANDFUL: Final = ("018", "042", "101")
 #: They come with the signature of the specification's sample, by a key that nobody has.
 SIGNED_BY_STRANGERS: Final = ("038", "039", "041", "042", "066")
 
-every_card = pytest.mark.parametrize("number", EVERYWHERE)
-with_companion = pytest.mark.parametrize("number", [n for n in EVERYWHERE if n not in NO_COMPANION_NEEDED])
+every_card = walked("number", EVERYWHERE)
+with_companion = walked("number", [n for n in EVERYWHERE if n not in NO_COMPANION_NEEDED])
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,7 @@ def test_a_signed_card_verifies_here_whole(vectors: Path, signer: LocalSigner, n
     ]
 
 
+@pytest.mark.real
 @every_card
 def test_by_default_a_card_has_a_companion_or_the_note_names_security_members(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
@@ -129,6 +131,7 @@ def test_by_default_a_card_has_a_companion_or_the_note_names_security_members(
     assert js_1_3_0.refusal(_signed(signed), key) == (NOT_SIGNED_JS if is_open else None)
 
 
+@pytest.mark.real
 @every_card
 def test_a_signed_card_verifies_in_python_as_protobuf_reads_it(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, number: str
@@ -137,6 +140,7 @@ def test_a_signed_card_verifies_in_python_as_protobuf_reads_it(
     assert python_1_3_0.refusal(signed, signer.public_key.to_jwk(), reader="plain") is None
 
 
+@pytest.mark.real
 @every_card
 def test_a_signed_card_verifies_in_python_as_its_resolver_reads_it_or_is_known_to_be_rewritten(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, number: str
@@ -146,6 +150,7 @@ def test_a_signed_card_verifies_in_python_as_its_resolver_reads_it_or_is_known_t
     assert python_1_3_0.refusal(signed, signer.public_key.to_jwk(), reader="resolver") == expected
 
 
+@pytest.mark.real
 @every_card
 def test_a_signed_card_verifies_in_javascript(
     vectors: Path, signer: LocalSigner, js_1_3_0: SdkProcess, number: str
@@ -154,6 +159,7 @@ def test_a_signed_card_verifies_in_javascript(
     assert js_1_3_0.refusal(signed, signer.public_key.to_jwk()) is None
 
 
+@pytest.mark.real
 @every_card
 def test_a_signed_card_verifies_in_python_1_0_when_it_is_ascii(
     vectors: Path, signer: LocalSigner, python_1_0_0: SdkProcess, number: str
@@ -163,6 +169,7 @@ def test_a_signed_card_verifies_in_python_1_0_when_it_is_ascii(
     assert python_1_0_0.refusal(signed, signer.public_key.to_jwk()) == expected
 
 
+@pytest.mark.real
 @every_card
 def test_one_changed_member_is_refused_everywhere(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
@@ -181,6 +188,7 @@ def test_one_changed_member_is_refused_everywhere(
     assert js_1_3_0.refusal(changed, key) == NOT_SIGNED_JS
 
 
+@pytest.mark.real
 @with_companion
 def test_the_companion_verifies_everywhere_before_and_after_the_full_signature(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
@@ -194,6 +202,7 @@ def test_the_companion_verifies_everywhere_before_and_after_the_full_signature(
         assert _verify(order, signer).unverified == ()
 
 
+@pytest.mark.real
 @with_companion
 def test_the_companion_is_what_the_sdks_need_and_never_enough_here(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
@@ -214,6 +223,7 @@ def test_the_companion_is_what_the_sdks_need_and_never_enough_here(
         assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
 
 
+@pytest.mark.real
 @with_companion
 def test_without_a_companion_the_card_is_whole_or_rejected_everywhere(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
@@ -243,7 +253,8 @@ def test_signing_and_lint_predict_which_cards_the_python_resolver_rewrites(
     assert any(finding.rule == "python-rewrites" for finding in lint_card(card)) is is_rewritten
 
 
-@pytest.mark.parametrize("number", REWRITTEN_BY_THE_PYTHON_RESOLVER)
+@pytest.mark.real
+@walked("number", REWRITTEN_BY_THE_PYTHON_RESOLVER)
 def test_a_requirement_that_no_companion_can_cover_is_missed_here_when_it_is_stripped_and_not_by_the_sdks(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -263,7 +274,8 @@ def test_a_requirement_that_no_companion_can_cover_is_missed_here_when_it_is_str
     ]
 
 
-@pytest.mark.parametrize("number", SIGNED_BY_STRANGERS)
+@pytest.mark.real
+@walked("number", SIGNED_BY_STRANGERS)
 def test_signatures_of_strangers_stay_and_stop_nobody(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -276,7 +288,8 @@ def test_signatures_of_strangers_stay_and_stop_nobody(
     assert js_1_3_0.refusal(_signed(signed), signer.public_key.to_jwk()) is None
 
 
-@pytest.mark.parametrize("number", ONLY_HERE)
+@pytest.mark.real
+@walked("number", ONLY_HERE)
 def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -298,7 +311,8 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     assert js_1_3_0.refusal(document, key) == NOT_SIGNED_JS
 
 
-@pytest.mark.parametrize("number", ONLY_HERE)
+@pytest.mark.real
+@walked("number", ONLY_HERE)
 def test_a_card_of_0_3_verifies_in_python_0_3_by_its_companion_or_the_note_says_why_not(
     vectors: Path, signer: LocalSigner, python_0_3_26: SdkProcess, number: str
 ) -> None:
@@ -314,7 +328,8 @@ def test_a_card_of_0_3_verifies_in_python_0_3_by_its_companion_or_the_note_says_
         assert signed.companion == (None if number in NO_COMPANION_NEEDED_IN_0_3 else Form.V0_3_PYTHON)
 
 
-@pytest.mark.parametrize("number", sorted(set(ONLY_HERE) - NO_COMPANION_NEEDED_IN_0_3 - UNREAD_IN_0_3.keys()))
+@pytest.mark.real
+@walked("number", sorted(set(ONLY_HERE) - NO_COMPANION_NEEDED_IN_0_3 - UNREAD_IN_0_3.keys()))
 def test_the_companion_of_a_card_of_0_3_is_what_python_0_3_needs_and_never_enough_here(
     vectors: Path, signer: LocalSigner, python_0_3_26: SdkProcess, number: str
 ) -> None:
@@ -332,20 +347,21 @@ def test_the_companion_of_a_card_of_0_3_is_what_python_0_3_needs_and_never_enoug
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
 
 
-@pytest.mark.parametrize("number", REFUSED_HERE)
+@walked("number", REFUSED_HERE)
 def test_a_card_that_readers_read_differently_is_not_signed(vectors: Path, signer: LocalSigner, number: str) -> None:
     with pytest.raises(MalformedError, match="/capabilities/streaming: true or false is needed, this is a string"):
         sign_card(load_card(vectors, number), signer)
 
 
-@pytest.mark.parametrize("number", WITHOUT_A_HOST)
+@walked("number", WITHOUT_A_HOST)
 def test_a_card_with_the_url_of_a_template_is_not_signed(vectors: Path, signer: LocalSigner, number: str) -> None:
     with pytest.raises(SigningError, match=r"/url: URL: .*verifiers would reject it"):
         sign_card(load_card(vectors, number, filled_in=False), signer)
 
 
-@pytest.mark.parametrize("alg", ["EdDSA", "RS256"])
-@pytest.mark.parametrize("number", HANDFUL)
+@pytest.mark.real
+@walked("alg", ["EdDSA", "RS256"])
+@walked("number", HANDFUL)
 def test_other_algorithms_verify_everywhere(
     vectors: Path, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str, alg: str
 ) -> None:
@@ -358,7 +374,8 @@ def test_other_algorithms_verify_everywhere(
     assert js_1_3_0.refusal(document, key) is None
 
 
-@pytest.mark.parametrize("number", HANDFUL)
+@pytest.mark.real
+@walked("number", HANDFUL)
 def test_an_address_and_times_in_the_header_disturb_no_sdk(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -378,7 +395,8 @@ def test_an_address_and_times_in_the_header_disturb_no_sdk(
     assert js_1_3_0.refusal(document, key) is None
 
 
-@pytest.mark.parametrize("number", HANDFUL)
+@pytest.mark.real
+@walked("number", HANDFUL)
 def test_an_sdk_that_knows_one_of_two_signers_verifies_the_card(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -393,7 +411,8 @@ def test_an_sdk_that_knows_one_of_two_signers_verifies_the_card(
     assert js_1_3_0.refusal(document, stranger) == NOT_SIGNED_JS
 
 
-@pytest.mark.parametrize("number", HANDFUL)
+@pytest.mark.real
+@walked("number", HANDFUL)
 def test_a_signature_added_by_a_second_company_leaves_the_first_one_good(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -406,6 +425,7 @@ def test_a_signature_added_by_a_second_company_leaves_the_first_one_good(
         assert js_1_3_0.refusal(document, known.public_key.to_jwk()) is None
 
 
+@pytest.mark.real
 def test_a_card_with_every_field_of_1_0_has_one_form_in_every_sdk(
     signer: LocalSigner, python_1_3_0: SdkProcess, python_1_0_0: SdkProcess, js_1_3_0: SdkProcess
 ) -> None:
@@ -420,6 +440,7 @@ def test_a_card_with_every_field_of_1_0_has_one_form_in_every_sdk(
     assert js_1_3_0.refusal(_signed(signed), key) is None
 
 
+@pytest.mark.real
 def test_a_card_with_every_field_at_its_default_verifies_everywhere(
     signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess
 ) -> None:
@@ -434,7 +455,8 @@ def test_a_card_with_every_field_at_its_default_verifies_everywhere(
     assert _verify(_signed(signed), signer).unverified == ()
 
 
-@pytest.mark.parametrize("params", CANONICAL_TRAPS.values(), ids=CANONICAL_TRAPS)
+@pytest.mark.real
+@walked("params", CANONICAL_TRAPS.values())
 def test_json_that_canonical_forms_disagree_about_is_signed_alike(
     signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, params: str
 ) -> None:
@@ -473,7 +495,8 @@ def cards_with(name: str) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.real
+@walked("name", NAMES)
 def test_the_gate_refuses_exactly_the_names_that_the_javascript_sdk_loses(
     signer: LocalSigner, js_1_3_0: SdkProcess, name: str
 ) -> None:
@@ -495,6 +518,7 @@ def test_the_gate_refuses_exactly_the_names_that_the_javascript_sdk_loses(
             assert js_1_3_0.refusal(document, public) is None, place
 
 
+@pytest.mark.real
 def test_nesting_beyond_what_protobuf_reads_is_refused_in_python_only(
     signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess
 ) -> None:

@@ -20,6 +20,7 @@ from a2a_trust.errors import FailureReason, PartialSignatureError, UncoveredFiel
 from a2a_trust.keys import SigningTool, UnsafeAnyOrigin, read_jwks
 from a2a_trust.signing import Coverage, Form
 from a2a_trust.signing.forms import project
+from tests.walks import walked
 
 ALGORITHMS: Final = ("ES256", "EdDSA", "RS256")
 
@@ -191,11 +192,7 @@ def _told_form(pair: tuple[str, str], fixture: Fixture) -> Form:
     return Form.PRUNED_LEGACY if same else form
 
 
-def _parametrize(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("pair", pairs, ids=["-".join(pair) for pair in pairs])
-
-
-every_algorithm = pytest.mark.parametrize("alg", ALGORITHMS)
+every_algorithm = walked("alg", ALGORITHMS)
 
 
 def test_the_tables_name_every_fixture_once(vectors: Path) -> None:
@@ -204,7 +201,7 @@ def test_the_tables_name_every_fixture_once(vectors: Path) -> None:
 
 
 @every_algorithm
-@_parametrize(tuple(EXPECTED))
+@walked("pair", tuple(EXPECTED))
 def test_the_form_of_the_signer_is_the_bytes_that_it_signed(vectors: Path, pair: tuple[str, str], alg: str) -> None:
     fixture = _fixture(vectors, pair, alg)
     form = FORM_OF[pair[0]]
@@ -215,11 +212,9 @@ def test_the_form_of_the_signer_is_the_bytes_that_it_signed(vectors: Path, pair:
     assert len(projection.dropped) == len(EXPECTED[pair].left_open)
 
 
-@pytest.mark.parametrize(
-    "coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY], ids=["whole card", "signed part only"]
-)
+@walked("coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY])
 @every_algorithm
-@_parametrize(tuple(pair for pair, expected in EXPECTED.items() if not expected.holds_empty))
+@walked("pair", tuple(pair for pair, expected in EXPECTED.items() if not expected.holds_empty))
 def test_of_an_unknown_tool_nothing_is_verified_that_it_may_have_pruned(
     vectors: Path, pair: tuple[str, str], alg: str, coverage: Coverage
 ) -> None:
@@ -230,7 +225,7 @@ def test_of_an_unknown_tool_nothing_is_verified_that_it_may_have_pruned(
 
 
 @every_algorithm
-@_parametrize(tuple(pair for pair, expected in EXPECTED.items() if expected.holds_empty))
+@walked("pair", tuple(pair for pair, expected in EXPECTED.items() if expected.holds_empty))
 def test_an_empty_value_in_what_was_signed_shows_that_nothing_was_dropped(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -243,7 +238,7 @@ def test_an_empty_value_in_what_was_signed_shows_that_nothing_was_dropped(
 
 
 @every_algorithm
-@_parametrize(tuple(pair for pair, expected in EXPECTED.items() if expected.fits_whole))
+@walked("pair", tuple(pair for pair, expected in EXPECTED.items() if expected.fits_whole))
 def test_a_key_that_signs_whole_cards_proves_a_card_that_was_signed_whole(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -256,11 +251,9 @@ def test_a_key_that_signs_whole_cards_proves_a_card_that_was_signed_whole(
     assert (verified.dropped, verified.unverified, verified.ignored) == ((), (), ())
 
 
-@pytest.mark.parametrize(
-    "coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY], ids=["whole card", "signed part only"]
-)
+@walked("coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY])
 @every_algorithm
-@_parametrize(tuple(pair for pair, expected in EXPECTED.items() if not expected.fits_whole))
+@walked("pair", tuple(pair for pair, expected in EXPECTED.items() if not expected.fits_whole))
 def test_a_key_that_signs_whole_cards_proves_no_card_that_was_signed_in_part(
     vectors: Path, pair: tuple[str, str], alg: str, coverage: Coverage
 ) -> None:
@@ -268,7 +261,7 @@ def test_a_key_that_signs_whole_cards_proves_no_card_that_was_signed_in_part(
 
 
 @every_algorithm
-@_parametrize(tuple(pair for pair in PRUNING if not EXPECTED[pair].uncovered))
+@walked("pair", tuple(pair for pair in PRUNING if not EXPECTED[pair].uncovered))
 def test_the_key_of_an_sdk_proves_a_card_of_which_it_dropped_nothing_with_a_meaning(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -281,7 +274,7 @@ def test_the_key_of_an_sdk_proves_a_card_of_which_it_dropped_nothing_with_a_mean
     assert frozenset(verified.unverified) >= CAN_BE_HIDDEN
 
 
-@pytest.mark.parametrize("name", ["securitySchemes", "securityRequirements"])
+@walked("name", ["securitySchemes", "securityRequirements"])
 @every_algorithm
 def test_members_of_javascript_that_say_what_their_absence_says_are_no_reason_to_refuse(
     vectors: Path, alg: str, name: str
@@ -299,7 +292,7 @@ def test_members_of_javascript_that_say_what_their_absence_says_are_no_reason_to
 
 
 @every_algorithm
-@_parametrize(tuple(pair for pair in PRUNING if EXPECTED[pair].uncovered))
+@walked("pair", tuple(pair for pair in PRUNING if EXPECTED[pair].uncovered))
 def test_the_key_of_an_sdk_proves_no_card_with_members_that_were_not_signed(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -312,7 +305,7 @@ def test_the_key_of_an_sdk_proves_no_card_with_members_that_were_not_signed(
 
 
 @every_algorithm
-@_parametrize(PRUNING)
+@walked("pair", PRUNING)
 def test_the_signed_part_alone_is_what_the_sdk_signed_and_nothing_else(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -325,7 +318,7 @@ def test_the_signed_part_alone_is_what_the_sdk_signed_and_nothing_else(
 
 
 @every_algorithm
-@_parametrize(PRUNING)
+@walked("pair", PRUNING)
 def test_a_proof_by_the_key_of_an_sdk_always_says_what_the_form_could_have_hidden(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -336,7 +329,7 @@ def test_a_proof_by_the_key_of_an_sdk_always_says_what_the_form_could_have_hidde
 
 
 @every_algorithm
-@_parametrize(LOSSLESS)
+@walked("pair", LOSSLESS)
 def test_the_signed_part_of_a_card_that_was_signed_whole_is_the_whole_card(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -347,7 +340,7 @@ def test_the_signed_part_of_a_card_that_was_signed_whole_is_the_whole_card(
 
 
 @every_algorithm
-@_parametrize(tuple(pair for pair in PRUNING if EXPECTED[pair].left_open))
+@walked("pair", tuple(pair for pair in PRUNING if EXPECTED[pair].left_open))
 def test_removing_what_was_not_signed_still_leaves_it_unverified(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -362,9 +355,9 @@ def test_removing_what_was_not_signed_still_leaves_it_unverified(
         _check_refused_as_partial(vectors, document, tool)
 
 
-@pytest.mark.parametrize("tool", [None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
+@walked("tool", [None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
 @every_algorithm
-@_parametrize(tuple(pair for pair in EXPECTED if pair[0] == "py-0.3.26"))
+@walked("pair", tuple(pair for pair in EXPECTED if pair[0] == "py-0.3.26"))
 def test_a_card_signed_by_python_0_3_is_refused_from_keys_of_other_tools(
     vectors: Path, pair: tuple[str, str], alg: str, tool: SigningTool | None
 ) -> None:
@@ -372,7 +365,7 @@ def test_a_card_signed_by_python_0_3_is_refused_from_keys_of_other_tools(
         _check_refused_as_partial(vectors, _fixture(vectors, pair, alg).document, tool, coverage=coverage)
 
 
-@pytest.mark.parametrize("tool", [None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
+@walked("tool", [None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
 @every_algorithm
 def test_the_encoder_of_one_sdk_is_not_admitted_from_the_key_of_another(
     vectors: Path, alg: str, tool: SigningTool | None

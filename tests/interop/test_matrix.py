@@ -20,6 +20,8 @@ from tests.interop.matrix import (
 )
 from tests.interop.sdk_process import SdkProcess
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def made(

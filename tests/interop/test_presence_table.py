@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import pytest
+
 from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
 from tests.interop.sdk_process import SdkProcess
 
@@ -51,6 +53,7 @@ def _from_table(field: Field) -> dict[str, Any]:
     }
 
 
+@pytest.mark.real
 def test_the_presence_table_equals_the_descriptors_of_the_released_sdk(python_1_3_0: SdkProcess) -> None:
     described = {
         message: {
@@ -69,6 +72,7 @@ def test_the_presence_table_equals_the_descriptors_of_the_released_sdk(python_1_
         assert table[message] == described[message], message
 
 
+@pytest.mark.real
 def test_the_descriptors_reach_every_message_of_a_card(python_1_3_0: SdkProcess) -> None:
     described = python_1_3_0.describe()
     assert described.keys() >= LEFT_OUT_MESSAGES

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from a2a_trust import (
@@ -40,6 +41,7 @@ from tests.interop.made_cards import CANONICAL_TRAPS
 from tests.interop.sdk_process import SdkProcess
 from tests.signing.cards import Card, full_card
 from tests.signing.json_values import documents, texts
+from tests.signing.making import signed_in
 
 SIGNER: Final = generate_signer("ES256")
 PRIVATE_JWK: Final = private_key_to_jwk(SIGNER.private_key, alg=SIGNER.alg, kid=SIGNER.kid)
@@ -61,6 +63,7 @@ DECLARED: Final = {
 }
 
 
+@pytest.mark.real
 def test_the_table_of_0_3_equals_the_models_of_the_released_sdk(python_0_3_26: SdkProcess) -> None:
     models = python_0_3_26.describe()
     schemes = [name for name in models if name.endswith("SecurityScheme")]
@@ -84,6 +87,7 @@ def test_the_table_of_0_3_equals_the_models_of_the_released_sdk(python_0_3_26: S
                 assert (ours.presence is Presence.REQUIRED) is field["required"], field
 
 
+@pytest.mark.real
 def test_the_members_of_each_type_of_scheme_equal_the_models_of_the_released_sdk(python_0_3_26: SdkProcess) -> None:
     models = python_0_3_26.describe()
     found = {}
@@ -96,6 +100,7 @@ def test_the_members_of_each_type_of_scheme_equal_the_models_of_the_released_sdk
     assert found == {type_: (set(needed), set(rest)) for type_, (needed, rest) in SCHEMES_0_3.items()}
 
 
+@pytest.mark.real
 def test_the_defaults_of_0_3_are_those_of_the_released_sdk(python_0_3_26: SdkProcess) -> None:
     models = python_0_3_26.describe()
     defaults = {
@@ -210,7 +215,8 @@ def _without_signatures(document: Card) -> Card:
     return {name: value for name, value in document.items() if name != "signatures"}
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@pytest.mark.real
+@settings(max_examples=120)
 @given(cards_of_0_3)
 def test_whatever_the_sdk_signs_is_read_as_it_signed_it_and_all_else_is_named(
     python_0_3_26: SdkProcess, card: Card
@@ -258,7 +264,8 @@ def _objects(value: Any) -> list[Card]:
     return [each for child in children for each in ([child] if isinstance(child, dict) else []) + _objects(child)]
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@pytest.mark.real
+@settings(max_examples=400)
 @given(_changed_cards())
 def test_a_card_that_is_signed_here_verifies_in_the_sdk_unless_the_note_says_not(
     python_0_3_26: SdkProcess, card: Card
@@ -280,6 +287,7 @@ def test_a_card_that_is_signed_here_verifies_in_the_sdk_unless_the_note_says_not
         assert refusal is not None
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("alg", ["EdDSA", "RS256"])
 def test_other_algorithms_of_the_sdk_verify_here(python_0_3_26: SdkProcess, alg: str) -> None:
     signer = generate_signer(alg, rsa_bits=2048)
@@ -289,6 +297,7 @@ def test_other_algorithms_of_the_sdk_verify_here(python_0_3_26: SdkProcess, alg:
     assert (verified.key.alg, verified.form) == (alg, Form.V0_3_PYTHON)
 
 
+@pytest.mark.real
 def test_members_under_their_names_in_python_are_read_too(python_0_3_26: SdkProcess) -> None:
     spelled = json.loads(
         json.dumps(CARD).replace("additionalInterfaces", "additional_interfaces").replace("inputModes", "input_modes")
@@ -360,11 +369,14 @@ def _signed_part(document: Card) -> Card:
     return {**json.loads(verified.payload), "signatures": document["signatures"]}
 
 
-@pytest.fixture
-def document(python_0_3_26: SdkProcess) -> Card:
-    signed = _sign(python_0_3_26, CARD)
-    assert _without_signatures(signed) == CARD
-    return signed
+@pytest.fixture(params=["as the SDK signs it", pytest.param("by the SDK", marks=pytest.mark.real)])
+def document(request: pytest.FixtureRequest) -> Card:
+    """CARD, signed in the form of the SDK."""
+    if request.param == "by the SDK":
+        signed = _sign(request.getfixturevalue("python_0_3_26"), CARD)
+        assert _without_signatures(signed) == CARD
+        return signed
+    return signed_in(deepcopy(CARD), Form.V0_3_PYTHON, SIGNER)
 
 
 Change = Callable[[Card], Any]
@@ -494,6 +506,7 @@ def test_the_removal_that_nobody_can_see_is_refused_unless_the_operator_accepts_
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.PARTIAL]
 
 
+@pytest.mark.real
 def test_a_merged_card_is_not_verified_by_what_the_sdk_signed_of_it(python_0_3_26: SdkProcess) -> None:
     """It reads, signs and serves the members of 0.3 alone; beside those of 1.0 its signature proves neither."""
     merged = merged_card(full_card())
@@ -552,6 +565,7 @@ UNREAD: Final[dict[str, tuple[Change, str]]] = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("change", "pointer"), UNREAD.values(), ids=UNREAD)
 def test_what_the_sdk_reads_otherwise_is_named_and_gets_no_companion(
     python_0_3_26: SdkProcess, change: Change, pointer: str
@@ -564,6 +578,7 @@ def test_what_the_sdk_reads_otherwise_is_named_and_gets_no_companion(
     assert python_0_3_26.refusal(json.dumps(signed.card), SIGNER.public_key.to_jwk()) is not None
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("params", CANONICAL_TRAPS.values(), ids=CANONICAL_TRAPS)
 def test_json_that_canonical_forms_disagree_about_is_signed_as_the_sdk_has_it(
     python_0_3_26: SdkProcess, params: str

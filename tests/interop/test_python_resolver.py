@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from hypothesis import HealthCheck, given, reject, settings
+import pytest
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from a2a_trust import MalformedError, generate_signer, sign_card
@@ -65,11 +66,8 @@ def _merged_cards(draw: st.DrawFn) -> Card:
     return card
 
 
-@settings(
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
-    deadline=None,
-)
+@pytest.mark.real
+@settings(max_examples=150)
 @given(_merged_cards())
 def test_a_signed_card_is_rejected_exactly_when_signing_says_that_it_is_rewritten(
     python_1_3_0: SdkProcess, card: Card

@@ -23,6 +23,7 @@ RECORDED: Final = (
 )
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("fixture", "name", "reader"), RECORDED, ids=[row[0] for row in RECORDED])
 def test_an_sdk_says_of_every_fixture_what_was_recorded(
     vectors: Path, request: pytest.FixtureRequest, fixture: str, name: str, reader: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -15,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from argon2 import PasswordHasher
 
-from a2a_trust.auth.basic import hashing
 from a2a_trust.cli.main import main
 from a2a_trust.signing import sign
+from tests.cheap_hashes import cheap_hashes
+
+__all__ = ["CARD", "COMMAND", "Done", "Run", "cheap_hashes"]
 
 COMMAND = Path(sys.executable).with_name("a2a-sign")
 
@@ -112,10 +112,3 @@ def key(tmp_path: Path, run: Run) -> Path:
     """A key that keygen made, with its JWK Set beside it."""
     assert run("keygen", "-o", "key.pem").code == 0
     return tmp_path / "key.pem"
-
-
-@pytest.fixture
-def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hashes of passwords that are made in this process take no time; those of others are verified, too."""
-    monkeypatch.setattr(hashing, "_hasher", lambda: PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-    monkeypatch.setattr(hashing, "_FORM", re.compile(r"\$argon2id\$v=19\$m=\d+,t=\d,p=\d\$.{22}\$.{43}"))

@@ -198,11 +198,9 @@ def test_a_store_of_something_else_is_left_as_it_is(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("action", ["create", "rotate"])
-def test_a_new_password_that_nobody_saw_is_taken_back(action: str, run_process: Run, tmp_path: Path) -> None:
-    if action == "rotate":
-        created(run_process)
+def test_a_new_password_that_nobody_saw_is_taken_back(action: str, tmp_path: Path) -> None:
     store = SqlitePasswords(tmp_path / "passwords.db", create=True)
-    old = store.records()[0] if action == "rotate" else None
+    old = store.create(user="ann").record if action == "rotate" else None
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [str(COMMAND), "password", action, *STORE, "--user", "ann"],

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.auth.test_jwt import NOW
 from tests.client.agents import OWNER_TRUSTED, card_of, signed, trusting
 from tests.client.test_dpop import TLS
 from tests.middleware.agent import CALL, Agent, uvicorn_serving
+from tests.tiers import missing
 
 pytestmark = pytest.mark.anyio
 
@@ -94,24 +95,31 @@ async def test_a_client_answers_the_card_with_its_password(http: str, version: s
     assert not [name for scope in agent.scopes for name, _ in scope["headers"] if name == b"authorization"]
 
 
-def by_curl(origin: str, *arguments: str) -> tuple[int, str]:
-    """The status and the answer, of curl where it is installed, else of a client that writes the same header."""
-    if (curl := shutil.which("curl")) is None:
-        user = arguments[1] if arguments else ""
-        header = {"Authorization": f"Basic {b64encode(user.encode()).decode()}"} if user else {}
-        answer = httpx.post(f"{origin}/rpc", json=CALL, headers=header, trust_env=False)
-        return answer.status_code, str(answer.headers)
+def by_httpx(origin: str, *user: str) -> tuple[int, str]:
+    """The status and the fields of the answer."""
+    header = {"Authorization": f"Basic {b64encode(user[0].encode()).decode()}"} if user else {}
+    answer = httpx.post(f"{origin}/rpc", json=CALL, headers=header, trust_env=False)
+    return answer.status_code, str(answer.headers)
+
+
+def by_curl(origin: str, *user: str) -> tuple[int, str]:
+    """The same, by curl."""
+    curl = shutil.which("curl") or missing("curl", "real-proxies")
     body = ("-H", "Content-Type: application/json", "-H", "A2A-Version: 1.0", "-d", json.dumps(CALL))
-    command = [curl, "-s", "-i", "--noproxy", "*", *arguments, *body, f"{origin}/rpc"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    login = ("-u", user[0]) if user else ()
+    command = [curl, "-s", "-i", "--noproxy", "*", *login, *body, f"{origin}/rpc"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return int(done.stdout.split(" ", 2)[1]), done.stdout
 
 
 @pytest.mark.parametrize("http", ["h11", "httptools"])
-async def test_curl_is_challenged_and_served(http: str) -> None:
+@pytest.mark.parametrize("asked", [by_httpx, pytest.param(by_curl, marks=pytest.mark.real)])
+async def test_a_client_of_basic_alone_is_challenged_and_served(
+    asked: Callable[..., tuple[int, str]], http: str
+) -> None:
     async with serving(http) as (origin, agent):
-        status, answer = await asyncio.to_thread(by_curl, origin)
+        status, answer = await asyncio.to_thread(asked, origin)
         assert (status, agent.scopes) == (401, [])
         assert 'Basic realm="A2A", charset="UTF-8"' in answer
-        assert (await asyncio.to_thread(by_curl, origin, "-u", f"{USER}:{PASSWORD}"))[0] == 200
-        assert (await asyncio.to_thread(by_curl, origin, "-u", f"{USER}:wrong"))[0] == 401
+        assert (await asyncio.to_thread(asked, origin, f"{USER}:{PASSWORD}"))[0] == 200
+        assert (await asyncio.to_thread(asked, origin, f"{USER}:wrong"))[0] == 401

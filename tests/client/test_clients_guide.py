@@ -123,6 +123,7 @@ def test_a_copy_that_is_older_than_what_was_seen_is_refused_as_the_guide_says(fo
         run_block(OFFLINE, names)
 
 
+@pytest.mark.real
 def test_the_memory_is_used_as_its_own_guide_says(folder: Path, postgres_url: str) -> None:
     page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
     text, shared = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -192,6 +193,7 @@ def test_other_programs_on_httpx_get_verified_cards_as_the_guide_says(
     assert capsys.readouterr().out == "unsigned\n"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("block", "errors"),
     [

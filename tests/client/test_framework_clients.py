@@ -83,6 +83,9 @@ def add_case(agent: Agent, index: int, case: Case) -> str:
     return origin + base
 
 
+pytestmark = pytest.mark.real
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Case, Seen]]:
     """What every case comes to; one process runs them, one after the other."""

@@ -613,7 +613,7 @@ class OneLife(RuleBasedStateMachine):
         return memory.expects_signature(location)
 
 
-LIVES = settings(max_examples=40, stateful_step_count=25, deadline=None)
+LIVES = settings(stateful_step_count=25)
 
 
 def test_one_life_in_a_file(tmp_path: Path) -> None:
@@ -625,6 +625,7 @@ def test_one_life_in_a_file(tmp_path: Path) -> None:
     run_state_machine_as_test(lambda: OneLife(empty), settings=LIVES)  # type: ignore[arg-type]
 
 
+@pytest.mark.real
 def test_one_life_in_a_database(postgres_url: str) -> None:  # noqa: F811
     memory = PostgresCardMemory(postgres_url, timeout=20)
 

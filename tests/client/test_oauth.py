@@ -8,7 +8,7 @@ import json
 import pickle
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from traceback import TracebackException
 from typing import Any, Final
@@ -496,11 +496,11 @@ class Held:
         page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
         if not self.came.is_set():
             self.came.set()
-            assert self.go.wait(10)
+            assert self.go.wait(60)
         return page
 
     async def has_come(self) -> None:
-        assert await asyncio.to_thread(self.came.wait, 10)
+        assert await asyncio.to_thread(self.came.wait, 60)
 
 
 async def test_when_the_one_who_asks_is_cancelled_the_others_get_its_token(server: Agent, client_of: Make) -> None:
@@ -517,7 +517,7 @@ async def test_when_the_one_who_asks_is_cancelled_the_others_get_its_token(serve
     leader.cancel()
     await asyncio.sleep(0.05)
     held.go.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         values = await asyncio.gather(*others[1:], in_thread)
     assert {value.text for value in values} == {"t1"}
     assert (leader.cancelled(), others[0].cancelled(), len(server.asked)) == (True, True, 1)
@@ -530,22 +530,31 @@ async def test_a_cancelled_request_uses_no_refresh_token_twice(server: Agent, cl
     await held.has_come()
     leader.cancel()
     held.go.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await run_async(credential.obtain(frozenset({"a"})))
     assert leader.cancelled()
     used = [parse_qs(each.body.decode())["refresh_token"] for each in server.asked]
     assert used == [["r0"], ["r1"]]
 
 
-async def test_those_who_wait_share_the_error(server: Agent, client_of: Make) -> None:
+async def test_those_who_wait_share_the_error(server: Agent, client_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = threading.Semaphore(0)
+
+    class Awaited(Future[None]):
+        def result(self, timeout: float | None = None) -> None:
+            waiting.release()
+            super().result(timeout)
+
+    monkeypatch.setattr("a2a_trust.client.oauth.Future", Awaited)
     held = server.pages["/token"] = Held(refused("access_denied"), given())
     credential = own(client_of())
     tasks = [asyncio.create_task(run_async(credential.obtain(NONE))) for _ in range(20)]
     await held.has_come()
     threads = [asyncio.create_task(asyncio.to_thread(lambda: run(credential.obtain(NONE)))) for _ in range(3)]
-    await asyncio.sleep(0.1)
+    for _ in threads:
+        assert await asyncio.to_thread(waiting.acquire, timeout=60)
     held.go.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         errors = await asyncio.gather(*tasks, *threads, return_exceptions=True)
     assert len(server.asked) == 1
     assert {getattr(each, "error", None) for each in errors} == {"access_denied"}
@@ -594,9 +603,9 @@ def test_threads_wait_for_one_request(server: Agent, client_of: Make) -> None:
     credential = own(client_of())
     with ThreadPoolExecutor(8) as threads:
         values = [threads.submit(run, credential.obtain(NONE)) for _ in range(8)]
-        assert held.came.wait(10)
+        assert held.came.wait(60)
         held.go.set()
-        assert len({id(each.result(10)) for each in values}) == 1
+        assert len({id(each.result(60)) for each in values}) == 1
     assert len(server.asked) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -289,25 +290,33 @@ async def test_a_cancelled_request_leaves_nobody_waiting(
     """A traceback that somebody keeps must not keep the exchange open."""
     url = f"{agent.origin('127.0.0.1')}/rpc"
     kept: list[BaseException] = []
-    slow = [True]
+    began, impatience = anyio.Event(), list[anyio.CancelScope]()
 
     async def run_async(flow: Any) -> Any:
-        if slow and slow.pop():
-            await anyio.sleep(0.5)
+        if not began.is_set():
+            began.set()
+            await anyio.sleep_forever()
         return await flows.run_async(flow)
 
     monkeypatch.setattr("a2a_trust.client.card_auth.run_async", run_async)
 
     async def impatient() -> None:
         try:
-            with anyio.fail_after(0.2):
+            with anyio.fail_after(60) as scope:
+                impatience.append(scope)
                 await one_line.post(url)
         except TimeoutError as error:
             kept.append(error)
 
-    with anyio.fail_after(10):
+    async def patient() -> None:
+        assert (await one_line.post(url)).status_code == 200
+
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(impatient)
-            await anyio.sleep(0.1)
-            assert (await one_line.post(url)).status_code == 200
+            await began.wait()
+            tasks.start_soon(patient)
+            for _ in range(100):  # until it waits for its turn
+                await anyio.sleep(0)
+            impatience[0].deadline = -math.inf
     assert len(kept) == 1

@@ -130,6 +130,9 @@ def extended_cards(origin: str) -> list[bytes]:
     return [signed(more), json.dumps(more).encode(), signed(wider)]
 
 
+pytestmark = pytest.mark.real
+
+
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], list[Any]]:
     """What every case comes to, with and without the line; one process of the SDK runs them, one after the other."""

@@ -27,6 +27,9 @@ CASES: Final = {
 }
 
 
+pytestmark = pytest.mark.real
+
+
 @pytest.fixture(scope="module")
 def seen() -> dict[str, dict[str, Any]]:
     """What came of every case; one process of the SDK runs them all at once."""

@@ -116,18 +116,21 @@ def add_case(agent: Agent, index: int, name: str, sdk: str, extended: dict[str, 
     return {"url": url, "origin": url, "trust": trust}
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_with_the_hook_goes_on_with_verified_cards_only(outcomes: dict[Any, Any], name: str) -> None:
     outcome = outcomes[name, True]
     assert (outcome["used"] or outcome["error"]) == CASES[name][1], outcome["text"]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", CASES)
 def test_control_the_same_program_without_the_hook_takes_them_all(outcomes: dict[Any, Any], name: str) -> None:
     outcome = outcomes[name, False]
     assert (outcome["used"], outcome["error"]) == (CASES[name][2], None), outcome["text"]
 
 
+@pytest.mark.real
 def test_the_error_says_what_to_do_instead(outcomes: dict[Any, Any]) -> None:
     text = outcomes["changed", True]["text"]
     assert "verify the bytes that the agent serves, with AsyncVerifyingTransport or fetch_card" in text

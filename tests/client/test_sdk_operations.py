@@ -111,6 +111,9 @@ def serve(agent: Agent, speaker: Speaker) -> None:
     }
 
 
+pytestmark = pytest.mark.real
+
+
 @pytest.fixture(scope="module", params=SCRIPTS)
 def seen(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

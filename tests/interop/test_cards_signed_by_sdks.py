@@ -25,7 +25,7 @@ from tests.interop.corpus import EVERYWHERE, load_card
 from tests.interop.left_out import left_out
 from tests.interop.made_cards import CANONICAL_TRAPS, EVERY_FIELD, EVERY_FIELD_AT_ITS_DEFAULT, card_with_params
 from tests.interop.sdk_process import SdkProcess
-from tests.walks import walked
+from tests.tables import walk
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ def _check_partial(
 
 
 @_named(WAYS)
-@walked("name", LEFT_OPEN)
+@walk("name", LEFT_OPEN)
 def test_a_card_signed_by_an_sdk_is_verified_or_refused_with_what_was_left_open(
     vectors: Path,
     request: pytest.FixtureRequest,
@@ -372,7 +372,7 @@ def test_a_card_signed_by_an_sdk_is_verified_or_refused_with_what_was_left_open(
 
 
 @_named(RESOLVED)
-@walked("name", LEFT_OPEN_BY_THE_RESOLVER)
+@walk("name", LEFT_OPEN_BY_THE_RESOLVER)
 def test_a_card_that_the_python_sdk_turned_into_1_0_is_verified_or_refused_with_what_was_left_open(
     vectors: Path,
     request: pytest.FixtureRequest,
@@ -386,7 +386,7 @@ def test_a_card_that_the_python_sdk_turned_into_1_0_is_verified_or_refused_with_
 
 
 @_named(WAYS)
-@walked("name", LEFT_OPEN)
+@walk("name", LEFT_OPEN)
 def test_a_key_that_signs_whole_cards_proves_only_what_was_signed_whole(
     vectors: Path,
     request: pytest.FixtureRequest,
@@ -437,7 +437,7 @@ def test_what_javascript_programs_write_of_no_security_is_no_reason_to_refuse_a_
 
 
 @_named(WAYS)
-@walked("number", EVERYWHERE)
+@walk("number", EVERYWHERE)
 def test_what_is_left_open_is_what_differs_between_the_card_and_its_proof(
     vectors: Path,
     request: pytest.FixtureRequest,
@@ -453,7 +453,7 @@ def test_what_is_left_open_is_what_differs_between_the_card_and_its_proof(
 
 
 @_named(RESOLVED)
-@walked("number", EVERYWHERE)
+@walk("number", EVERYWHERE)
 def test_what_is_left_open_of_a_card_that_the_resolver_read_is_what_differs_too(
     vectors: Path,
     request: pytest.FixtureRequest,
@@ -502,7 +502,7 @@ def test_the_hosts_of_a_card_signed_by_an_sdk_are_bound_to_the_key(
 
 
 @_named(WAYS)
-@walked("alg", ["EdDSA", "RS256"])
+@walk("alg", ["EdDSA", "RS256"])
 def test_other_algorithms_of_the_sdks_verify_here(
     vectors: Path, request: pytest.FixtureRequest, alg: str, way: Way
 ) -> None:
@@ -574,7 +574,7 @@ def test_every_field_at_its_default_is_left_open_by_the_sdks(
 
 
 @_named(WAYS)
-@walked("params", CANONICAL_TRAPS.values())
+@walk("params", CANONICAL_TRAPS.values())
 def test_json_that_canonical_forms_disagree_about_is_read_as_each_sdk_signs_it(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], params: str, way: Way
 ) -> None:

@@ -44,7 +44,7 @@ from tests.interop.corpus import (
 from tests.interop.left_out import left_out
 from tests.interop.made_cards import CANONICAL_TRAPS, EVERY_FIELD, EVERY_FIELD_AT_ITS_DEFAULT, card_with_params
 from tests.interop.sdk_process import SdkProcess
-from tests.walks import walked
+from tests.tables import walk
 
 NOT_SIGNED_PYTHON: Final = "InvalidSignaturesError"
 NOT_SIGNED_JS: Final = "No valid signatures found on agent card."
@@ -55,8 +55,8 @@ HANDFUL: Final = ("018", "042", "101")
 #: They come with the signature of the specification's sample, by a key that nobody has.
 SIGNED_BY_STRANGERS: Final = ("038", "039", "041", "042", "066")
 
-every_card = walked("number", EVERYWHERE)
-with_companion = walked("number", [n for n in EVERYWHERE if n not in NO_COMPANION_NEEDED])
+every_card = walk("number", EVERYWHERE)
+with_companion = walk("number", [n for n in EVERYWHERE if n not in NO_COMPANION_NEEDED])
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ def test_signing_and_lint_predict_which_cards_the_python_resolver_rewrites(
 
 
 @pytest.mark.real
-@walked("number", REWRITTEN_BY_THE_PYTHON_RESOLVER)
+@walk("number", REWRITTEN_BY_THE_PYTHON_RESOLVER)
 def test_a_requirement_that_no_companion_can_cover_is_missed_here_when_it_is_stripped_and_not_by_the_sdks(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -275,7 +275,7 @@ def test_a_requirement_that_no_companion_can_cover_is_missed_here_when_it_is_str
 
 
 @pytest.mark.real
-@walked("number", SIGNED_BY_STRANGERS)
+@walk("number", SIGNED_BY_STRANGERS)
 def test_signatures_of_strangers_stay_and_stop_nobody(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -289,7 +289,7 @@ def test_signatures_of_strangers_stay_and_stop_nobody(
 
 
 @pytest.mark.real
-@walked("number", ONLY_HERE)
+@walk("number", ONLY_HERE)
 def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -312,7 +312,7 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
 
 
 @pytest.mark.real
-@walked("number", ONLY_HERE)
+@walk("number", ONLY_HERE)
 def test_a_card_of_0_3_verifies_in_python_0_3_by_its_companion_or_the_note_says_why_not(
     vectors: Path, signer: LocalSigner, python_0_3_26: SdkProcess, number: str
 ) -> None:
@@ -329,7 +329,7 @@ def test_a_card_of_0_3_verifies_in_python_0_3_by_its_companion_or_the_note_says_
 
 
 @pytest.mark.real
-@walked("number", sorted(set(ONLY_HERE) - NO_COMPANION_NEEDED_IN_0_3 - UNREAD_IN_0_3.keys()))
+@walk("number", sorted(set(ONLY_HERE) - NO_COMPANION_NEEDED_IN_0_3 - UNREAD_IN_0_3.keys()))
 def test_the_companion_of_a_card_of_0_3_is_what_python_0_3_needs_and_never_enough_here(
     vectors: Path, signer: LocalSigner, python_0_3_26: SdkProcess, number: str
 ) -> None:
@@ -347,21 +347,21 @@ def test_the_companion_of_a_card_of_0_3_is_what_python_0_3_needs_and_never_enoug
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
 
 
-@walked("number", REFUSED_HERE)
+@walk("number", REFUSED_HERE)
 def test_a_card_that_readers_read_differently_is_not_signed(vectors: Path, signer: LocalSigner, number: str) -> None:
     with pytest.raises(MalformedError, match="/capabilities/streaming: true or false is needed, this is a string"):
         sign_card(load_card(vectors, number), signer)
 
 
-@walked("number", WITHOUT_A_HOST)
+@walk("number", WITHOUT_A_HOST)
 def test_a_card_with_the_url_of_a_template_is_not_signed(vectors: Path, signer: LocalSigner, number: str) -> None:
     with pytest.raises(SigningError, match=r"/url: URL: .*verifiers would reject it"):
         sign_card(load_card(vectors, number, filled_in=False), signer)
 
 
 @pytest.mark.real
-@walked("alg", ["EdDSA", "RS256"])
-@walked("number", HANDFUL)
+@walk("alg", ["EdDSA", "RS256"])
+@walk("number", HANDFUL)
 def test_other_algorithms_verify_everywhere(
     vectors: Path, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str, alg: str
 ) -> None:
@@ -375,7 +375,7 @@ def test_other_algorithms_verify_everywhere(
 
 
 @pytest.mark.real
-@walked("number", HANDFUL)
+@walk("number", HANDFUL)
 def test_an_address_and_times_in_the_header_disturb_no_sdk(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -396,7 +396,7 @@ def test_an_address_and_times_in_the_header_disturb_no_sdk(
 
 
 @pytest.mark.real
-@walked("number", HANDFUL)
+@walk("number", HANDFUL)
 def test_an_sdk_that_knows_one_of_two_signers_verifies_the_card(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -412,7 +412,7 @@ def test_an_sdk_that_knows_one_of_two_signers_verifies_the_card(
 
 
 @pytest.mark.real
-@walked("number", HANDFUL)
+@walk("number", HANDFUL)
 def test_a_signature_added_by_a_second_company_leaves_the_first_one_good(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
@@ -456,7 +456,7 @@ def test_a_card_with_every_field_at_its_default_verifies_everywhere(
 
 
 @pytest.mark.real
-@walked("params", CANONICAL_TRAPS.values())
+@walk("params", CANONICAL_TRAPS.values())
 def test_json_that_canonical_forms_disagree_about_is_signed_alike(
     signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, params: str
 ) -> None:
@@ -496,7 +496,7 @@ def cards_with(name: str) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 
 
 @pytest.mark.real
-@walked("name", NAMES)
+@walk("name", NAMES)
 def test_the_gate_refuses_exactly_the_names_that_the_javascript_sdk_loses(
     signer: LocalSigner, js_1_3_0: SdkProcess, name: str
 ) -> None:

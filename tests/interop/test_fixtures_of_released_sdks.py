@@ -20,7 +20,7 @@ from a2a_trust.errors import FailureReason, PartialSignatureError, UncoveredFiel
 from a2a_trust.keys import SigningTool, UnsafeAnyOrigin, read_jwks
 from a2a_trust.signing import Coverage, Form
 from a2a_trust.signing.forms import project
-from tests.walks import walked
+from tests.tables import walk
 
 ALGORITHMS: Final = ("ES256", "EdDSA", "RS256")
 
@@ -192,7 +192,7 @@ def _told_form(pair: tuple[str, str], fixture: Fixture) -> Form:
     return Form.PRUNED_LEGACY if same else form
 
 
-every_algorithm = walked("alg", ALGORITHMS)
+every_algorithm = walk("alg", ALGORITHMS)
 
 
 def test_the_tables_name_every_fixture_once(vectors: Path) -> None:
@@ -201,7 +201,7 @@ def test_the_tables_name_every_fixture_once(vectors: Path) -> None:
 
 
 @every_algorithm
-@walked("pair", tuple(EXPECTED))
+@walk("pair", tuple(EXPECTED))
 def test_the_form_of_the_signer_is_the_bytes_that_it_signed(vectors: Path, pair: tuple[str, str], alg: str) -> None:
     fixture = _fixture(vectors, pair, alg)
     form = FORM_OF[pair[0]]
@@ -212,9 +212,9 @@ def test_the_form_of_the_signer_is_the_bytes_that_it_signed(vectors: Path, pair:
     assert len(projection.dropped) == len(EXPECTED[pair].left_open)
 
 
-@walked("coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY])
+@walk("coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY])
 @every_algorithm
-@walked("pair", tuple(pair for pair, expected in EXPECTED.items() if not expected.holds_empty))
+@walk("pair", tuple(pair for pair, expected in EXPECTED.items() if not expected.holds_empty))
 def test_of_an_unknown_tool_nothing_is_verified_that_it_may_have_pruned(
     vectors: Path, pair: tuple[str, str], alg: str, coverage: Coverage
 ) -> None:
@@ -225,7 +225,7 @@ def test_of_an_unknown_tool_nothing_is_verified_that_it_may_have_pruned(
 
 
 @every_algorithm
-@walked("pair", tuple(pair for pair, expected in EXPECTED.items() if expected.holds_empty))
+@walk("pair", tuple(pair for pair, expected in EXPECTED.items() if expected.holds_empty))
 def test_an_empty_value_in_what_was_signed_shows_that_nothing_was_dropped(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -238,7 +238,7 @@ def test_an_empty_value_in_what_was_signed_shows_that_nothing_was_dropped(
 
 
 @every_algorithm
-@walked("pair", tuple(pair for pair, expected in EXPECTED.items() if expected.fits_whole))
+@walk("pair", tuple(pair for pair, expected in EXPECTED.items() if expected.fits_whole))
 def test_a_key_that_signs_whole_cards_proves_a_card_that_was_signed_whole(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -251,9 +251,9 @@ def test_a_key_that_signs_whole_cards_proves_a_card_that_was_signed_whole(
     assert (verified.dropped, verified.unverified, verified.ignored) == ((), (), ())
 
 
-@walked("coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY])
+@walk("coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY])
 @every_algorithm
-@walked("pair", tuple(pair for pair, expected in EXPECTED.items() if not expected.fits_whole))
+@walk("pair", tuple(pair for pair, expected in EXPECTED.items() if not expected.fits_whole))
 def test_a_key_that_signs_whole_cards_proves_no_card_that_was_signed_in_part(
     vectors: Path, pair: tuple[str, str], alg: str, coverage: Coverage
 ) -> None:
@@ -261,7 +261,7 @@ def test_a_key_that_signs_whole_cards_proves_no_card_that_was_signed_in_part(
 
 
 @every_algorithm
-@walked("pair", tuple(pair for pair in PRUNING if not EXPECTED[pair].uncovered))
+@walk("pair", tuple(pair for pair in PRUNING if not EXPECTED[pair].uncovered))
 def test_the_key_of_an_sdk_proves_a_card_of_which_it_dropped_nothing_with_a_meaning(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -274,7 +274,7 @@ def test_the_key_of_an_sdk_proves_a_card_of_which_it_dropped_nothing_with_a_mean
     assert frozenset(verified.unverified) >= CAN_BE_HIDDEN
 
 
-@walked("name", ["securitySchemes", "securityRequirements"])
+@walk("name", ["securitySchemes", "securityRequirements"])
 @every_algorithm
 def test_members_of_javascript_that_say_what_their_absence_says_are_no_reason_to_refuse(
     vectors: Path, alg: str, name: str
@@ -292,7 +292,7 @@ def test_members_of_javascript_that_say_what_their_absence_says_are_no_reason_to
 
 
 @every_algorithm
-@walked("pair", tuple(pair for pair in PRUNING if EXPECTED[pair].uncovered))
+@walk("pair", tuple(pair for pair in PRUNING if EXPECTED[pair].uncovered))
 def test_the_key_of_an_sdk_proves_no_card_with_members_that_were_not_signed(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -305,7 +305,7 @@ def test_the_key_of_an_sdk_proves_no_card_with_members_that_were_not_signed(
 
 
 @every_algorithm
-@walked("pair", PRUNING)
+@walk("pair", PRUNING)
 def test_the_signed_part_alone_is_what_the_sdk_signed_and_nothing_else(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -318,7 +318,7 @@ def test_the_signed_part_alone_is_what_the_sdk_signed_and_nothing_else(
 
 
 @every_algorithm
-@walked("pair", PRUNING)
+@walk("pair", PRUNING)
 def test_a_proof_by_the_key_of_an_sdk_always_says_what_the_form_could_have_hidden(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -329,7 +329,7 @@ def test_a_proof_by_the_key_of_an_sdk_always_says_what_the_form_could_have_hidde
 
 
 @every_algorithm
-@walked("pair", LOSSLESS)
+@walk("pair", LOSSLESS)
 def test_the_signed_part_of_a_card_that_was_signed_whole_is_the_whole_card(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -340,7 +340,7 @@ def test_the_signed_part_of_a_card_that_was_signed_whole_is_the_whole_card(
 
 
 @every_algorithm
-@walked("pair", tuple(pair for pair in PRUNING if EXPECTED[pair].left_open))
+@walk("pair", tuple(pair for pair in PRUNING if EXPECTED[pair].left_open))
 def test_removing_what_was_not_signed_still_leaves_it_unverified(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
@@ -355,9 +355,9 @@ def test_removing_what_was_not_signed_still_leaves_it_unverified(
         _check_refused_as_partial(vectors, document, tool)
 
 
-@walked("tool", [None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
+@walk("tool", [None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
 @every_algorithm
-@walked("pair", tuple(pair for pair in EXPECTED if pair[0] == "py-0.3.26"))
+@walk("pair", tuple(pair for pair in EXPECTED if pair[0] == "py-0.3.26"))
 def test_a_card_signed_by_python_0_3_is_refused_from_keys_of_other_tools(
     vectors: Path, pair: tuple[str, str], alg: str, tool: SigningTool | None
 ) -> None:
@@ -365,7 +365,7 @@ def test_a_card_signed_by_python_0_3_is_refused_from_keys_of_other_tools(
         _check_refused_as_partial(vectors, _fixture(vectors, pair, alg).document, tool, coverage=coverage)
 
 
-@walked("tool", [None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
+@walk("tool", [None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
 @every_algorithm
 def test_the_encoder_of_one_sdk_is_not_admitted_from_the_key_of_another(
     vectors: Path, alg: str, tool: SigningTool | None

@@ -25,7 +25,7 @@ from tests.client.test_dpop import TLS
 from tests.middleware.agent import CALL, Agent, uvicorn_serving
 from tests.tiers import missing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cheap_hashes")]
 
 USER = "Zoë Q."
 STORE = MemoryPasswords()

@@ -24,6 +24,7 @@ from a2a_trust.keys import UnsafeAnyOrigin
 from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 from tests.client.agents import NEW, OLD, OWNER, card_of, signed, trusting
+from tests.tables import walk
 
 AGENT = "https://agent.test"
 
@@ -51,7 +52,7 @@ def test_two_spellings_of_one_url_are_one_location(url: str, same: str) -> None:
     assert location(url) == location(same)
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "http://agent.test/rpc",
@@ -334,7 +335,7 @@ def test_a_lock_lives_for_as_long_as_somebody_needs_it() -> None:
 # --- the origins of a credential -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     "origin",
     [
         "",

@@ -15,11 +15,12 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.location import Location, location_of, plain_url
 from a2a_trust.errors import MalformedError
 from a2a_trust.net.urls import has_dot_segment
+from tests.tables import walk
 
 AGENT = "https://agent.example.com"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "location"),
     [
         # Scheme, host and port.
@@ -71,7 +72,7 @@ def test_a_location_is_written_in_one_way(url: str, location: str) -> None:
     assert f"{found}/".startswith(f"{found.origin}/")
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "", " ", "/", "//agent.example.com", "ftp://agent.example.com", "file:///etc/passwd", "https://",

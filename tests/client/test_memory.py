@@ -35,6 +35,7 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.client.memories import KINDS, Memory, memory_of
 from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
+from tests.tables import walk
 
 AGENT = "https://agent.example.com"
 NOW = 1_800_000_000.0
@@ -334,7 +335,7 @@ def test_a_query_counts_only_where_a_person_writes_it(memory: Memory) -> None:
         memory.forget(f"{AGENT}/cards?agent=a")
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "", " ", "/", "//agent.example.com", "ftp://agent.example.com", "file:///etc/passwd", "https://",

@@ -60,6 +60,7 @@ def test_the_first_lines_make_an_agent_that_asks_for_proofs_too() -> None:
     assert (refused.status_code, kinds) == (401, ["Bearer", "DPoP"])
 
 
+@pytest.mark.real
 def test_processes_with_one_memory_take_a_proof_once_between_them(
     redis_server: RedisServer, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

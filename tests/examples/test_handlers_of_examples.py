@@ -115,6 +115,7 @@ async def test_users_get_what_is_theirs_by_a_token_for_that_agent(
     }
 
 
+@pytest.mark.real
 def test_the_hello_world_of_the_sdk_greets_a_caller_with_a_key_and_its_executor_any() -> None:
     command = [str(python_of("server-1.3.0")), str(Path(__file__).with_name("sdk_hello_world.py"))]
     path = f"{ROOT}:{EXAMPLES / 'sdk_hello_world'}"

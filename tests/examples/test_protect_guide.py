@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,10 +32,12 @@ from a2a_trust import (
     protect,
 )
 from a2a_trust.auth import BasicVerifier, CredentialAt, InHeader, MemoryApiKeys
+from a2a_trust.cli.main import main
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.audit import AuditEvent, Reason
 from a2a_trust.middleware.extended_card import ExtendedCard
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
+from tests.examples.waiting import until
 from tests.middleware.agent import grouped
 from tests.servers.issuer import issuing
 
@@ -98,30 +97,30 @@ def test_the_first_lines_make_an_agent_that_takes_a_key_or_a_login(
     assert ask(names["app"], "/", **{"X-API-Key": key}).text == "hello"
 
 
+@pytest.mark.usefixtures("cheap_hashes")
 def test_passwords_are_made_by_the_commands_and_taken_by_the_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = Path(sys.executable).with_name("a2a-sign")
-    texts = []
-    for line in re.findall(r"^\$ a2a-sign (.*)$", PASSWORD_COMMANDS, re.MULTILINE):
-        done = subprocess.run([command, *line.split()], capture_output=True, text=True, check=True)
-        if line.startswith(("password create", "password rotate")):
-            names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": CARD, "protect": protect}
-            exec(PASSWORDS, names)
-            texts.append(done.stdout.strip())
-        found = [
+    texts: list[str] = []
+
+    def statuses() -> list[int]:
+        return [
             ask(names["app"], "/", authorization=httpx.BasicAuth("ann", text)._auth_header).status_code
             for text in texts
         ]
+
+    for line in re.findall(r"^\$ a2a-sign (.*)$", PASSWORD_COMMANDS, re.MULTILINE):
+        assert main(line.split()) == 0
+        printed = capsys.readouterr().out
+        if line.startswith(("password create", "password rotate")):
+            names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": CARD, "protect": protect}
+            exec(PASSWORDS, names)
+            texts.append(printed.strip())
         expected = {"create": [200], "list": [200], "rotate": [401, 200], "revoke": [401, 401]}[line.split()[1]]
         if line.startswith("password revoke"):
-            time.sleep(2.1)  # the time that the page names
-            found = [
-                ask(names["app"], "/", authorization=httpx.BasicAuth("ann", text)._auth_header).status_code
-                for text in texts
-            ]
-        assert found == expected, line
+            until(lambda: 200 not in statuses())  # within the 2 seconds that the page names
+        assert statuses() == expected, line
     challenge = ask(names["app"], "/").headers["www-authenticate"]
     assert challenge == 'Basic realm="A2A", charset="UTF-8"'
 
@@ -281,17 +280,15 @@ def test_the_audit_trail_is_json_and_names_every_reason(capsys: pytest.CaptureFi
     assert all(f"`{member}`" in GUIDE for member in AuditEvent.__optional_keys__)
 
 
-def test_the_commands_run(tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
     key_id = "a2a_3kTMd9QxL0aB"
     for line in COMMANDS.splitlines():
-        command = line.removeprefix("$ ").replace("a2a_3kTMd9QxL0aB", key_id)
-        done = subprocess.run(
-            command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        command = line.removeprefix("$ a2a-sign ").replace("a2a_3kTMd9QxL0aB", key_id)
+        assert main(command.split()) == 0, command
+        printed = capsys.readouterr().out
         if " create " in command:
-            key_id = done.stdout.rpartition("_")[0]
+            key_id = printed.rpartition("_")[0]
     old, new = SqliteApiKeys(tmp_path / "keys.db").records()
     assert old.key_id == key_id
     assert old.replaced_by == new.key_id

@@ -16,6 +16,7 @@ from tests.serving_cards.conftest import verified
 EXTENDED = "/agent/authenticatedExtendedCard"
 PARAMS = {"message": {"messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}}
 CALL = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": PARAMS}
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from tests.examples.readme import Typed, typed
 
 MESSAGE = {"message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "chair"}]}}
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": MESSAGE}
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")

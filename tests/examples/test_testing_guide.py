@@ -32,6 +32,7 @@ def test_the_tests_of_the_guide_pass(block: str) -> None:
     asyncio.run(tests[0]())
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("environment", ["server-1.3.0"])
 def test_the_test_of_an_executor_passes_with_the_sdk(environment: str) -> None:
     command = [str(python_of(environment)), "-c", EXECUTOR + RUN_ALL]

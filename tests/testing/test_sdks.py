@@ -15,6 +15,7 @@ import pytest
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 
+pytestmark = pytest.mark.real
 SDKS = pytest.mark.parametrize("sdk", ["server-1.3.0", "python-0.3.26"])
 
 

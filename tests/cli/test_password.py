@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from base64 import b64encode
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -134,10 +135,14 @@ def test_what_is_no_password_is_not_imported(content: bytes, run: Run, tmp_path:
 def test_a_password_is_typed_twice_and_shown_by_no_terminal(second: str, tmp_path: Path) -> None:
     terminal, inner = pty.openpty()
     command = [str(COMMAND), "password", "import", *STORE, "--user", "ann"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
-    ) as process:
+    with (
+        subprocess.Popen(
+            command, cwd=tmp_path, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
+        ) as process,
+        ExitStack() as stack,
+    ):
         os.close(inner)
+        stack.callback(process.kill)  # when what is awaited does not come
         shown = ""
         for prompt, typed in (("Password to import: ", CHOSEN), ("Once more: ", second)):
             while prompt not in shown:

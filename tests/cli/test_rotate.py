@@ -6,6 +6,7 @@ import base64
 import json
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,9 @@ def test_keys_follow_each_other(run: Run, card: Path, ring: Path) -> None:
 
 def test_two_rotations_at_once_are_one(run: Run, ring: Path, tmp_path: Path) -> None:
     command = [str(COMMAND), "rotate", str(ring), "--json"]
-    workers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
-    reports = [json.loads(worker.communicate(timeout=60)[0]) for worker in workers]
+    with ThreadPoolExecutor(3) as threads:
+        outputs = [*threads.map(lambda _: subprocess.run(command, stdout=-1, timeout=60, check=True).stdout, range(3))]
+    reports = [json.loads(output) for output in outputs]
     assert sorted(report["rotated"] for report in reports) == [False, False, True]
     assert len({report["next"] for report in reports}) == 1
     assert sorted(kids(run).values()) == ["active", "next"]

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -310,19 +311,20 @@ def test_errors_have_a_code_and_say_what_is_wrong(
 
 
 def test_a_reader_that_goes_away_is_no_crash(card: Path, key: Path, tmp_path: Path) -> None:
-    pipe = subprocess.Popen(
-        [COMMAND, "card.json", "-o", "-", "--key", "key.pem"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert pipe.stdout is not None
-    assert pipe.stderr is not None
-    pipe.stdout.close()
-    errors = pipe.stderr.read()
-    pipe.stderr.close()
-    assert pipe.wait(timeout=60) == 6
-    assert errors == b""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [COMMAND, "card.json", "-o", "-", "--key", "key.pem"],
+            cwd=tmp_path,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (6, b"")
 
 
 def test_an_empty_expiry_is_a_mistake_and_not_for_ever(run: Run, card: Path, key: Path) -> None:
@@ -422,22 +424,26 @@ def test_mistakes_in_the_arguments_are_json_too(arguments: tuple[str, ...], run:
     assert done.json["command"] == (arguments[0] if arguments[0] != "x" else "sign")
 
 
-@pytest.mark.parametrize("closed", [0, 1, 2, "/dev/full"])
-def test_closed_and_full_streams_are_no_crash(closed: int | str, card: Path, key: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed", [0, 1, 2, "full"])
+def test_closed_and_full_streams_are_no_crash(
+    closed: int | Literal["full"], card: Path, key: Path, tmp_path: Path
+) -> None:
     for arguments in (
         ["verify", "card.json", "--any-origin", "--jwks", "key.jwks.json"],
         ["card.json", "-o", "-", "--key", "key.pem"],
     ):
-        done = subprocess.run(
-            [COMMAND, *arguments],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            stdout=os.open(closed, os.O_WRONLY) if isinstance(closed, str) else subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=(lambda: os.close(closed)) if isinstance(closed, int) else None,
-            text=True,
-            check=False,
-        )
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [COMMAND, *arguments],
+                cwd=tmp_path,
+                stdin=subprocess.DEVNULL,
+                stdout=full if closed == "full" else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                preexec_fn=(lambda: os.close(closed)) if isinstance(closed, int) else None,
+                text=True,
+                timeout=60,
+                check=False,
+            )
         assert done.returncode in (0, 3, 6), arguments
         assert "Traceback" not in done.stderr
         assert "Exception ignored" not in done.stderr

@@ -60,13 +60,26 @@ def name_of(url: str) -> str:
     return url.rpartition("/")[2]
 
 
+_STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_process_outlives_its_test() -> Iterator[None]:
+    yield
+    while _STARTED:
+        with _STARTED.pop() as process:
+            process.kill()
+
+
 def start(url: str, body: str, timeout: float = 20) -> subprocess.Popen[str]:
     """Another process, with the memory as ``memory``; its warnings are errors."""
     program = (
         "import os, sys, threading, time\nfrom a2a_trust.client import PostgresCardMemory\n"
         f"memory = PostgresCardMemory(sys.argv[1], timeout={timeout})\n{body}"
     )
-    return subprocess.Popen([sys.executable, "-X", "dev", "-c", program, url], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-X", "dev", "-c", program, url], stdout=subprocess.PIPE, text=True)
+    _STARTED.append(process)
+    return process
 
 
 @contextmanager
@@ -83,9 +96,11 @@ def inside(url: str, timeout: float) -> Iterator[subprocess.Popen[str]]:
     assert process.stdout is not None
     with process.stdout:
         assert process.stdout.readline() == "inside\n"
-        yield process
-        process.kill()
-        process.wait(SECONDS)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 # --- several at once

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -35,13 +36,26 @@ def memory(path: Path) -> SqliteCardMemory:
     return SqliteCardMemory(path, create=True)
 
 
+_STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_process_outlives_its_test() -> Iterator[None]:
+    yield
+    while _STARTED:
+        with _STARTED.pop() as process:
+            process.kill()
+
+
 def start(path: Path, body: str) -> subprocess.Popen[str]:
     """Another process, with the memory as ``memory``."""
     program = (
         "import sys, time\nfrom a2a_trust.client.memory_store import SqliteCardMemory\n"
         f"memory = SqliteCardMemory(sys.argv[1], create=True, timeout=50)\n{body}"
     )
-    return subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    _STARTED.append(process)
+    return process
 
 
 # --- the file

@@ -18,6 +18,12 @@ from tests.databases import PostgresServer, postgres, postgres_url  # noqa: F401
 SECRET = "hunter2"
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy database is no error of these commands."""
+    monkeypatch.setattr("a2a_trust.cli.stores.COMMAND_SECONDS", 60.0)
+
+
 @pytest.fixture
 def memory(postgres_url: str) -> PostgresCardMemory:  # noqa: F811
     return PostgresCardMemory(postgres_url, timeout=20)
@@ -100,15 +106,18 @@ def test_a_database_that_is_lost_or_not_prepared_is_told_once(
     run: Run,
     postgres: PostgresServer,  # noqa: F811
     postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bare = postgres.database(tables=False)
     done = run("memory", "list", "--file", bare)
     assert (done.code, done.out, done.err.count("\n")) == (6, "", 1)
     assert f"run: a2a-sign database migrate {bare}" in done.err
+    monkeypatch.setattr("a2a_trust.cli.stores.COMMAND_SECONDS", 0.5)
     with postgres.frozen():
         done = run("memory", "accept", "--file", postgres_url, AGENT, "x" * 43)
     assert (done.code, done.out, done.err.count("\n")) == (6, "", 1)
-    assert "no answer within 5 seconds" in done.err
+    assert "no answer within 0.5 seconds" in done.err
+    monkeypatch.setattr("a2a_trust.cli.stores.COMMAND_SECONDS", 60.0)
     assert run("memory", "list", "--file", postgres_url, "--json").json["records"] == []
 
 

@@ -37,4 +37,4 @@ def fetcher(agent: Agent, authority: Authority) -> Fetcher:
     """A fetcher through which the agent can be reached, by both of its names."""
     names = Names(agent_test=[["127.0.0.1"]], other_test=[["127.0.0.1"]])
     origins = [agent.origin("agent.test"), agent.origin("other.test")]
-    return Fetcher(private_origins=origins, ssl_context=authority.client(), resolver=names, timeout=5.0)
+    return Fetcher(private_origins=origins, ssl_context=authority.client(), resolver=names, timeout=60)

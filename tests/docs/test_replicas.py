@@ -44,12 +44,13 @@ class Follower(Newcomer):
         token = bound_token(iss=ISSUER, aud=URL, iat=now, nbf=now, exp=now + 600)
         answers: Counter[tuple[int, ...]] = Counter()
         with httpx.Client(base_url=f"http://127.0.0.1:{self._here['8000']}", trust_env=False) as client:
-            for _ in range(10):
+            end = time.monotonic() + 60
+            while answers[200, 401, 401] < 6:
+                assert time.monotonic() < end, answers
                 used = proof(token, htu=f"{URL}/rpc", iat=int(time.time()))
                 # nginx takes the next replica each time
                 statuses = [client.post("/rpc", headers=by_dpop(token, used), json=CALL).status_code for _ in range(3)]
                 answers[tuple(statuses)] += 1
-        assert answers[200, 401, 401] > 5
         assert all(503 in each for each in answers if each != (200, 401, 401))  # of a machine that is busy
 
 

@@ -42,9 +42,27 @@ def key(store: Path) -> str:
     return SqliteApiKeys(store, create=True).create(owner="somebody").text
 
 
+#: The protected agent. It thinks until the file is there, not for a second.
+THINKING = f"""
+import asyncio, os, sys
+from types import SimpleNamespace
+
+sys.path.insert(0, {str(EXAMPLES / "tasks_agent")!r})
+import agent
+from protected import app
+
+async def think(_: float) -> None:
+    while not os.path.exists("thought"):
+        await asyncio.sleep(0.02)
+
+agent.asyncio = SimpleNamespace(sleep=think)
+"""
+
+
 @pytest.fixture(scope="module")
 def protected(store: Path, key: str) -> Iterator[str]:
-    url, running = started("protected:app", EXAMPLES / "tasks_agent", API_KEYS=str(store))
+    store.with_name("thinking.py").write_text(THINKING)
+    url, running = started("thinking:app", store.parent, API_KEYS=str(store))
     with running:
         yield url
 
@@ -80,7 +98,7 @@ def test_a_good_key_is_served_and_a_revoked_one_is_not(protected: str, store: Pa
         assert ask(protected, method, path, **good).status_code == 401
 
 
-def test_events_arrive_while_the_agent_is_still_at_work(protected: str, key: str) -> None:
+def test_events_arrive_while_the_agent_is_still_at_work(protected: str, store: Path, key: str) -> None:
     request = {**REQUEST, "id": "slow"}
     good = {"X-API-Key": key}
     with httpx.stream("POST", f"{protected}/tasks/sendSubscribe", json=request, headers=good) as response:
@@ -88,6 +106,7 @@ def test_events_arrive_while_the_agent_is_still_at_work(protected: str, key: str
         events = (json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line)
         assert next(events)["final"] is False
         assert ask(protected, "GET", "/tasks/slow", **good).json()["status"] == {"state": "working"}
+        store.with_name("thought").touch()
         last = next(events)
         assert last["final"] is True
         assert last["artifacts"][0]["parts"][0]["text"] == "HELLO"

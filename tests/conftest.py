@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, settings
 
 from a2a_trust.signing import sign
 from tests import tiers
+from tests.databases import postgres, postgres_url, redis_server, redis_url
+
+__all__ = ["postgres", "postgres_url", "redis_server", "redis_url"]
 
 # How long an example takes says something about the machine, not about the code. No result of a quick run depends on an
 # earlier run: its seed is fixed, too, in pyproject.toml.

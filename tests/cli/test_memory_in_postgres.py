@@ -15,17 +15,22 @@ from a2a_trust.keys import LocalSigner
 from tests.cli.conftest import Run
 from tests.cli.test_memory import AGENT, NOW, admit, first, proof, second, thumbprint  # noqa: F401  fixtures
 from tests.cli.test_startup import loaded
-from tests.databases import PostgresServer, postgres, postgres_url  # noqa: F401  fixtures
+from tests.databases import PostgresServer
 
 SECRET = "hunter2"
 
 
 @pytest.fixture
-def memory(postgres_url: str) -> PostgresCardMemory:  # noqa: F811
+def memory(postgres_url: str) -> PostgresCardMemory:
     return PostgresCardMemory(postgres_url, timeout=20)
 
 
-def test_the_commands_work_on_a_database(run: Run, postgres_url: str, first: LocalSigner, tmp_path: Path) -> None:  # noqa: F811
+def test_the_commands_work_on_a_database(
+    run: Run,
+    postgres_url: str,
+    first: LocalSigner,  # noqa: F811
+    tmp_path: Path,
+) -> None:
     at = ("--file", postgres_url)
     done = run("memory", "accept", *at, AGENT, thumbprint(first), "--json")
     assert (done.code, done.json["file"], done.json["location"]) == (0, postgres_url, AGENT)
@@ -97,8 +102,8 @@ def test_a_password_in_an_argument_is_refused_and_not_repeated(
 
 def test_a_database_that_is_lost_or_not_prepared_is_told_once(
     run: Run,
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
 ) -> None:
     bare = postgres.database(tables=False)
     done = run("memory", "list", "--file", bare)
@@ -113,7 +118,7 @@ def test_a_database_that_is_lost_or_not_prepared_is_told_once(
     assert run("memory", "list", "--file", postgres_url, "--json").json["records"] == []
 
 
-def test_libraries_of_databases_are_loaded_for_urls_only(postgres_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_libraries_of_databases_are_loaded_for_urls_only(postgres_url: str, tmp_path: Path) -> None:
     assert "asyncpg" in loaded("memory", "list", "--file", postgres_url, cwd=tmp_path)
     modules = loaded("memory", "accept", "--file", "cards.db", AGENT, "x" * 43, cwd=tmp_path)
     assert not modules & {"asyncpg", "redis", "asyncio", "ssl"}

@@ -8,10 +8,7 @@ import pytest
 
 from a2a_trust import Fetcher
 from tests.client.agents import Agent, serving_agent
-from tests.databases import postgres, postgres_url
 from tests.net.test_fetcher import Authority, Names
-
-__all__ = ["postgres", "postgres_url"]
 
 
 @pytest.fixture

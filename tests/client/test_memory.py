@@ -34,7 +34,6 @@ from a2a_trust.errors import CardMemoryError, ConfigurationError, PinnedKeyError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.client.memories import KINDS, Memory, memory_of
-from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 
 AGENT = "https://agent.example.com"
 NOW = 1_800_000_000.0
@@ -625,7 +624,7 @@ def test_one_life_in_a_file(tmp_path: Path) -> None:
     run_state_machine_as_test(lambda: OneLife(empty), settings=LIVES)  # type: ignore[arg-type]
 
 
-def test_one_life_in_a_database(postgres_url: str) -> None:  # noqa: F811
+def test_one_life_in_a_database(postgres_url: str) -> None:
     memory = PostgresCardMemory(postgres_url, timeout=20)
 
     def empty() -> Callable[[], Memory]:

@@ -8,10 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.databases import postgres, postgres_url, redis_server, redis_url
 from tests.faults.stepwise import Server, server
-
-__all__ = ["postgres", "postgres_url", "redis_server", "redis_url"]
 
 IS_LONG = os.environ.get("A2A_TRUST_FAULTS") == "long"
 

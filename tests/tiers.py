@@ -5,6 +5,7 @@ A test is real or long by its folder, or by ``pytest.mark.real`` and ``pytest.ma
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-__all__ = ["QUICK", "mark", "missing", "python_only", "tier_of_folder"]
+__all__ = ["IS_LONG_FORM", "QUICK", "mark", "missing", "python_only", "tier_of_folder"]
 
 #: What ``-m`` says in a run of the quick tests: in pyproject.toml, too.
 QUICK: Final = "not real and not long"
+#: Whether long tests do all their rounds. `.ci/run` has them do a few.
+IS_LONG_FORM: Final = os.environ.get("A2A_TRUST_FORM") == "long"
 _TESTS: Final = Path(__file__).resolve().parent
 _FOLDERS: Final = {
     "faults": "long",

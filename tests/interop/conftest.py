@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.interop.sdk_process import SdkProcess, SdkUnavailableError, node_sdk, python_sdk
+from tests.tiers import missing
 
 
 def _running(name: str, start: Callable[[str], SdkProcess]) -> Iterator[SdkProcess]:
     try:
         process = start(name)
     except SdkUnavailableError as error:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no SDK {name}: {error}")
-        pytest.skip(f"NO SDK {name}: {error}")
+        missing(f"the SDK {name} ({error})", "real-sdks")
     with process:
         yield process
 

@@ -1,8 +1,12 @@
 # Everything runs in .venv, which the first target that needs it makes from the locked requirements.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-# More than there are cores: most tests wait for a server.
-PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
+# More than there are cores: most tests of real components wait for a server.
+PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 1))')
+PYTEST = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
+# ROOM=auth or a path: the tests of one room only.
+TESTS = $(if $(ROOM),$(or $(wildcard tests/$(ROOM)),$(ROOM)))
+NEW_SEED := $(or $(SEED),$(shell date +%s))
 
 DIST ?= dist
 # uv is quick; pip is for indexes that only its own configuration names.
@@ -10,16 +14,33 @@ install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header
 EVERYTHING := --extra server --extra client --extra basic --extra uvicorn --extra models --extra postgres --extra redis --extra completion pyproject.toml
 
-.PHONY: blocks demo test check check-style docs dist format frameworks pipelines fuzz faults mutants bench pythons lowest lock clean
+.PHONY: blocks demo test test-real test-long check check-style docs dist format fuzz mutants bench pythons lowest lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
 
-test: .venv/ready  ## the tests; with A2A_TRUST_REQUIRE_REAL=1 a missing Node or SDK fails instead of skipping
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
+test: .venv/ready  ## what every change must pass; needs Python only. ROOM=auth for one room
+	$(PYTEST) $(TESTS)
 
-check: check-style docs  ## what a change must pass: format, lint, types, pages, tests with a floor of branch coverage
-	$(BIN)/python -m pytest --cov --numprocesses $(PROCESSES) --dist loadfile
+REAL := real-sdks real-proxies real-databases real-providers real-frameworks real-pipelines real-packaging
+.PHONY: $(REAL)
+
+test-real: $(REAL)  ## SDKs, proxies, databases, identity providers, frameworks, pipelines, packaging; ROOM=frameworks
+	$(PYTEST) -m "real and not long" $(TESTS)
+
+$(REAL): real-%: .venv/ready  ## installs what the tests of one kind run: Debian packages as root, the rest in .sdk
+	$(BIN)/python -m tests.components $*
+
+test-long: real-databases real-pipelines  ## faults, kills, growth, floods, many examples, fuzz, mutants: hours; FORM=short, ROOM=faults
+	A2A_TRUST_FORM=$(or $(FORM),long) $(PYTEST) -m long $(TESTS)
+ifeq ($(FORM)$(ROOM),)
+	$(PYTEST) -m "hypothesis and not real" --hypothesis-profile long --hypothesis-seed $(NEW_SEED)
+	$(PYTEST) --random-order-bucket=global --random-order-seed $(NEW_SEED)
+	$(MAKE) fuzz mutants
+endif
+
+check: check-style docs $(REAL)  ## format, lint, types, pages, and `test` and `test-real` with a floor of branch coverage
+	$(PYTEST) --cov -m "not long"
 
 check-style: .venv/ready
 	$(BIN)/ruff format --check .
@@ -30,25 +51,16 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-pipelines: .venv/ready  ## action, hooks, GitLab template and container file, in the long form of their tests
-	A2A_TRUST_PIPELINES=long A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/pipelines tests/attacks/test_r04_pull_requests_against_the_action.py -v
-
 fuzz: .venv/ready  ## requests at agents in four frameworks, and calls that the SDK may read otherwise, in the environment that tests/fuzz makes; COUNT=… SEED=…
 	for each in frameworks readers; do \
-		PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_$$each.py $${SEED:-$$(date +%s)} $${COUNT:-50000} || exit 1; \
+		PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_$$each.py $(NEW_SEED) $${COUNT:-50000} || exit 1; \
 	done
-
-frameworks: .venv/ready  ## agents of every framework behind protect, called by the framework's own client
-	A2A_TRUST_FRAMEWORKS=all A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/frameworks tests/client/test_framework_clients.py tests/real/test_one_line_clients.py --numprocesses $(PROCESSES) --dist loadfile
-
-faults: .venv/ready  ## kills, full disks, races and growth, in their long form: many rounds of what the tests do a few times
-	A2A_TRUST_FAULTS=long $(BIN)/python -m pytest tests/faults -v
 
 blocks: .venv/ready  ## each block of code in the documentation is broken once: its tests must notice; PAGE=docs/protect.md
 	$(BIN)/python -m tests.docs.blocks $(PAGE)
 
-mutants: .venv/ready  ## changes of the code that no test notices; MODULE=auth/guard.py, and COUNT=… SEED=… for a sample
-	$(BIN)/python -m tests.mutants $(MODULE) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
+mutants: .venv/ready  ## changes of the core that no test notices: a sample, always the same; MODULE=auth/guard.py for all of a module, COUNT=… SEED=…
+	$(BIN)/python -m tests.mutants $(MODULE) $(if $(COUNT)$(MODULE),,--count 400) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 pythons: .venv/ready  ## the tests that need no real servers, with the wheel in each Python from 3.11 to 3.14 that is found
 	$(BIN)/python -m tests.packaging.pythons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,9 @@ from hypothesis import HealthCheck, settings
 
 from a2a_trust.signing import sign
 from tests import tiers
+from tests.databases import postgres, postgres_url, redis_server, redis_url
+
+__all__ = ["postgres", "postgres_url", "redis_server", "redis_url"]
 
 # How long an example takes says something about the machine, not about the code. No result of a quick run depends on an
 # earlier run: its seed is fixed, too, in pyproject.toml.
@@ -40,6 +44,15 @@ HAS_VECTORS = (VECTORS / "SOURCES.json").is_file()
 def vectors() -> Path:
     """The folder of conformance data that others wrote. Where it is not, tests that use it are left out."""
     return VECTORS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """A process that a test starts is ended by that test."""
+    yield
+    children = [pid for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()]
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in children]
+    assert [line for line in lines if line and "multiprocessing" not in line] == []
 
 
 def pytest_configure(config: pytest.Config) -> None:

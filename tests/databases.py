@@ -25,6 +25,7 @@ import redis
 from a2a_trust.auth.proofs.postgres import SERVER
 from a2a_trust.databases.migrate import migrate
 from a2a_trust.errors import KeySourceUnavailableError
+from tests.tiers import missing
 
 __all__ = ["Line", "PostgresServer", "RedisServer", "line", "postgres", "postgres_url", "redis_server", "redis_url"]
 
@@ -38,12 +39,11 @@ def free_port() -> int:
 
 
 def installed(name: str, package: str, *folders: str) -> str:
-    """The path of a program; the test is skipped, loudly, where it is not installed."""
+    """The path of a program of a Debian package."""
     path = os.pathsep.join((*sorted(folders, reverse=True), os.environ["PATH"]))
     found = shutil.which(name, path=path)
     if found is None:
-        text = f"*** NOT TESTED: no {name}: apt-get install {package} ***"
-        (pytest.fail if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1" else pytest.skip)(text)
+        missing(f"{name}, of the package {package},", "real-databases")
     return found
 
 
@@ -252,9 +252,9 @@ def running_postgres() -> Iterator[PostgresServer]:
         server.kill()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    """A Redis server."""
+    """The Redis server of this worker."""
     with running_redis() as server:
         yield server
 
@@ -268,9 +268,9 @@ def redis_url(redis_server: RedisServer) -> str:
     return redis_server.url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server."""
+    """The PostgreSQL server of this worker."""
     with running_postgres() as server:
         yield server
 

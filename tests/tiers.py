@@ -5,6 +5,7 @@ A test is real or long by its folder, or by ``pytest.mark.real`` and ``pytest.ma
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-__all__ = ["QUICK", "mark", "missing", "python_only", "tier_of_folder"]
+__all__ = ["IS_LONG_FORM", "QUICK", "mark", "missing", "python_only", "tier_of_folder"]
 
 #: What ``-m`` says in a run of the quick tests: in pyproject.toml, too.
 QUICK: Final = "not real and not long"
+#: Whether long tests do all their rounds. `.ci/run` has them do a few.
+IS_LONG_FORM: Final = os.environ.get("A2A_TRUST_FORM") == "long"
 _TESTS: Final = Path(__file__).resolve().parent
 _FOLDERS: Final = {
     "faults": "long",
@@ -50,7 +53,8 @@ def missing(what: str, target: str) -> NoReturn:
 
 def python_only(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook that lets the quick tests start Python, and no other program."""
-    if event == "subprocess.Popen":
+    if event == "subprocess.Popen" and "PYTEST_CURRENT_TEST" in os.environ:
         program = Path(str(arguments[0] or arguments[1][0]))
-        if not program.resolve().name.startswith("python") and program.parent != Path(sys.executable).parent:
+        is_python = program.resolve().name.startswith("python") or program.parent == Path(sys.executable).parent
+        if not is_python and program.name != "uname":  # which ``platform`` of the standard library runs
             raise RuntimeError(f"{program.name} is not Python: mark this test with pytest.mark.real")

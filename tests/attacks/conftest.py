@@ -13,10 +13,7 @@ from tests.attacks.calling import EVIL, VICTIM, Ask, Servers, asking
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, signs, without_signatures
 from tests.attacks.verifying import HOST
 from tests.client.agents import Page, serving_agent
-from tests.databases import postgres, postgres_url, redis_server, redis_url
 from tests.net.test_fetcher import Authority
-
-__all__ = ["postgres", "postgres_url", "redis_server", "redis_url"]
 
 #: Every member that a pruned form drops is somewhere in it: requirements without scopes, a mutual TLS scheme without
 #: description, an empty allow-list.

@@ -41,7 +41,6 @@ from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW
 from tests.client.agents import NEW, OLD, OWNER, Agent, card_of, serving_agent, signed, trusting
 from tests.client.memories import KINDS, Memory, memory_of
-from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 from tests.net.test_fetcher import Authority, Names
 
 SITE = f"https://{HOST}"

@@ -38,7 +38,7 @@ from a2a_trust.keys.trust_file import read_trust
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 from tests.client.memories import KINDS, Memory, memory_of
-from tests.databases import PostgresServer, postgres, postgres_url  # noqa: F401  fixtures
+from tests.databases import PostgresServer
 
 AGENT = f"https://{HOST}"
 TOFU = TrustOnFirstUse()

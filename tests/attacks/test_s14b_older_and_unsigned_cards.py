@@ -19,7 +19,6 @@ from a2a_trust.keys import LocalSigner
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs, without_signatures
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 from tests.client.memories import KINDS, Memory, memory_of
-from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 
 
 @pytest.fixture(params=KINDS)

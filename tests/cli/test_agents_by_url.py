@@ -21,7 +21,6 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.signing import Form
 from tests.cli.conftest import Done, Run
 from tests.client.agents import NEW, OLD, OWNER, Agent, Page, card_of, serving_agent, signed
-from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 from tests.net.test_fetcher import Authority, Names
 from tests.signing.making import signed_in
 
@@ -210,7 +209,7 @@ def test_signatures_that_were_taken_off_are_told(command: Command, agent: Agent)
 
 
 @pytest.mark.real
-def test_a_memory_in_a_database(command: Command, agent: Agent, postgres_url: str) -> None:  # noqa: F811
+def test_a_memory_in_a_database(command: Command, agent: Agent, postgres_url: str) -> None:
     url = agent.origin(HOST)
     at = ("--memory", postgres_url)
     agent.pages[NEW] = signed(card_of(url), iat=time.time() - 10)

@@ -13,7 +13,7 @@ from a2a_trust.keys import LocalSigner
 from tests.cli.conftest import Run
 from tests.cli.test_memory import AGENT, NOW, admit, first, proof, second, thumbprint  # noqa: F401  fixtures
 from tests.cli.test_startup import loaded
-from tests.databases import PostgresServer, postgres, postgres_url  # noqa: F401  fixtures
+from tests.databases import PostgresServer
 
 SECRET = "hunter2"
 
@@ -25,12 +25,17 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def memory(postgres_url: str) -> PostgresCardMemory:  # noqa: F811
+def memory(postgres_url: str) -> PostgresCardMemory:
     return PostgresCardMemory(postgres_url, timeout=20)
 
 
 @pytest.mark.real
-def test_the_commands_work_on_a_database(run: Run, postgres_url: str, first: LocalSigner, tmp_path: Path) -> None:  # noqa: F811
+def test_the_commands_work_on_a_database(
+    run: Run,
+    postgres_url: str,
+    first: LocalSigner,  # noqa: F811
+    tmp_path: Path,
+) -> None:
     at = ("--file", postgres_url)
     done = run("memory", "accept", *at, AGENT, thumbprint(first), "--json")
     assert (done.code, done.json["file"], done.json["location"]) == (0, postgres_url, AGENT)
@@ -104,8 +109,8 @@ def test_a_password_in_an_argument_is_refused_and_not_repeated(
 @pytest.mark.real
 def test_a_database_that_is_lost_or_not_prepared_is_told_once(
     run: Run,
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bare = postgres.database(tables=False)
@@ -122,7 +127,7 @@ def test_a_database_that_is_lost_or_not_prepared_is_told_once(
 
 
 @pytest.mark.real
-def test_libraries_of_databases_are_loaded_for_urls_only(postgres_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_libraries_of_databases_are_loaded_for_urls_only(postgres_url: str, tmp_path: Path) -> None:
     assert "asyncpg" in loaded("memory", "list", "--file", postgres_url, cwd=tmp_path)
     modules = loaded("memory", "accept", "--file", "cards.db", AGENT, "x" * 43, cwd=tmp_path)
     assert not modules & {"asyncpg", "redis", "asyncio", "ssl"}

@@ -9,10 +9,9 @@ import pytest
 from a2a_trust import Fetcher
 from tests.cheap_hashes import cheap_hashes
 from tests.client.agents import Agent, serving_agent
-from tests.databases import postgres, postgres_url
 from tests.net.test_fetcher import Authority, Names
 
-__all__ = ["cheap_hashes", "postgres", "postgres_url"]
+__all__ = ["cheap_hashes"]
 
 
 @pytest.fixture

@@ -12,12 +12,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import publish_jwks
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
-from tests.frameworks.long_form import in_make_frameworks
 from tests.net.test_fetcher import Authority
 from tests.servers.environments import answer_of
 from tests.servers.serving import ROOT
 
-pytestmark = in_make_frameworks
+pytestmark = pytest.mark.real
 
 SCRIPT = Path(__file__).resolve().parent / "framework_clients.py"
 AGENT, IMPOSTOR = "127.0.0.1", "localhost"

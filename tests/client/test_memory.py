@@ -34,7 +34,6 @@ from a2a_trust.errors import CardMemoryError, ConfigurationError, PinnedKeyError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.client.memories import KINDS, Memory, memory_of
-from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 from tests.tables import walk
 
 AGENT = "https://agent.example.com"
@@ -627,7 +626,7 @@ def test_one_life_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_one_life_in_a_database(postgres_url: str) -> None:  # noqa: F811
+def test_one_life_in_a_database(postgres_url: str) -> None:
     memory = PostgresCardMemory(postgres_url, timeout=20)
 
     def empty() -> Callable[[], Memory]:

@@ -28,16 +28,7 @@ from a2a_trust.databases.migrate import migrate
 from a2a_trust.errors import CardMemoryUnavailableError, ConfigurationError, PinnedKeyError, RolledBackCardError
 from a2a_trust.net.urls import MAX_URL
 from tests.client.test_memory import AGENT, ALICE, BOB, CARD, NOW, proof, thumbprint
-from tests.databases import (  # noqa: F401  fixtures
-    SECONDS,
-    PostgresServer,
-    eventually,
-    installed,
-    line,
-    postgres,
-    postgres_url,
-    temporary_folder,
-)
+from tests.databases import SECONDS, PostgresServer, eventually, installed, line, temporary_folder
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +42,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def memory(postgres_url: str) -> PostgresCardMemory:  # noqa: F811
+def memory(postgres_url: str) -> PostgresCardMemory:
     return PostgresCardMemory(postgres_url, timeout=SECONDS)
 
 
@@ -107,7 +98,7 @@ def inside(url: str, timeout: float) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.real
-def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:  # noqa: F811
+def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:
     processes = [
         start(
             postgres_url,
@@ -123,7 +114,7 @@ def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:  
 
 @pytest.mark.real
 def test_of_two_hosts_that_name_one_interface_at_once_the_second_is_checked_against_the_first(
-    postgres: PostgresServer,  # noqa: F811
+    postgres: PostgresServer,
     memory: PostgresCardMemory,
 ) -> None:
     """Their cards are at other hosts than the interface, so neither host alone is what both wait for."""
@@ -170,7 +161,7 @@ def test_a_process_that_is_stopped_while_it_writes_holds_up_its_host_only_and_no
 
 
 @pytest.mark.real
-def test_who_is_slower_than_the_limit_writes_nothing(postgres_url: str) -> None:  # noqa: F811
+def test_who_is_slower_than_the_limit_writes_nothing(postgres_url: str) -> None:
     memory, patient = PostgresCardMemory(postgres_url, timeout=0.2), PostgresCardMemory(postgres_url, timeout=SECONDS)
     record = patient.accept(OTHER_HOST, [KEY], now=NOW)
     eventually(memory.records)  # on a connection that is made
@@ -246,8 +237,8 @@ async def test_it_works_beside_a_running_event_loop(memory: PostgresCardMemory) 
 
 @pytest.mark.real
 def test_a_server_that_dies_in_a_transaction_has_written_nothing_and_is_found_again(
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     memory = PostgresCardMemory(postgres_url, timeout=SECONDS)
@@ -284,8 +275,8 @@ def test_a_server_that_dies_in_a_transaction_has_written_nothing_and_is_found_ag
 
 @pytest.mark.real
 def test_a_server_that_is_frozen_is_an_error_in_time_and_is_found_again(
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
 ) -> None:
     memory, patient = PostgresCardMemory(postgres_url), PostgresCardMemory(postgres_url, timeout=SECONDS)
     eventually(lambda: memory.accept(AGENT, [KEY], now=NOW))
@@ -307,8 +298,8 @@ def test_a_server_that_is_frozen_is_an_error_in_time_and_is_found_again(
 @pytest.mark.real
 @pytest.mark.parametrize("at", ["query", "commit"])
 def test_a_server_that_freezes_in_a_transaction_is_an_error_in_time(
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
     at: str,
 ) -> None:
     memory, patient = PostgresCardMemory(postgres_url), PostgresCardMemory(postgres_url, timeout=SECONDS)
@@ -333,8 +324,8 @@ def test_a_server_that_freezes_in_a_transaction_is_an_error_in_time(
 
 @pytest.mark.real
 def test_a_line_that_is_cut_or_silent_is_an_error_and_no_new_first_use(
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
 ) -> None:
     with line(postgres.port) as between:
         memory = PostgresCardMemory(postgres_url.replace(str(postgres.port), str(between.port)))
@@ -404,7 +395,7 @@ def test_a_refusal_is_no_loss_of_the_database(memory: PostgresCardMemory, caplog
 
 @pytest.mark.real
 def test_tables_that_are_missing_old_new_or_gone_are_an_error(
-    postgres: PostgresServer,  # noqa: F811
+    postgres: PostgresServer,
 ) -> None:
     url = postgres.database(tables=False)
     memory = PostgresCardMemory(url, timeout=SECONDS)
@@ -431,7 +422,7 @@ def test_tables_that_are_missing_old_new_or_gone_are_an_error(
 
 @pytest.mark.real
 def test_a_role_without_rights_is_an_error(
-    postgres: PostgresServer,  # noqa: F811
+    postgres: PostgresServer,
     memory: PostgresCardMemory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -457,7 +448,7 @@ def test_a_role_without_rights_is_an_error(
 
 @pytest.mark.real
 def test_the_database_itself_refuses_what_is_no_record(
-    postgres: PostgresServer,  # noqa: F811
+    postgres: PostgresServer,
     memory: PostgresCardMemory,
 ) -> None:
     memory.accept(AGENT, [KEY], now=NOW)

@@ -16,14 +16,12 @@ import pytest
 from a2a_trust.keys.keyset import publish_jwks
 from tests.auth.proofs import bound_token, by_dpop, proof
 from tests.auth.test_jwt import EC
-from tests.databases import PostgresServer, RedisServer, installed, postgres, redis_server
+from tests.databases import PostgresServer, RedisServer, installed
 from tests.docs.newcomer import Newcomer
 from tests.docs.pages import PAGES
 from tests.middleware.agent import CALL
 
 pytestmark = pytest.mark.real
-
-__all__ = ["postgres", "redis_server"]
 
 SECTION = (
     PAGES["docs/operations.md"].partition("### Three replicas behind nginx\n")[2].partition("### Rotate a signing")[0]

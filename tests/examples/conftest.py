@@ -1,6 +1,7 @@
-"""Fixtures of the guides: real databases."""
+"""What tests of several examples use."""
+
+from __future__ import annotations
 
 from tests.cheap_hashes import cheap_hashes
-from tests.databases import redis_server, redis_url
 
-__all__ = ["cheap_hashes", "redis_server", "redis_url"]
+__all__ = ["cheap_hashes"]

@@ -1,19 +1,14 @@
-"""How often a fault is injected: a few times with the other tests, many times by ``make faults``."""
+"""How often a fault is injected: many times by `make test-long`, a few times in its short form."""
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tests.databases import postgres, postgres_url, redis_server, redis_url
 from tests.faults.stepwise import Server, server
-
-__all__ = ["postgres", "postgres_url", "redis_server", "redis_url"]
-
-IS_LONG = os.environ.get("A2A_TRUST_FAULTS") == "long"
+from tests.tiers import IS_LONG_FORM
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -32,7 +27,7 @@ def no_signal_is_ignored() -> Iterator[None]:
 @pytest.fixture
 def is_long() -> bool:
     """Whether this is the long form of the fault tests."""
-    return IS_LONG
+    return IS_LONG_FORM
 
 
 @pytest.fixture(scope="module")

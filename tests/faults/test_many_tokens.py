@@ -9,7 +9,7 @@ import pytest
 
 from a2a_trust.keys.jws import verify_jws
 from tests.auth.test_jwt import ED, NOW, Keys, claims, token, verifier
-from tests.faults.conftest import IS_LONG
+from tests.tiers import IS_LONG_FORM
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ def verifications(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tokens() -> list[str]:
-    return [token(claims(sub=f"caller {n}"), signer=ED) for n in range(20_000 if IS_LONG else 6_000)]
+    return [token(claims(sub=f"caller {n}"), signer=ED) for n in range(20_000 if IS_LONG_FORM else 6_000)]
 
 
 async def test_each_live_token_is_verified_once(tokens: list[str], verifications: list[str]) -> None:

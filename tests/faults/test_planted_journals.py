@@ -19,7 +19,7 @@ from tests.cli.conftest import COMMAND
 from tests.faults.stores import beside, mv_of
 
 AS_ROOT = pytest.mark.skipif(
-    (not hasattr(os, "geteuid") or os.geteuid() != 0) and os.environ.get("A2A_TRUST_REQUIRE_REAL") != "1",
+    not hasattr(os, "geteuid") or os.geteuid() != 0,
     reason="*** NOT TESTED: only root can become another user ***",
 )
 

@@ -10,13 +10,10 @@ import pytest
 
 from tests.frameworks.guide import block_of
 from tests.frameworks.impostors import KINDS, UNCHANGED, impostors
-from tests.frameworks.long_form import in_make_frameworks
 from tests.frameworks.page_programs import run_client
 from tests.frameworks.parties import BAD, FOLDER, Parties, callers, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
-
-pytestmark = in_make_frameworks
 
 ENVIRONMENT: Final = "beeai-0.1.85"
 PAGE: Final = "beeai"

@@ -11,13 +11,10 @@ import httpx
 import pytest
 
 from tests.frameworks.impostors import KINDS, UNCHANGED, impostors
-from tests.frameworks.long_form import in_make_frameworks
 from tests.frameworks.page_programs import run_client
 from tests.frameworks.parties import BAD, FOLDER, Parties, callers, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
-
-pytestmark = in_make_frameworks
 
 ENVIRONMENT: Final = "google-adk-2.13.0"
 PAGE: Final = "google-adk"

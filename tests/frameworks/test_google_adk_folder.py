@@ -9,12 +9,9 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
-from tests.frameworks.long_form import in_make_frameworks
 from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
-
-pytestmark = in_make_frameworks
 
 ENVIRONMENT: Final = "google-adk-2.13.0"
 AGENTS: Final = ("billing", "ops")

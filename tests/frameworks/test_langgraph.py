@@ -14,13 +14,10 @@ import pytest
 
 from tests.frameworks.guide import block_of
 from tests.frameworks.impostors import KINDS, UNCHANGED, impostors
-from tests.frameworks.long_form import in_make_frameworks
 from tests.frameworks.page_programs import run_client
 from tests.frameworks.parties import Parties, challenged_resource, parties
 from tests.servers.environments import python_of
 from tests.servers.serving import free_port, serving
-
-pytestmark = in_make_frameworks
 
 ENVIRONMENT: Final = "langgraph-0.16.7"
 PAGE: Final = "langgraph"

@@ -11,10 +11,7 @@ import pytest
 
 from tests.frameworks.called_pages import GOOD, Case, Page, page_of
 from tests.frameworks.impostors import KINDS, UNCHANGED
-from tests.frameworks.long_form import in_make_frameworks
 from tests.frameworks.parties import BAD, challenged_resource
-
-pytestmark = in_make_frameworks
 
 ENVIRONMENT: Final = "python-a2a-0.5.10"
 

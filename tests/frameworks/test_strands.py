@@ -10,10 +10,7 @@ import pytest
 
 from tests.frameworks.called_pages import GOOD, Case, Page, page_of, post
 from tests.frameworks.impostors import KINDS, UNCHANGED
-from tests.frameworks.long_form import in_make_frameworks
 from tests.frameworks.parties import BAD, challenged_resource
-
-pytestmark = in_make_frameworks
 
 ENVIRONMENT: Final = "strands-1.62.0"
 

@@ -22,17 +22,19 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 
 #: What decides about cards and callers.
 MODULES: Final = (
+    *(f"strict_json/{path.name}" for path in sorted(_ROOT.glob("a2a_trust/strict_json/[!_]*.py"))),
+    *(f"signing/{path.name}" for path in sorted(_ROOT.glob("a2a_trust/signing/[!_]*.py"))),
+    "keys/jws.py",
+    "keys/trust.py",
     "auth/guard.py",
     "auth/introspection.py",
     "auth/jwt.py",
     "auth/token_claims.py",
     "card/ambiguity.py",
     "client/memory.py",
-    "keys/trust.py",
     "middleware/authentication.py",
-    "signing/parties.py",
-    "signing/verify.py",
-    "signing/verify_signature.py",
+    "middleware/calls.py",
+    "middleware/rules.py",
 )
 
 _Chosen = tuple[Module, int, Mutant]
@@ -101,7 +103,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=", ".join(MODULES))
     parser.add_argument("--count", type=int, help="try a random sample of this many mutants")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the sample")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
     given = parser.parse_args()
     if not set(given.modules) <= set(MODULES):
         parser.error(f"the modules are {', '.join(MODULES)}")

@@ -10,15 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-import pytest
-
 from tests.conftest import ROOT
 from tests.interop.sdk_process import SdkUnavailableError, node_environment, python_environment
+from tests.tiers import missing
 
 __all__ = [
     "CARD",
     "HOST",
-    "IS_LONG",
     "NODE_TOOLS",
     "clean_environment",
     "commit",
@@ -33,7 +31,6 @@ __all__ = [
 CARD: Final = ROOT / "examples" / "georoute-agent-card.json"
 HOST: Final = "https://georoute-agent.example.com"
 #: ``make pipelines`` runs every case; the tests run one of each kind.
-IS_LONG: Final = os.environ.get("A2A_TRUST_PIPELINES") == "long"
 NODE_TOOLS: Final = ROOT / "tests" / "pipelines" / "gitlab-ci-local-4.68.1"
 Tools = TypeVar("Tools")
 _COMMAND: Final = Path(sys.executable).with_name("a2a-sign")
@@ -54,9 +51,7 @@ def _available(make: Callable[[], Tools]) -> Tools:
     try:
         return make()
     except SdkUnavailableError as error:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no tools: {error}")
-        pytest.skip(f"NO TOOLS FOR PIPELINES: {error}")
+        missing(str(error), "real-pipelines")
 
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:

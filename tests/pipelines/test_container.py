@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.pipelines.pipelines import CARD, IS_LONG, make_key, python_tools, source_repository
+from tests.pipelines.pipelines import CARD, make_key, python_tools, source_repository
 
 FILE = ROOT / "Containerfile"
 TEXT = FILE.read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def test_the_image_runs_the_command_as_a_user_without_rights() -> None:
     assert "SECRET" not in TEXT.upper().replace("NO SECRET", "")
 
 
-@pytest.mark.skipif(not IS_LONG, reason="make pipelines")
+@pytest.mark.long
 def test_the_install_commands_work(tmp_path: Path) -> None:
     """The RUN line of the build stage, with other folders; nothing here builds an image."""
     (line,) = re.findall(r"^RUN (python3 (?:.*\\\n)*.*)$", TEXT, re.MULTILINE)
@@ -68,8 +68,6 @@ def buildah(*arguments: str | Path) -> str:
 @pytest.fixture
 def image(tmp_path: Path) -> Iterator[str]:
     """The image of the container file, built from a clean clone, on a Debian of debootstrap."""
-    if not IS_LONG:
-        pytest.skip("make pipelines")
     if os.geteuid() or not (shutil.which("buildah") and shutil.which("debootstrap")):
         pytest.skip("NO IMAGE BUILT: as root on Debian, install buildah and debootstrap")
     root, source = tmp_path / "debian", tmp_path / "source"
@@ -90,6 +88,7 @@ def image(tmp_path: Path) -> Iterator[str]:
         subprocess.run(["buildah", "rmi", "localhost/a2a-trust-test", "localhost/a2a-trust-test-base"], check=False)
 
 
+@pytest.mark.long
 def test_the_image_signs_with_the_key_of_the_environment(image: str, tmp_path: Path) -> None:
     keys, cards = tmp_path / "keys", tmp_path / "cards"
     keys.mkdir()

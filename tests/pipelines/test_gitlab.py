@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 from tests.conftest import ROOT
 from tests.pipelines.pipelines import (
     CARD,
-    IS_LONG,
     clean_environment,
     commit,
     git,
@@ -24,6 +22,7 @@ from tests.pipelines.pipelines import (
     python_tools,
     source_repository,
 )
+from tests.tiers import missing
 
 TEMPLATE = ROOT / "templates" / "a2a-sign.yml"
 PROTECTED = "CI_COMMIT_REF_PROTECTED=true"
@@ -70,9 +69,7 @@ def gitlab(
 ) -> subprocess.CompletedProcess[str]:
     """Run jobs as GitLab would with these variables of its own; the secret is not in argv, nor in the repository."""
     if shutil.which("rsync") is None:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail("A2A_TRUST_REQUIRE_REAL=1 and no rsync, which gitlab-ci-local runs")
-        pytest.skip("NO RSYNC, which gitlab-ci-local runs")
+        missing("rsync, which gitlab-ci-local runs,", "real-pipelines")
     node, modules = node_tools()
     (repository.parent / "variables.yml").write_text(f"A2A_SIGN_KEY: '{secret}'\n" if secret else "{}")
     command = [
@@ -94,25 +91,24 @@ def gitlab(
 
 @pytest.mark.parametrize(
     "files",
-    ["agents", pytest.param("agents/**/*.json", marks=pytest.mark.skipif(not IS_LONG, reason="make pipelines"))],
+    ["agents", pytest.param("agents/**/*.json", marks=pytest.mark.long)],
 )
 def test_the_job_signs_with_a_key_in_base64_and_verifies(files: str, tmp_path: Path) -> None:
     repository, key = make_repository(tmp_path, files)
     secret = base64.b64encode(key.read_bytes()).decode()
-    jobs = ["a2a-lint", "a2a-sign"] if IS_LONG else ["a2a-sign"]
-    done = gitlab(repository, *jobs, secret=secret)
+    done = gitlab(repository, "a2a-lint", "a2a-sign", secret=secret)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "agents/card.json: signed by" in said
     assert "agents/card.json: verified: signed by" in said
-    assert not IS_LONG or "agents/card.json: no problems found" in said
+    assert "agents/card.json: no problems found" in said
     signed = (repository / "agents" / "card.json").read_text()  # the artifact, as a later job gets it
     assert "signatures" in signed
     assert secret not in said
     assert key.read_text().splitlines()[1] not in said
 
 
-@pytest.mark.skipif(not IS_LONG, reason="make pipelines")
+@pytest.mark.long
 def test_without_the_variable_nothing_is_signed(tmp_path: Path) -> None:
     repository, _ = make_repository(tmp_path, "agents")
     done = gitlab(repository, "a2a-sign")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -15,7 +14,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 import httpx
-import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -23,6 +21,7 @@ from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Authority
 from tests.real.code_flow import AUDIENCE, log_in
 from tests.servers.serving import free_port
+from tests.tiers import missing
 
 __all__ = ["Glewlwyd", "running_glewlwyd"]
 
@@ -59,11 +58,9 @@ database = {{ type="sqlite3"; path="{folder}/glewlwyd.sqlite3"; }};
 
 @contextmanager
 def running_glewlwyd(folder: Path) -> Iterator[Glewlwyd]:
-    """The server runs while the block does; without the package the test is skipped."""
+    """The server runs while the block does, of the Debian package."""
     if shutil.which("glewlwyd") is None or not _TABLES.exists():
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail("A2A_TRUST_REQUIRE_REAL=1 and no Glewlwyd: apt-get install glewlwyd")
-        pytest.skip("NO GLEWLWYD: apt-get install glewlwyd")
+        missing("Glewlwyd", "real-providers")
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         port = free_port()
         server = Glewlwyd(folder, port)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import secrets
-import shutil
 import ssl
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,14 +15,15 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx
-import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import generate_signer
 from a2a_trust.keys import LocalSigner, base64url
 from a2a_trust.net.fetcher import Fetcher
+from tests.interop.sdk_process import SdkUnavailableError, node_environment
 from tests.net.test_fetcher import Authority
 from tests.real.server_process import ServerProcess
+from tests.tiers import missing
 
 __all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider", "signed_jwt"]
 
@@ -35,50 +32,15 @@ AUDIENCE: Final = "https://agent.example"
 
 _HERE: Final = Path(__file__).resolve().parent
 _LOCKED: Final = _HERE / "oidc-provider-9.13.3"
-_ENVIRONMENTS: Final = _HERE.parents[1] / ".sdk"
-_MIN_NODE: Final = (20, 12)  # what the provider's use of crypto.hash asks for
-
-
-class ProviderUnavailableError(Exception):
-    """The provider cannot be run here; the text says what is missing."""
-
-
-def provider_environment() -> Path:
-    """The folder of the installed provider, made on first use from its lock file, whole or not at all."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        raise ProviderUnavailableError("Node is not installed (node and npm)")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    if tuple(map(int, version.removeprefix("v").split(".")[:2])) < _MIN_NODE:
-        raise ProviderUnavailableError(f"Node is {version}, {'.'.join(map(str, _MIN_NODE))} or newer is needed")
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(_LOCKED.iterdir()))).hexdigest()
-    environment = _ENVIRONMENTS / f"{_LOCKED.name}-{digest[:16]}"
-    if not environment.is_dir():
-        _ENVIRONMENTS.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=_LOCKED.name, dir=_ENVIRONMENTS) as unfinished:
-            folder = Path(unfinished) / "environment"
-            shutil.copytree(_LOCKED, folder)
-            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-            if done.returncode:
-                raise ProviderUnavailableError(f"npm ci: {done.stderr[-500:]}")
-            try:
-                folder.rename(environment)
-            except OSError:
-                if not environment.is_dir():  # else another run was faster
-                    raise
-    return environment
 
 
 @contextmanager
 def running_provider(folder: Path) -> Iterator[OpenIdProvider]:
-    """A provider while the block runs, with its certificates in ``folder``; without one the test is skipped."""
+    """A provider while the block runs, with its certificates in ``folder``."""
     try:
-        environment = provider_environment()
-    except ProviderUnavailableError as error:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no OpenID provider: {error}")
-        pytest.skip(f"NO OPENID PROVIDER: {error}")
+        _, environment = node_environment(_LOCKED)
+    except SdkUnavailableError as error:
+        missing(f"the OpenID provider ({error})", "real-providers")
     running = OpenIdProvider(environment, folder)
     try:
         yield running

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT, free_port
+from tests.tiers import missing
 
 __all__ = ["PROXIES", "Answer", "ProxiedAgent", "Proxy", "ask", "proxied_agent", "running_proxy"]
 
@@ -129,8 +128,8 @@ def proxied_agent(authority: Path, folder: Path) -> Iterator[ProxiedAgent]:
 def running_proxy(name: str, agent: ProxiedAgent, certificates: Mapping[str, Path], folder: Path) -> Iterator[Proxy]:
     """The proxy runs in front of the agent while the block does.
 
-    The test is skipped, loudly, where it is not installed; with A2A_TRUST_REQUIRE_REAL=1 it fails. ``certificates``
-    has the files that the settings name: AUTHORITY, SERVER (its certificate), SERVER_KEY and SERVER_BOTH.
+    ``certificates`` has the files that the settings name: AUTHORITY, SERVER (its certificate), SERVER_KEY and
+    SERVER_BOTH.
     """
     program = _program(name)
     proxy = Proxy(name, free_port(), free_port(), free_port(), free_port())
@@ -175,9 +174,7 @@ def _program(name: str) -> str:
         return str(next(python.parents[1].glob("lib/*/site-packages/envoy/_bin/envoy")))
     found = shutil.which(_COMMANDS[name][0], path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
     if found is None:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no {name}")
-        pytest.skip(f"NO {name.upper()}: install it, as .ci/run does")
+        missing(name, "real-proxies")
     return found
 
 

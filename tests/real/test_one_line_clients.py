@@ -16,13 +16,12 @@ from a2a_trust import generate_signer, publish_jwks
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.keys.files import save_private_key
 from tests.certificates import SERVER, Authority
-from tests.frameworks.long_form import in_make_frameworks
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider
 from tests.real.server_process import TokenRequest
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import ROOT, free_port, serving
 
-pytestmark = in_make_frameworks
+pytestmark = pytest.mark.real
 
 SCRIPT: Final = Path(__file__).resolve().parent / "one_line_clients.py"
 GREETING: Final = "Hello World! You said: hi"

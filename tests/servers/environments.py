@@ -7,11 +7,10 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Final, NoReturn
-
-import pytest
+from typing import Any, Final
 
 from tests.interop.sdk_process import SDKS, SdkUnavailableError, _environment, _run, python_environment
+from tests.tiers import missing
 
 __all__ = ["answer_of", "answer_of_node", "python_of"]
 
@@ -20,15 +19,11 @@ _RUN_SECONDS: Final = 180
 
 
 def python_of(name: str, folder: Path = SDKS) -> Path:
-    """The interpreter of the environment that is locked in ``<folder>/<name>``, made on first use.
-
-    The test is skipped, loudly, where it cannot be made; with A2A_TRUST_REQUIRE_REAL=1 it fails.
-    """
-
+    """The interpreter of the environment that is locked in ``<folder>/<name>``, made on first use."""
     try:
         return python_environment(folder / name) / "bin" / "python"
     except SdkUnavailableError as error:
-        _unavailable(name, error)
+        missing(f"the environment {name} ({error})", "real-sdks real-frameworks")
 
 
 def answer_of(environment: str, script: str, question: Any, **settings: str) -> Any:
@@ -37,7 +32,7 @@ def answer_of(environment: str, script: str, question: Any, **settings: str) -> 
 
 
 def answer_of_node(environment: str, script: Path, question: Any) -> Any:
-    """What a module of Node answers, as JSON, with the packages of that environment; skipped as ``python_of``."""
+    """What a module of Node answers, as JSON, with the packages of that environment."""
 
     def build(folder: Path) -> None:
         shutil.copytree(SDKS / environment, folder, dirs_exist_ok=True)
@@ -48,7 +43,7 @@ def answer_of_node(environment: str, script: Path, question: Any) -> Any:
             raise SdkUnavailableError("Node is not installed (node and npm)")
         folder = _environment(SDKS / environment, "node", build)
     except SdkUnavailableError as error:
-        _unavailable(environment, error)
+        missing(f"the environment {environment} ({error})", "real-sdks")
     # A module from the command line finds its imports from the folder it runs in, where the packages are.
     program = script.read_text(encoding="utf-8")
     return _answer(["node", "--input-type=module", "--eval", program], question, folder, {})
@@ -67,9 +62,3 @@ def _answer(command: list[str], question: Any, folder: Path, settings: dict[str,
     )
     assert done.returncode == 0, f"{command[:2]} in {folder}:\n{done.stderr[-4000:]}"
     return json.loads(done.stdout)
-
-
-def _unavailable(name: str, error: SdkUnavailableError) -> NoReturn:
-    if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-        pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no environment {name}: {error}")
-    pytest.skip(f"NO ENVIRONMENT {name}: {error}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-import pytest
-
 from a2a_trust.cli.file_names import is_secret, without_secrets
+from tests.tables import walk
 
 
-@pytest.mark.parametrize(
+@walk(
     "name",
     [
         "card.json",
@@ -38,7 +37,7 @@ def test_a_folder_that_is_there_is_no_part_of_a_secret(tmp_path: Path) -> None:
     assert not is_secret(str(folder / "card"))
 
 
-@pytest.mark.parametrize("name", ["report-3f786850e387550fdab836ed7e6dc881de23001b.jsonl", "f" * 64])
+@walk("name", ["report-3f786850e387550fdab836ed7e6dc881de23001b.jsonl", "f" * 64])
 def test_a_new_file_may_be_named_after_a_commit(name: str) -> None:
     assert is_secret(name)
     assert not is_secret(name, may_be_new=True)
@@ -53,7 +52,7 @@ def test_a_name_that_no_system_takes_is_only_missing() -> None:
     assert is_secret("-----BEGIN PRIVATE KEY-----\0" * 500)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "shown"),
     [
         ("unrecognized arguments: --sing", "unrecognized arguments: --sing"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.cli.main import main
@@ -263,7 +263,6 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(
     st.dictionaries(st.sampled_from([*CARD, "signatures", "provider", "security", "url", "authentication"]), anything)
 )

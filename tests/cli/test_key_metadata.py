@@ -17,6 +17,7 @@ from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from tests.cli.conftest import CARD, Done
 from tests.keys.pss_pem import SHA, parameters, private_pem, public_pem
+from tests.tables import walk
 
 A2aSign = Callable[[str], Done]
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -63,8 +64,8 @@ def a2a_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return run
 
 
-@pytest.mark.parametrize("key", ["rsa.pem", "rsa.jwk"])
-@pytest.mark.parametrize(("option", "alg"), [("", "RS256"), ("--alg PS256", "PS256"), ("--alg RS512", "RS512")])
+@walk("key", ["rsa.pem", "rsa.jwk"])
+@walk(("option", "alg"), [("", "RS256"), ("--alg PS256", "PS256"), ("--alg RS512", "RS512")])
 def test_sign_chooses_among_the_algorithms_of_an_rsa_key(a2a_sign: A2aSign, key: str, option: str, alg: str) -> None:
     done = a2a_sign(f"card.json --key {key} --kid rsa {option}")
     assert (done.code, done.err) == (0, "")
@@ -90,7 +91,7 @@ def test_a_key_for_rsassa_pss_signs_what_its_parameters_say(a2a_sign: A2aSign) -
         assert "does not fit this key; leave it out, or use PS384" in done.err
 
 
-@pytest.mark.parametrize(
+@walk(
     ("command", "says"),
     [
         ("card.json --key ann.jwk --alg RS256", "--alg: ann.jwk: algorithm RS256 does not fit this key"),

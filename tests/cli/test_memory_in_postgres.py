@@ -14,6 +14,7 @@ from tests.cli.conftest import Run
 from tests.cli.test_memory import AGENT, NOW, admit, first, proof, second, thumbprint  # noqa: F401  fixtures
 from tests.cli.test_startup import loaded
 from tests.databases import PostgresServer
+from tests.tables import walk
 
 SECRET = "hunter2"
 
@@ -76,7 +77,7 @@ def test_the_command_in_the_refusal_is_the_one_that_accepts(
 OTHER = "write postgresql://USER@HOST/DATABASE"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "told"),
     [
         (f"postgresql://ann:{SECRET}@127.0.0.1:1/cards", "PGPASSFILE"),
@@ -90,7 +91,7 @@ OTHER = "write postgresql://USER@HOST/DATABASE"
         (f"mysql://ann:{SECRET}@127.0.0.1:1/cards", OTHER),
     ],
 )
-@pytest.mark.parametrize("form", [(), ("--json",)])
+@walk("form", [(), ("--json",)])
 def test_a_password_in_an_argument_is_refused_and_not_repeated(
     run: Run, url: str, told: str, form: tuple[str, ...]
 ) -> None:

@@ -25,6 +25,7 @@ from tests.cli.conftest import CARD, Done
 from tests.cli.test_verify import pruned
 from tests.client.agents import serving_agent
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 ANN, BOB = (generate_signer(kid=name) for name in ("ann", "bob"))
 HOST = "invoice.example.com"
@@ -214,7 +215,7 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
     assert a2a_sign("verify ann.card.json --trust trust.toml --origin-from-card").code == 4
 
 
-@pytest.mark.parametrize(
+@walk(
     ("arguments", "code", "what"),
     [
         ("--origin 'https://a b/' --public-key ann.jwk", 2, "--origin: URL"),
@@ -449,7 +450,7 @@ def test_two_keys_of_one_kid_are_told_apart(a2a_sign: A2aSign) -> None:
     assert [row["state"] for row in a2a_sign("trust list trust.toml --json").json["entries"]] == ["trusted", "revoked"]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("arguments", "what"),
     [
         ("", "name the key: KID, or --thumbprint"),
@@ -537,9 +538,9 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("action", ["add trust.toml --origin a.example --public-key ann.jwk", "remove trust.toml ann",
+@walk("action", ["add trust.toml --origin a.example --public-key ann.jwk", "remove trust.toml ann",
                                     "revoke trust.toml ann", "list trust.toml"])  # fmt: skip
-@pytest.mark.parametrize(("text", "what"), BROKEN)
+@walk(("text", "what"), BROKEN)
 def test_a_file_that_cannot_be_read_is_told_by_line_and_member_and_left_as_it_is(
     a2a_sign: A2aSign, action: str, text: str, what: str
 ) -> None:
@@ -627,8 +628,8 @@ FROM_CARD = "--origin-from-card"
 CLASSES = {0: "ok", 1: "invalid", 4: "untrusted", 5: "uncovered"}
 
 
-@pytest.mark.parametrize("command", ["verify", "inspect"])
-@pytest.mark.parametrize(
+@walk("command", ["verify", "inspect"])
+@walk(
     ("tables", "card", "origin", "code", "what"),
     [
         ([entry()], "ann", AT_HOST, 0, "verified"),
@@ -714,7 +715,7 @@ def test_a_card_without_interfaces_has_no_origin_of_its_own(a2a_sign: A2aSign) -
     assert a2a_sign(f"verify homeless.json --trust trust.toml --origin {HOST}").code == 0
 
 
-@pytest.mark.parametrize("command", ["verify", "inspect"])
+@walk("command", ["verify", "inspect"])
 def test_keys_come_from_the_trust_file_alone(a2a_sign: A2aSign, command: str) -> None:
     trusting(entry())
     for more in ("--public-key bob.jwk", "--jwks bob.jwks.json", "--signer a2a-js", "--kid ann"):

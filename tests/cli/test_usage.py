@@ -14,9 +14,10 @@ from a2a_trust.cli.arguments import COMMANDS
 from a2a_trust.cli.main import main
 from a2a_trust.cli.report import log_shown
 from tests.cli.conftest import CARD, Run
+from tests.tables import walk
 
 
-@pytest.mark.parametrize(
+@walk(
     ("arguments", "command", "mistake"),
     [
         ("sign", "sign", "the following arguments are required: FILE"),

@@ -17,6 +17,7 @@ import pytest
 
 import a2a_trust
 from a2a_trust.exports import public_names
+from tests.tables import walk
 
 PACKAGE = Path(a2a_trust.__file__).parent
 
@@ -133,7 +134,7 @@ def name_of(path: Path) -> str:
     return ".".join(("a2a_trust", *path.relative_to(PACKAGE).with_suffix("").parts))
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@walk("path", modules(), ids=name_of)
 def test_a_module_imports_only_from_its_own_and_lower_floors(path: Path) -> None:
     if path == PACKAGE / "__init__.py":
         return  # names every room, and loads none until it is asked
@@ -154,7 +155,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     list(TopologicalSorter(graph).static_order())  # CycleError names the modules
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@walk("path", modules(), ids=name_of)
 def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
     here = path.relative_to(PACKAGE).as_posix()
     for imported in imports(path):
@@ -180,9 +181,7 @@ PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", "
 DOORS = (".errors", ".proxies", ".certificates", ".endpoints", ".providers")
 
 
-@pytest.mark.parametrize(
-    "package", [import_module(f"a2a_trust{each}") for each in PUBLIC], ids=lambda each: each.__name__
-)
+@walk("package", [import_module(f"a2a_trust{each}") for each in PUBLIC], ids=lambda each: each.__name__)
 def test_every_public_name_is_where_the_stub_says(package: ModuleType) -> None:
     folder = Path(str(package.__file__)).parent
     names = public_names(str(package.__file__))
@@ -209,7 +208,7 @@ def test_what_the_package_exports_fits_on_a_page() -> None:
 LONGEST = 60
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@walk("path", modules(), ids=name_of)
 def test_a_function_fits_on_a_screen(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -222,7 +221,7 @@ def test_no_module_is_named_for_having_no_name() -> None:
     assert not {path.stem for path in modules()} & {"utils", "util", "helpers", "common", "misc"}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "library", "extra"),
     [
         ("protect", "starlette", "server"),

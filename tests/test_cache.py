@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import ConfigurationError
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +97,7 @@ def test_a_cache_without_room_keeps_nothing() -> None:
     assert (len(cache), cache.get("a")) == (0, None)
 
 
-@pytest.mark.parametrize(("entries", "octets"), [(-1, 1), (True, 1), (1.0, 1), ("1", 1), (1, -1), (1, float("nan"))])
+@walk(("entries", "octets"), [(-1, 1), (True, 1), (1.0, 1), ("1", 1), (1, -1), (1, float("nan"))])
 def test_bounds_are_numbers(entries: int, octets: float) -> None:
     with pytest.raises(ConfigurationError, match="write 0 or more"):
         BoundedCache(max_entries=entries, max_bytes=octets)

@@ -33,6 +33,7 @@ from a2a_trust.errors import (
 from tests.auth.deciding import admitted
 from tests.auth.introspecting import CLIENT_ID, CLIENT_SECRET, IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, b64, claims, token
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -105,7 +106,7 @@ async def test_an_async_function_may_give_the_secret() -> None:
 # The answer
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "why"),
     [
         ({"active": False}, "not active"),
@@ -154,7 +155,7 @@ async def test_an_answer_that_is_not_about_a_valid_access_token_for_us(changes: 
     assert server.asked == ["good"]  # it is remembered as invalid
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "options"),
     [
         ({"iss": ...}, {}),
@@ -235,7 +236,7 @@ def jwt_of(signer: Any = EC, **changes: Any) -> str:
     return token(claims(**changes), signer=signer)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("credential", "why"),
     [
         ("", "empty"),
@@ -258,7 +259,7 @@ async def test_what_cannot_be_an_access_token_is_rejected_without_a_question(cre
     assert server.asked == NOT_ASKED
 
 
-@pytest.mark.parametrize("other", ["https://other.example", f"{ISSUER}/", None, 7, [ISSUER]])
+@walk("other", ["https://other.example", f"{ISSUER}/", None, 7, [ISSUER]])
 async def test_a_jwt_of_another_issuer_is_sent_nowhere(other: Any) -> None:
     async with introspecting() as server:
         with pytest.raises(UnrecognizedCredentialsError, match="iss is not the issuer"):
@@ -266,9 +267,7 @@ async def test_a_jwt_of_another_issuer_is_sent_nowhere(other: Any) -> None:
     assert server.asked == NOT_ASKED
 
 
-@pytest.mark.parametrize(
-    "credential", [jwt_of(), "a.b.c", "a.b", "a.e30.c", f"a.{b64(b'[1]')}.c", f"a.{b64(b'{1}')}.c", "x" * 16_384]
-)
+@walk("credential", [jwt_of(), "a.b.c", "a.b", "a.e30.c", f"a.{b64(b'[1]')}.c", f"a.{b64(b'{1}')}.c", "x" * 16_384])
 async def test_what_may_be_the_servers_own_is_asked(credential: str) -> None:
     async with introspecting(**{credential: active()}) as server:
         assert (await verifier_for(server).verify(credential, NOW)).subject == "ann"
@@ -441,7 +440,7 @@ async def test_an_outage_is_503_and_ends_without_a_restart(caplog: pytest.LogCap
     assert "answers again" in lines[1][1]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("status", "body", "content_type"),
     [
         ("500 Oops", b"{}", "application/json"),
@@ -632,7 +631,7 @@ async def test_a_signed_answer_is_asked_for_and_verified() -> None:
         assert (await several.verify("good", NOW)).subject == "ann"
 
 
-@pytest.mark.parametrize(
+@walk(
     "answer",
     [
         lambda members: json.dumps(members).encode(),
@@ -722,7 +721,7 @@ async def test_a_new_secret_counts_as_soon_as_its_file_has_it(tmp_path: Path, ca
 # Configuration
 
 
-@pytest.mark.parametrize(
+@walk(
     ("options", "why"),
     [
         ({"issuer": ""}, "issuer"),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.errors import ConfigurationError
+from tests.tables import walk
 
 CLAIMS: dict[str, Any] = {
     "roles": ["reader", {"of": ["ledger"]}],
@@ -47,7 +48,7 @@ def assert_whole_and_read_only(claims: Any) -> None:
             target._members = {}
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@walk("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
 def test_a_copy_of_a_caller_is_whole_and_as_read_only(copied: Any) -> None:
     again = copied(caller())
     assert again == caller()
@@ -74,7 +75,7 @@ class Account:
     """Something that a verifier of somebody's own might put into the claims."""
 
 
-@pytest.mark.parametrize(
+@walk(
     ("claims", "named"),
     [
         ({"account": Account()}, "account"),
@@ -98,7 +99,7 @@ def named(*identities: tuple[str, str, str]) -> Principal:
     )
 
 
-@pytest.mark.parametrize(
+@walk(
     ("identities", "name"),
     [
         ([("login", "ann", "idp.example")], "login:ann@idp.example"),

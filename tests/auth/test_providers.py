@@ -18,6 +18,7 @@ from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import NOW, RSA, Keys
 from tests.auth.vendors import AGENT, CLIENT_ID, CONSUMER_KEY, TENANT, VENDORS, Shape, Vendor, jwk, network
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ async def test_nothing_is_fetched_before_the_first_token_and_then_only_from_the_
 # What is refused
 
 
-@pytest.mark.parametrize(("vendor", "shape"), each(lambda vendor: vendor.refused))
+@walk(("vendor", "shape"), each(lambda vendor: vendor.refused))
 async def test_a_refusal_says_what_the_vendors_console_has_to_change(vendor: Vendor, shape: Shape) -> None:
     with pytest.raises(InvalidCredentialsError, match=shape.refused):
         await vendor.verifier(Fetcher()).verify_bound(shape.token(), NOW)
@@ -130,7 +131,7 @@ async def test_a_token_that_the_vendor_has_not_signed_is_refused(
             await vendor.verifier(fetcher).verify_bound(vendor.good[0].token(stranger), NOW)
 
 
-@pytest.mark.parametrize("name", ["keycloak", "okta", "cognito", "ory_hydra", "authentik"])
+@walk("name", ["keycloak", "okta", "cognito", "ory_hydra", "authentik"])
 async def test_who_sends_the_id_token_is_told_so_in_the_log(name: str) -> None:
     vendor = next(vendor for vendor in VENDORS if vendor.name == name)
     bare: dict[str, Any] = {"aud": vendor.audience, "nonce": ..., "at_hash": ...}
@@ -191,7 +192,7 @@ async def test_odd_claims_of_entra_id_give_no_permission(
 # What the operator writes
 
 
-@pytest.mark.parametrize(
+@walk(
     ("make", "words"),
     [
         (lambda: providers.keycloak("sso.example.com", "staff", audience=AGENT), "write it as in https://"),

@@ -22,6 +22,7 @@ from a2a_trust.middleware.options import RequestRules
 from tests.auth.passwords import Passwords
 from tests.auth.test_throttle import KEY, OTHER, PEER, counters, guard, outcome
 from tests.databases import RedisServer, temporary_folder
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +82,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 # Limits
 
 
-@pytest.mark.parametrize("given", ["redis://127.0.0.1/0", 5, True, object()])
+@walk("given", ["redis://127.0.0.1/0", 5, True, object()])
 def test_shared_counters_are_an_object(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"write shared=RedisCounters\("):
         FailureLimits(shared=given)
@@ -94,7 +95,7 @@ def test_the_rules_of_an_agent_take_them() -> None:
     assert "secret" not in repr(rules)
 
 
-@pytest.mark.parametrize("url", ["postgresql://h/d", "redis://h/0?socket_timeout=9", ""])
+@walk("url", ["postgresql://h/d", "redis://h/0?socket_timeout=9", ""])
 def test_what_is_no_redis_does_not_start(url: str) -> None:
     with pytest.raises(ConfigurationError):
         RedisCounters(url)

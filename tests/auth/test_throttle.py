@@ -30,6 +30,7 @@ from a2a_trust.middleware.options import RequestRules
 from tests.auth.deciding import admitted, refused
 from tests.auth.passwords import Passwords
 from tests.auth.test_jwt import NOW
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -97,13 +98,13 @@ def counters(throttle: Throttle) -> int:
 # Limits
 
 
-@pytest.mark.parametrize("limit", ["10/minute", "1 per second", "20/5 minutes", "100/hour"])
+@walk("limit", ["10/minute", "1 per second", "20/5 minutes", "100/hour"])
 def test_a_limit_is_a_number_and_a_time(limit: str) -> None:
     Throttle(FailureLimits(by_credential=limit, by_peer=limit))
 
 
-@pytest.mark.parametrize("limit", ["", "10", "ten/minute", "0/minute", "-1/minute", "1/second; 5/minute", 10, None])
-@pytest.mark.parametrize("option", ["by_credential", "by_peer"])
+@walk("limit", ["", "10", "ten/minute", "0/minute", "-1/minute", "1/second; 5/minute", 10, None])
+@walk("option", ["by_credential", "by_peer"])
 def test_what_is_no_limit_does_not_start(option: str, limit: Any) -> None:
     with pytest.raises(ConfigurationError, match=rf"{option}=.* write a number of failures.*10/minute"):
         FailureLimits(**{option: limit})

@@ -21,6 +21,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySou
 from tests.auth.introspecting import IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import NOW
 from tests.databases import RedisServer, temporary_folder
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ def values(redis_server: RedisServer) -> dict[bytes, bytes]:
 # Arguments
 
 
-@pytest.mark.parametrize("secret", [b"", b"s" * 31, "s" * 32, None, bytearray(32)])
+@walk("secret", [b"", b"s" * 31, "s" * 32, None, bytearray(32)])
 def test_a_secret_has_32_bytes(secret: Any) -> None:
     with pytest.raises(ConfigurationError, match="the secret must be 32 bytes or more"):
         RedisTokenCache("redis://127.0.0.1/0", secret=secret)

@@ -43,6 +43,7 @@ from a2a_trust.middleware.card import CardSignedHere
 from a2a_trust.strict_json import MAX_BYTES, parse
 from tests.servers.environments import answer_of, python_of
 from tests.signing.cards import legacy_card
+from tests.tables import walk
 
 HERE: Final = Path(__file__).resolve().parent
 SIGNER: Final = generate_signer()
@@ -177,7 +178,7 @@ def test_a_file_is_read_once_and_to_a_limit(tmp_path: Path) -> None:
         FixedCard(path)
 
 
-@pytest.mark.parametrize("text", ['{"name":"\ud800"}', '{"a":1,"a":2}', "{"])
+@walk("text", ['{"name":"\ud800"}', '{"a":1,"a":2}', "{"])
 def test_text_is_read_as_strictly_as_bytes(text: str) -> None:
     with pytest.raises(MalformedError):
         FixedCard(text)
@@ -225,7 +226,7 @@ SCRIPTS: Final = {
 }
 
 
-@pytest.mark.parametrize("sdk", SCRIPTS)
+@walk("sdk", SCRIPTS)
 def test_a_card_of_a_released_sdk_is_taken_as_that_sdk_serves_it(sdk: str) -> None:
     # This package and what it needs, and behind them what the servers of the SDK need.
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -23,6 +23,7 @@ from a2a_trust.signing.forms import Form, project
 from tests.conftest import ROOT
 from tests.signing.cards import Card, full_card
 from tests.signing.json_values import canonicalizable, write
+from tests.tables import walk
 
 SIGNATURE = {"protected": "e30", "signature": "AA"}
 
@@ -56,7 +57,7 @@ def card() -> Card:
     return {**full_card(), "signatures": [SIGNATURE, {"protected": "e31", "signature": "AB"}]}
 
 
-@pytest.mark.parametrize(
+@walk(
     "spelled",
     [
         lambda card: json.dumps(card),
@@ -74,7 +75,7 @@ def test_a_usual_card_is_taken_however_it_is_spelled(spelled: Callable[[Card], s
     assert is_right(spelled(card()).encode())
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "is_alike"),
     [({}, True), ({"description": "é"}, False), ({"description": "\x7f"}, False), ({"description": "\x00\n"}, True)],
 )
@@ -94,7 +95,7 @@ PARAMS: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("params", PARAMS, ids=repr)
+@walk("params", PARAMS, ids=repr)
 def test_params_are_read_by_the_definition(params: Any) -> None:
     given = card()
     given["capabilities"]["extensions"][0]["params"] = params
@@ -104,7 +105,7 @@ def test_params_are_read_by_the_definition(params: Any) -> None:
     assert not found.is_plain
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     [
         '{"n": 1, "n": 1}', '{"n": {"m": 1, "m": 2}}', '{"n": null}', '{"n": ""}', '{"n": []}', '{"n": {}}', "{}", "[]",

@@ -16,6 +16,7 @@ from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import jcs
 from tests.conformance.conftest import Row, Rows
+from tests.tables import walk
 
 #: What another project's rules refuse and RFC 8785 does not.
 ACCEPTED_BY_RFC_8785 = {
@@ -69,7 +70,7 @@ def test_what_others_reject_is_rejected_unless_rfc_8785_accepts_it(rows: Rows) -
     assert accepted == ACCEPTED_BY_RFC_8785.keys()
 
 
-@pytest.mark.parametrize(
+@walk(
     ("document", "canonical"),
     [
         (b"-0", b"0"),

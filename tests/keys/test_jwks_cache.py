@@ -19,6 +19,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import LocalSigner, jwks_cache
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +91,7 @@ async def test_kid_and_type_name_a_key_together() -> None:
         await world.cache.key("a", "RSA")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("said", "fresh"),
     [(None, 300), (0.0, 60), (-5.0, 60), (120.0, 120), (1e9, 86_400), (float("inf"), 86_400), (float("nan"), 60)],
 )
@@ -429,7 +430,7 @@ async def test_the_only_key_of_a_type_is_found_after_a_change_of_types() -> None
     assert await world.cache.only_key("OKP") == _ED.public_key
 
 
-@pytest.mark.parametrize(
+@walk(
     "times",
     [{"cooldown": 0.0}, {"stale_if_error": float("inf")}, {"min_max_age": float("nan")}, {"max_backoff": -1.0}],
 )

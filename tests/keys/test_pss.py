@@ -16,6 +16,7 @@ from a2a_trust.keys.files import PassphraseNeededError, read_private_key
 from a2a_trust.keys.jwk import public_key_from_pem
 from a2a_trust.keys.pss import pss_algorithms
 from tests.keys.pss_pem import SHA, SHA1, der, parameters, pem, private_pem, public_pem
+from tests.tables import walk
 
 EVERY = ("PS256", "PS384", "PS512")
 PASSPHRASE = "correct horse ä"
@@ -122,7 +123,7 @@ def test_a_file_with_several_keys_says_nothing(rsa_key: rsa.RSAPrivateKey) -> No
         public_key_from_pem(one + one)
 
 
-@pytest.mark.parametrize("cut", range(0, 40, 3))
+@walk("cut", range(0, 40, 3))
 def test_what_is_cut_short_is_refused(cut: int) -> None:
     identifier = der(0x30, der(0x30, bytes.fromhex("06092a864886f70d01010a"), parameters(SHA[256], SHA[256], 32)))
     with pytest.raises(MalformedError, match="cannot be read"):

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from a2a_trust.errors import ConfigurationError, FetchError
 from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
 from tests import certificates
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -155,7 +156,7 @@ async def test_a_document_comes_as_it_was_sent() -> None:
     assert b"cookie" not in request.lower()
 
 
-@pytest.mark.parametrize(
+@walk(
     "content_type",
     [
         "application/json",
@@ -168,7 +169,7 @@ async def test_types_of_json_are_taken(content_type: str) -> None:
     assert (await fetched(answer(content_type=f"Content-Type: {content_type}"))).body == b'{"keys": []}'
 
 
-@pytest.mark.parametrize(
+@walk(
     "content_type",
     [
         "",
@@ -183,7 +184,7 @@ async def test_other_types_are_refused(content_type: str) -> None:
         await fetched(answer(content_type=content_type))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("headers", "max_age"),
     [
         ([], None),
@@ -205,7 +206,7 @@ async def test_how_long_it_is_fresh(headers: list[str], max_age: float | None) -
     assert (await fetched(answer(b"{}", *headers))).max_age == max_age
 
 
-@pytest.mark.parametrize(
+@walk(
     ("headers", "etag", "last_modified"),
     [
         ([], None, None),
@@ -273,7 +274,7 @@ async def test_what_the_caller_gives_is_sent() -> None:
     assert {b"X-API-Key: a b", b"Content-Length: 8", b"Content-Type: application/json"} <= set(request.split(b"\r\n"))
 
 
-@pytest.mark.parametrize("status", ["201 Created", "204 No Content", "404 Not Found", "503 Busy", "206 Partial"])
+@walk("status", ["201 Created", "204 No Content", "404 Not Found", "503 Busy", "206 Partial"])
 async def test_any_status_but_200_is_refused(status: str) -> None:
     with pytest.raises(FetchError, match=f"status {status[:3]}, not 200"):
         await fetched(answer(status=status))
@@ -301,7 +302,7 @@ async def test_what_never_ends_is_cut_at_the_limit() -> None:
     assert sent < 50_000_000
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip"])
+@walk("encoding", ["gzip", "br", "identity, gzip"])
 async def test_compressed_answers_are_refused_unread(encoding: str) -> None:
     bomb = gzip.compress(b" " * 500_000)
     assert len(bomb) < 1000
@@ -314,7 +315,7 @@ async def test_bytes_that_claim_no_compression_stay_as_they_came() -> None:
     assert (await fetched(answer(bomb))).body == bomb
 
 
-@pytest.mark.parametrize("at", ["head", "body", "silence", "continue"])
+@walk("at", ["head", "body", "silence", "continue"])
 async def test_slow_drips_end_at_the_time_limit(at: str) -> None:
     async def drip(writer: asyncio.StreamWriter) -> None:
         if at == "body":
@@ -465,7 +466,7 @@ def test_a_context_that_does_not_verify_is_refused() -> None:
             Fetcher(ssl_context=context)
 
 
-@pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan")])
+@walk("timeout", [0.0, -1.0, float("inf"), float("nan")])
 def test_no_value_switches_the_time_limit_off(timeout: float) -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
         Fetcher(timeout=timeout)
@@ -476,7 +477,7 @@ def test_no_value_switches_the_byte_limit_off() -> None:
         Fetcher(max_bytes=0)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("origin", "words"),
     [
         ("idp.internal", "ambiguous"),
@@ -531,7 +532,7 @@ async def test_an_answer_of_another_type_than_json_is_accepted_where_it_was_aske
     assert f"\r\nAccept: {JWT}\r\n".encode() in asked
 
 
-@pytest.mark.parametrize("came", ["application/json", "application/jwt", f"{JWT}x", "application/x+jwt", "text/html"])
+@walk("came", ["application/json", "application/jwt", f"{JWT}x", "application/x+jwt", "text/html"])
 async def test_an_answer_of_another_type_than_was_asked_for_is_refused(came: str) -> None:
     with pytest.raises(FetchError, match=r"\(status 200\) is not of type application/token-introspection") as caught:
         await posted(answer(b"{}", content_type=f"Content-Type: {came}"), answer_type=JWT)

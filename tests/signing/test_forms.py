@@ -26,6 +26,7 @@ from a2a_trust.signing.forms import (
 )
 from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
+from tests.tables import walk
 
 #: Cards are large; these properties show early or not at all.
 SOME = settings(max_examples=40)
@@ -265,7 +266,7 @@ def test_a_dropped_member_that_says_who_may_call_is_unprotected(card: Card) -> N
         assert member in unprotected or not any(within.match(pointer) for pointer in pruned.dropped), member
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "expected"),
     [
         ({}, ()),
@@ -300,13 +301,13 @@ def test_members_that_a2a_python_0_3_reads_alike_without_them_are_not_unprotecte
         assert unprotected_members(changed, project(changed, Form.V0_3_PYTHON)) == expected
 
 
-@pytest.mark.parametrize("form", Form)
+@walk("form", Form)
 def test_only_pruned_forms_are_lossy(form: Form) -> None:
     assert form.is_lossy is (form in (*LOSSY, Form.V0_3_PYTHON))
 
 
-@pytest.mark.parametrize("form", LOSSY)
-@pytest.mark.parametrize("value", [{"schemes": {"tls": {"list": []}}}, {"schemes": {"tls": {}}}, {"schemes": {}}, {}])
+@walk("form", LOSSY)
+@walk("value", [{"schemes": {"tls": {"list": []}}}, {"schemes": {"tls": {}}}, {"schemes": {}}, {}])
 def test_a_requirement_without_scopes_is_the_same_as_none_in_a_pruned_form(form: Form, value: Any) -> None:
     # This is why a pruned form proves nothing about requirements.
     with_it, without = full_card(), full_card()
@@ -392,7 +393,7 @@ def test_many_formed_cards_have_as_many_forms_as_the_field_knows() -> None:
     assert len({project(full_card(), form).payload for form in forms}) == 2  # 3 is 3.0 to the old printer
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "proto"),
     [("url", "url"), ("iconUrl", "icon_url"), ("oauth2MetadataUrl", "oauth2_metadata_url"), ("id", "id")],
 )
@@ -496,7 +497,7 @@ def test_v0_3_python_drops_what_is_empty_unknown_to_0_3_or_at_a_default_and_says
     )
 
 
-@pytest.mark.parametrize("name", ["protocolVersion", "protocol_version", "preferredTransport", "preferred_transport"])
+@walk("name", ["protocolVersion", "protocol_version", "preferredTransport", "preferred_transport"])
 def test_v0_3_python_drops_a_default_under_either_name_and_keeps_every_other_value(name: str) -> None:
     default = "0.3.0" if "ersion" in name else "JSONRPC"
     kept = "protocolVersion" if "ersion" in name else "preferredTransport"
@@ -517,7 +518,7 @@ def test_v0_3_python_keeps_numbers_as_they_are_written() -> None:
     )
 
 
-@pytest.mark.parametrize("value", [[{"key": []}], [{}], []])
+@walk("value", [[{"key": []}], [{}], []])
 def test_a_requirement_without_scopes_is_the_same_as_none_in_v0_3_python(value: Any) -> None:
     without = legacy_card()
     del without["security"]

@@ -34,6 +34,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MalformedError,
 )
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +143,7 @@ def test_every_typo_of_one_character_is_caught_by_the_checksum() -> None:
             key_id_of(other)
 
 
-@pytest.mark.parametrize("prefix", ["", "a", "A2A", "1a", "a_b", "a-b", "a" * 17, "ä2", "a2a\n"])
+@walk("prefix", ["", "a", "A2A", "1a", "a_b", "a-b", "a" * 17, "ä2", "a2a\n"])
 def test_a_prefix_is_one_small_word(prefix: str) -> None:
     with pytest.raises(ConfigurationError, match="as in a2a"):
         MemoryApiKeys().create(owner="alice", prefix=prefix)
@@ -185,13 +186,13 @@ async def test_keys_of_one_owner_are_one_caller_and_owners_of_two_stores_are_two
     assert len({*names}) == 3
 
 
-@pytest.mark.parametrize("owner", ["", " ", "alice ", "\talice", "al\u200bice", "al\x00ice", "a" * 257, "al\ud800ice"])
+@walk("owner", ["", " ", "alice ", "\talice", "al\u200bice", "al\x00ice", "a" * 257, "al\ud800ice"])
 def test_owners_that_only_look_alike_are_refused(owner: str) -> None:
     with pytest.raises(ConfigurationError, match="printable"):
         MemoryApiKeys().create(owner=owner)
 
 
-@pytest.mark.parametrize("scopes", ["read", ["read write"], [""], ['a"b'], ["a\\b"], ["é"], ["a\n"]])
+@walk("scopes", ["read", ["read write"], [""], ['a"b'], ["a\\b"], ["é"], ["a\n"]])
 def test_scopes_are_words(scopes: list[str] | str) -> None:
     with pytest.raises(ConfigurationError, match="scope"):
         MemoryApiKeys().create(owner="alice", scopes=scopes)
@@ -268,7 +269,7 @@ async def test_a_key_ends_at_its_moment_of_expiry() -> None:
             await verifier.verify(issued.text, moment)
 
 
-@pytest.mark.parametrize("expires", [0.0, 1.0, math.nan, -math.inf, 1_900_000_000_000.0])
+@walk("expires", [0.0, 1.0, math.nan, -math.inf, 1_900_000_000_000.0])
 def test_a_key_is_not_made_to_end_in_the_past_or_in_milliseconds(expires: float) -> None:
     store = MemoryApiKeys()
     with pytest.raises(ConfigurationError, match="seconds"):
@@ -321,9 +322,7 @@ async def test_an_imported_key_that_begins_with_the_id_of_another_is_still_its_o
     assert (await verifier.verify(issued.text, NOW)).subject == "alice"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x" * 31, "x" * 1025, "x" * 40 + " ", " " + "x" * 40, "x" * 40 + "\n", "é" * 40, "x\x7f" * 20]
-)
+@walk("text", ["", "x" * 31, "x" * 1025, "x" * 40 + " ", " " + "x" * 40, "x" * 40 + "\n", "é" * 40, "x\x7f" * 20])
 def test_a_key_that_is_short_or_would_not_pass_a_header_is_not_imported(text: str) -> None:
     store = MemoryApiKeys()
     with pytest.raises(ConfigurationError, match="an imported key") as caught:
@@ -834,9 +833,7 @@ async def test_a_key_is_in_no_repr_pickle_exception_or_log(caplog: pytest.LogCap
 # --- configuration
 
 
-@pytest.mark.parametrize(
-    ("refresh", "stale"), [(0.0, 30.0), (-1.0, 30.0), (5.0, 1.0), (1.0, math.inf), (math.nan, 30.0), (1.0, math.nan)]
-)
+@walk(("refresh", "stale"), [(0.0, 30.0), (-1.0, 30.0), (5.0, 1.0), (1.0, math.inf), (math.nan, 30.0), (1.0, math.nan)])
 def test_delays_are_bounded(refresh: float, stale: float) -> None:
     with pytest.raises(ConfigurationError, match="refresh"):
         ApiKeyVerifier(MemoryApiKeys(), refresh=refresh, stale_if_error=stale)
@@ -848,7 +845,7 @@ def test_an_issuer_has_a_name() -> None:
         ApiKeyVerifier(store, issuer="")
 
 
-@pytest.mark.parametrize("change", [{"key_id": "alice"}, {"digest": b"short"}, {"created": math.nan}])
+@walk("change", [{"key_id": "alice"}, {"digest": b"short"}, {"created": math.nan}])
 def test_a_record_that_says_nothing_sound_is_refused(change: dict[str, object]) -> None:
     record = MemoryApiKeys().create(owner="alice").record
     with pytest.raises(ConfigurationError, match="API key"):

@@ -44,6 +44,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySou
 from a2a_trust.files.watched import open_regular
 from a2a_trust.keys import base64url
 from tests.certificates import CLIENT, SERVER, Authority, Leaf
+from tests.tables import walk
 
 ID = "spiffe://example.org/agents/invoices"
 URI = x509.UniformResourceIdentifier
@@ -927,7 +928,7 @@ def test_a_verifier_without_authorities_or_with_two_of_one_name_is_not_made(tmp_
         CertificateVerifier(authority(tmp_path), authority(tmp_path, Authority()))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("options", "word"),
     [
         ({"name": "a b"}, "name is a word"),

@@ -27,7 +27,7 @@ class CheapHasher:
 
     def verify(self, hashed: str, password: str) -> bool:
         if hashed == hashing.NOBODY or "$Y2hlYXAh" in hashed:
-            return _CHEAP.verify(hashed.replace(*reversed(_PARAMETERS)), password)
+            return _CHEAP.verify(hashed.replace(_PARAMETERS[1], _PARAMETERS[0]), password)
         if not _is_right(hashed, password):
             raise VerifyMismatchError
         return True

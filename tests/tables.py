@@ -59,7 +59,7 @@ def _named(arguments: list[str], entries: list[Any], ids: Any) -> Iterator[tuple
         else:
             values = (entry,) if len(arguments) == 1 else tuple(entry)
         if ids is not None and not callable(ids):
-            named = ids[number]
+            named = list(ids)[number]
         shown = ids if callable(ids) else repr
         yield (
             str(named or ", ".join(f"{shown(value)!s:.200}" for value in values)),

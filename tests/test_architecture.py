@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
 from importlib.metadata import version
@@ -100,17 +101,26 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
 def imports(path: Path, *, for_types: bool = False) -> Iterator[str]:
     """What a file imports, anywhere in it; what it imports for type checking only, ``for_types``."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         id(node)
-        for block in ast.walk(tree)
+        for block in nodes_of(path)
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for node in ast.walk(block)
         if not for_types
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.Import):
@@ -210,7 +220,7 @@ LONGEST = 60
 
 @walk("path", modules(), ids=name_of)
 def test_a_function_fits_on_a_screen(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = f"{name_of(path).removeprefix('a2a_trust.')}.{node.name}"
             lines = (node.end_lineno or 0) - node.lineno + 1

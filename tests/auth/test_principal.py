@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
@@ -127,7 +127,6 @@ def read_name(name: str) -> list[tuple[str, ...]]:
     return parts
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=3))
 def test_a_display_name_can_be_read_again_so_no_two_callers_share_one(identities: list[tuple[str, str, str]]) -> None:
     name = named(*identities).display_name

@@ -16,6 +16,7 @@ from a2a_trust.auth.proofs import sqlite as proofs_in_sqlite
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.auth.test_jwt import NOW
+from tests.waiting import settled, until
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +124,8 @@ async def test_proofs_that_come_at_once_share_transactions(path: Path, monkeypat
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     waiting = [asyncio.create_task(use(memory, str(number))) for number in range(200)]
-    await asyncio.sleep(0.05)
+    await until(lambda: bool(commits))
+    await settled()
     holder.execute("ROLLBACK")
     holder.close()
     assert all(await asyncio.gather(*waiting))
@@ -132,13 +134,13 @@ async def test_proofs_that_come_at_once_share_transactions(path: Path, monkeypat
 
 
 async def test_while_the_file_is_held_the_event_loop_goes_on_and_callers_are_told(path: Path) -> None:
-    memory = SqliteProofMemory(path, create=True, timeout=0.3)
+    memory = SqliteProofMemory(path, create=True, timeout=2)
     assert await use(memory, "0")
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     waiting, turns = asyncio.create_task(use(memory, "1")), 0
     while not waiting.done():
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
         turns += 1
     with pytest.raises(KeySourceUnavailableError, match=r"proofs\.db"):
         await waiting
@@ -147,12 +149,22 @@ async def test_while_the_file_is_held_the_event_loop_goes_on_and_callers_are_tol
     holder.close()
 
 
-async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(path: Path) -> None:
+async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    remember = proofs_in_sqlite._Writer._remember
+
+    def noted(writer: proofs_in_sqlite._Writer, batch: list[proofs_in_sqlite._Use]) -> object:
+        begun.append(len(batch))
+        return remember(writer, batch)
+
+    monkeypatch.setattr(proofs_in_sqlite._Writer, "_remember", noted)
     memory = SqliteProofMemory(path, create=True, timeout=60)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     busy = asyncio.create_task(use(memory, "busy"))
-    await asyncio.sleep(0.05)
+    await until(lambda: bool(begun))
     gone, stays = (asyncio.create_task(use(memory, jti)) for jti in ("gone", "stays"))
     await asyncio.sleep(0)
     gone.cancel()

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
@@ -81,7 +81,6 @@ VALUES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=400)
 @given(
     st.sampled_from(list(GUARDS)),
     st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=3),

@@ -26,6 +26,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("value", [b"x", b"", b"1.5", b"\xff", b"nan"])
 async def test_a_counter_that_is_not_a_number(redis_server: RedisServer, redis_url: str, value: bytes) -> None:
     """The process goes on counting for itself."""
@@ -52,7 +53,7 @@ async def test_what_answers_is_no_redis(answer: bytes) -> None:
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        memory = RedisProofMemory(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0")
+        memory = RedisProofMemory(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0", timeout=20)
         for _ in range(3):
             with pytest.raises(KeySourceUnavailableError, match="cannot be used now"):
                 await memory.first_use("key", "1", now=time.time(), issued=time.time(), window=60)

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import (
@@ -443,7 +443,6 @@ def test_an_explicit_false_of_an_optional_field_is_in_every_form() -> None:
     assert len({project(card, form).payload for form in (Form.SERVED, Form.SPEC, Form.PRUNED)}) == 1
 
 
-@settings(max_examples=60)
 @given(cards)
 def test_a_card_that_is_called_single_formed_has_one_form(card: Card) -> None:
     before = copy.deepcopy(card)
@@ -489,7 +488,6 @@ def test_a_usual_card_is_simple_signed_or_not() -> None:
     assert_rightly_called_usual(card)
 
 
-@settings(max_examples=100)
 @given(cards)
 def test_what_is_called_simple_is(card: Card) -> None:
     for each in (card, strict_json.parse(project(card, Form.PRUNED).payload)):

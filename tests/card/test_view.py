@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.card.view import (
@@ -431,8 +431,6 @@ def test_a_requirement_whose_name_ends_at_a_nul_for_other_readers_is_refused(nam
         read(**{name: [{"schemes": {"x": {"list": []}}}]})
 
 
-UNHURRIED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-
 NAMES = st.text(min_size=1, max_size=8)
 DEMANDS = st.lists(st.dictionaries(NAMES, st.sets(st.text(min_size=1, max_size=5), max_size=3), max_size=3), max_size=4)
 
@@ -452,7 +450,6 @@ def spelled_flat(item: dict[str, set[str]]) -> Any:
 SPELLINGS = st.sampled_from([spelled_1_0, spelled_go, spelled_flat])
 
 
-@UNHURRIED
 @given(wanted=DEMANDS, data=st.data(), member=st.sampled_from(["security", "securityRequirements"]))
 def test_whatever_is_demanded_in_whatever_spelling_is_what_is_read(
     wanted: list[dict[str, set[str]]], data: st.DataObject, member: str
@@ -463,7 +460,6 @@ def test_whatever_is_demanded_in_whatever_spelling_is_what_is_read(
     assert skill.requirements == demands(*wanted)
 
 
-@UNHURRIED
 @given(one=DEMANDS, other=DEMANDS)
 def test_twins_are_read_when_they_demand_the_same_and_refused_otherwise(
     one: list[dict[str, set[str]]], other: list[dict[str, set[str]]]
@@ -486,7 +482,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@UNHURRIED
 @given(value=JSON_VALUES, member=st.sampled_from(["security", "securityRequirements", "security_requirements"]))
 def test_no_value_whatever_looks_like_fewer_requirements_than_it_has_members(value: Any, member: str) -> None:
     try:

@@ -20,6 +20,7 @@ from a2a_trust.keys import LocalSigner, jwks_cache
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 from tests.tables import walk
+from tests.waiting import settled
 
 pytestmark = pytest.mark.anyio
 
@@ -179,10 +180,10 @@ async def test_rotation_during_a_load_is_found_by_the_next_one() -> None:
     world = World("a")
     world.gate.clear()
     early = asyncio.create_task(world.has("a"))
-    await asyncio.sleep(0.001)
+    await settled()
     world.document = jwks("a", "b")
     late = asyncio.create_task(world.has("b"))
-    await asyncio.sleep(0.001)
+    await settled()
     world.gate.set()
     assert await early
     assert await late
@@ -322,7 +323,7 @@ async def test_nobody_waits_for_a_source_that_has_just_failed_while_keys_are_kno
     assert await world.has("a")  # this one has waited for the first failure
     world.now += 1
     world.gate.clear()
-    assert await asyncio.wait_for(world.has("a"), 5)
+    assert await asyncio.wait_for(world.has("a"), 60)
     world.gate.set()
     await world.settled()
     assert world.loads == 3
@@ -446,7 +447,7 @@ def test_a_load_that_waits_in_another_event_loop_is_not_waited_for() -> None:
         world = World("a")
         world.gate.clear()
         caller = asyncio.create_task(world.has("a"))
-        await asyncio.sleep(0.001)
+        await settled()
         caller.cancel()
         return world
 
@@ -455,6 +456,6 @@ def test_a_load_that_waits_in_another_event_loop_is_not_waited_for() -> None:
     abandoned = world.cache._flight
     assert abandoned is not None
     world.gate.set()
-    assert asyncio.run(asyncio.wait_for(world.has("a"), 5))
+    assert asyncio.run(asyncio.wait_for(world.has("a"), 60))
     stopped.run_until_complete(abandoned)
     stopped.close()

@@ -504,7 +504,7 @@ class Histories(RuleBasedStateMachine):
             assert (kid in published) == (self.now < until)
 
 
-Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Histories.TestCase.settings = settings(stateful_step_count=30)
 TestHistories = Histories.TestCase
 
 
@@ -540,5 +540,5 @@ class WildClocks(RuleBasedStateMachine):
         assert read_key_ring(key_ring_bytes(self.ring)) == self.ring
 
 
-WildClocks.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+WildClocks.TestCase.settings = settings(stateful_step_count=20)
 TestWildClocks = WildClocks.TestCase

@@ -22,6 +22,7 @@ from a2a_trust.errors import ConfigurationError, FetchError
 from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
 from tests import certificates
 from tests.tables import walk
+from tests.waiting import settled
 
 pytestmark = pytest.mark.anyio
 
@@ -85,10 +86,11 @@ async def serving(
         listening.close()
         for task in filter(None, server.answering):
             task.cancel()
+        await settled()
         await asyncio.sleep(0.01 if tls else 0)  # broken handshakes have no task; their sockets close on their own
 
 
-def fetcher_for(server: Server, *, timeout: float = 5.0, max_bytes: int = 1000) -> Fetcher:
+def fetcher_for(server: Server, *, timeout: float = 60.0, max_bytes: int = 1000) -> Fetcher:
     return Fetcher(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=timeout, max_bytes=max_bytes)
 
 
@@ -320,7 +322,7 @@ async def test_slow_drips_end_at_the_time_limit(at: str) -> None:
     async def drip(writer: asyncio.StreamWriter) -> None:
         if at == "body":
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-        for _ in range(400):  # longer than the default limit
+        for _ in range(4_000):  # longer than the default limit
             if at != "silence":
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" if at == "continue" else b"H" if at == "head" else b" ")
                 await writer.drain()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from hypothesis import given, settings
+from hypothesis import given
 from joserfc import jws
 from joserfc.errors import UnsupportedHeaderError
 from joserfc.jwk import ECKey
@@ -56,7 +56,6 @@ def test_a_signed_card_verifies_as_it_is_served_and_says_what_was_signed(card: C
     assert (verified.form, verified.dropped, verified.unverified) == (form, (), ())
 
 
-@settings(max_examples=40)
 @given(cards)
 def test_every_card_that_passes_the_gate_can_be_signed_and_verified(card: Card) -> None:
     before = copy.deepcopy(card)

@@ -7,7 +7,6 @@ import datetime as dt
 import decimal
 import enum
 import json
-import os
 import shutil
 import struct
 import subprocess
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 import rfc8785
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
@@ -47,6 +46,7 @@ from tests.signing.json_values import (
     write,
 )
 from tests.tables import walk
+from tests.tiers import missing
 
 
 def rounded(value: Any) -> Any:
@@ -114,7 +114,6 @@ def test_a_plain_document_has_its_canonical_bytes_on_the_short_way(value: Any) -
         assert canonicalize_parsed(read, plain=plain) == jcs._write(read).encode()
 
 
-@settings(max_examples=500)
 @given(
     st.recursive(
         st.one_of(
@@ -386,15 +385,11 @@ def test_doubles_at_the_borders_of_the_layouts_of_ecmascript(value: float, print
 
 @pytest.fixture(scope="module")
 def node() -> str:
-    """Node.js; without it the comparison is skipped, loudly, or fails where real components are demanded."""
-    found = shutil.which("node")
-    if found is None:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail("NO NODE, and A2A_TRUST_REQUIRE_REAL=1 demands it")
-        pytest.skip("NO NODE: install Node.js to compare doubles with JSON.stringify")
-    return found
+    """Node.js."""
+    return shutil.which("node") or missing("Node.js", "real-sdks")
 
 
+@pytest.mark.real
 def test_doubles_are_printed_as_node_prints_them(node: str) -> None:
     random = Random(8785)
     patterns = [random.getrandbits(64) for _ in range(60_000)]

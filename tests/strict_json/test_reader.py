@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
@@ -18,9 +18,6 @@ from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, Plain, is_too_deep, parse, reader
 from tests.signing.json_values import NAMES, documents, nested, spell, texts, write
 from tests.tables import walk
-
-#: A slow machine must not make a property false.
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 randoms = st.integers(0, 2**32).map(Random)
 
@@ -33,21 +30,18 @@ def outcome(document: bytes, *, exactly: bool = False) -> str:
         return "refused"
 
 
-@UNHURRIED
 @given(documents, randoms)
 def test_a_document_is_read_as_it_was_written_whatever_the_spelling(value: Any, random: Random) -> None:
     document = write(value, random).encode()
     assert repr(parse(document)) == repr(value)
 
 
-@UNHURRIED
 @given(documents, randoms)
 def test_the_fast_way_reads_as_the_exact_way(value: Any, random: Random) -> None:
     document = write(value, random).encode()
     assert outcome(document) == outcome(document, exactly=True) == repr(value)
 
 
-@UNHURRIED
 @given(documents)
 def test_a_value_that_is_called_plain_goes_through_orjson_unchanged(value: Any) -> None:
     read, plain = strict_json.read(json.dumps(value).encode())
@@ -101,7 +95,6 @@ def test_numbers_that_need_care_and_astral_names_are_not_plain(document: bytes, 
     assert strict_json.read(document) == (json.loads(document), plain)
 
 
-@UNHURRIED
 @given(documents, randoms, st.integers(0, 10**6), st.integers(0, 255), st.sampled_from(["set", "insert", "delete"]))
 def test_one_changed_byte_is_read_alike_or_refused_by_both_ways(
     value: Any, random: Random, place: int, byte: int, change: str
@@ -112,13 +105,11 @@ def test_one_changed_byte_is_read_alike_or_refused_by_both_ways(
     assert outcome(bytes(document)) == outcome(bytes(document), exactly=True)
 
 
-@UNHURRIED
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]",:\\u0019.eE+-truefalsn \n', max_size=40).map(str.encode))
 def test_arbitrary_bytes_are_read_alike_or_refused_by_both_ways(document: bytes) -> None:
     assert outcome(document) == outcome(document, exactly=True)
 
 
-@UNHURRIED
 @given(
     name=texts,
     others=st.lists(st.tuples(texts, documents), max_size=4),

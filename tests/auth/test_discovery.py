@@ -66,7 +66,7 @@ class Issuer:
         return [request.split(b" ")[1].decode() for request in self.server.requests]
 
     def fetcher(self) -> Fetcher:
-        return Fetcher(private_origins=[self.origin])
+        return Fetcher(private_origins=[self.origin], timeout=60)
 
     def keys(self) -> OpenIdKeys:
         return OpenIdKeys(self.name, self.fetcher(), clock=lambda: self.now)

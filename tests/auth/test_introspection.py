@@ -58,7 +58,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patient_with_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a question than it may wait for its turn."""
     monkeypatch.setattr(endpoint, "_WAIT", 60.0)
     monkeypatch.setattr(endpoint, "_PATIENCE", 60.0)

@@ -53,7 +53,7 @@ def limits(shared: RedisCounters, by_credential: str = "3/hour", by_peer: str = 
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a trip than requests wait."""
     monkeypatch.setattr(shared_counters, "REQUEST_SECONDS", 60.0)
     monkeypatch.setattr(shared_counters, "_TRIP_SECONDS", 60.0)

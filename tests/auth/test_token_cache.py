@@ -46,7 +46,7 @@ def own_redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a trip, or for a question, than requests wait."""
     monkeypatch.setattr(token_cache, "REQUEST_SECONDS", 60.0)
     monkeypatch.setattr(token_cache, "_TRIP_SECONDS", 60.0)

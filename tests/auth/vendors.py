@@ -601,6 +601,7 @@ async def network(
             patch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect_here)
             yield (
                 Fetcher(
+                    timeout=60,
                     private_origins=[f"https://{host}" for host in hosts],
                     ssl_context=authority.client(),
                     resolver=found,

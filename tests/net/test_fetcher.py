@@ -419,7 +419,9 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.Monkey
 async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
     async with serving(answer()) as server:
         origin = f"http://localhost:{server.port}"
-        fetcher = Fetcher(private_origins=[origin], resolver=Names(localhost=[["::1", "127.0.0.9", "127.0.0.1"]]))
+        fetcher = Fetcher(
+            timeout=60, private_origins=[origin], resolver=Names(localhost=[["::1", "127.0.0.9", "127.0.0.1"]])
+        )
         assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b'{"keys": []}'
 
 
@@ -429,7 +431,10 @@ async def test_tls_is_verified_for_the_name_while_the_address_is_the_checked_one
     async with serving(answer(b"1"), tls=tls) as server:
         origin = f"https://idp.test:{server.port}"
         fetcher = Fetcher(
-            private_origins=[origin], ssl_context=authority.client(), resolver=Names(idp_test=[["127.0.0.1"]])
+            timeout=60,
+            private_origins=[origin],
+            ssl_context=authority.client(),
+            resolver=Names(idp_test=[["127.0.0.1"]]),
         )
         assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b"1"
     assert asked == ["idp.test"]
@@ -439,7 +444,7 @@ async def test_tls_is_verified_for_the_name_while_the_address_is_the_checked_one
 async def test_tls_is_verified_for_an_address_literal_too(authority: Authority) -> None:
     async with serving(answer(b"1"), tls=authority.server("127.0.0.1")) as server:
         origin = f"https://127.0.0.1:{server.port}"
-        fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client())
+        fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client(), timeout=60)
         assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b"1"
 
 
@@ -449,6 +454,7 @@ async def test_a_wrong_certificate_is_refused_before_anything_is_asked(authority
         name = "other.test" if case == "unknown authority" else "idp.test"
         origin = f"https://{name}:{server.port}"
         fetcher = Fetcher(
+            timeout=60,
             private_origins=[origin],
             ssl_context=None if case == "unknown authority" else authority.client(),
             resolver=Names(idp_test=[["127.0.0.1"]], other_test=[["127.0.0.1"]]),

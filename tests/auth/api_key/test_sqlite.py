@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> SqliteApiKeys:
-    return SqliteApiKeys(path, create=True)
+    return SqliteApiKeys(path, create=True, timeout=60)
 
 
 def start(path: Path, body: str) -> subprocess.Popen[str]:

@@ -61,7 +61,7 @@ def sqlite(request: pytest.FixtureRequest) -> Store:
         with closing(sqlite3.connect(path, isolation_level=None)) as hand:
             hand.execute("UPDATE api_key SET owner = '' WHERE id = ?", (key_id,))
 
-    return Store(f"SqliteApiKeys({str(path)!r})", damage)
+    return Store(f"SqliteApiKeys({str(path)!r}, timeout=20)", damage)
 
 
 def postgresql(request: pytest.FixtureRequest) -> Store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -14,11 +14,16 @@ import anyio
 import pytest
 
 from a2a_trust.auth import shared_counters
-from a2a_trust.auth.shared_counters import RedisCounters
+from a2a_trust.auth.shared_counters import RedisCounters, SharedCounter
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.databases import availability
 from a2a_trust.databases import redis as databases
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, TooManyRequestsError
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    TooManyRequestsError,
+)
 from a2a_trust.middleware.options import RequestRules
 from tests.auth.api_key.test_verifier import Clock
 from tests.auth.passwords import Passwords
@@ -124,6 +129,58 @@ def test_the_rules_of_an_agent_take_them() -> None:
 def test_what_is_no_redis_does_not_start(url: str) -> None:
     with pytest.raises(ConfigurationError):
         RedisCounters(url)
+
+
+class InThisProcess(RedisCounters):
+    """Counters whose Redis is a dictionary; ``is_down`` as in an outage."""
+
+    def __init__(self, failures: dict[str, int]) -> None:
+        super().__init__("redis://127.0.0.1:9/0")
+        self.failures = failures
+        self.is_down = False
+
+    def _windows(self, counters: Iterable[SharedCounter]) -> dict[SharedCounter, shared_counters._Window | None]:
+        return {each: shared_counters._Window(self.failures.get(each.key, 0), each.seconds) for each in counters}
+
+    async def _read(self, counters: tuple[SharedCounter, ...]) -> Any:
+        with self._pause.trip():
+            if self.is_down:
+                raise KeySourceUnavailableError("down")
+            return self._windows(counters)
+
+    async def _write(self, hits: Any) -> Any:
+        with self._pause.trip():
+            if self.is_down:
+                raise KeySourceUnavailableError("down")
+            for hit in hits:
+                self.failures[hit.counter.key] = self.failures.get(hit.counter.key, 0) + 1
+            windows = self._windows(hit.counter for hit in hits)
+            return {hit: windows[hit.counter] for hit in hits}
+
+    async def _end(self, counters: tuple[SharedCounter, ...]) -> Any:
+        for each in counters:
+            self.failures.pop(each.key, None)
+        return {}
+
+
+async def test_counters_of_several_processes_reach_one_limit_without_a_server() -> None:
+    """What a guard makes of shared counters; the tests below have a real Redis."""
+    failures: dict[str, int] = {}
+    shared = [InThisProcess(failures) for _ in range(3)]
+    passwords = Passwords(ann="right", bob="right", cyd="right")
+    one, two, three = (guard(passwords, Throttle(limits(each))) for each in shared)
+    assert [await outcome(each, login="ann:wrong") for each in (one, two)] == [WRONG] * 2
+    assert await outcome(three, login="ann:right") == "ann"  # which ends the count of ann, not that of the peer
+    assert [await outcome(each, login="bob:wrong") for each in (one, two, three)] == [WRONG] * 3
+    passwords.hashed.clear()
+    for each in (one, two, three):
+        assert await outcome(each, login="bob:right") is REFUSED
+    assert passwords.hashed == []
+    assert await outcome(two, OTHER, login="bob:right") == "bob"
+    for each in shared:
+        each.is_down = True
+    assert [await outcome(one, OTHER, login="cyd:wrong") for _ in range(4)] == [WRONG] * 3 + [REFUSED]
+    assert await outcome(two, OTHER, login="cyd:right") == "cyd"
 
 
 @pytest.mark.real

@@ -100,6 +100,63 @@ def test_presets_that_ask_take_a_cache() -> None:
 # One question
 
 
+class Dictionary:
+    """As much of a Redis server and its client as a cache uses."""
+
+    what = "dictionary"
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}
+        self._wanted: list[bytes] = []
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Dictionary]:
+        yield self
+
+    @asynccontextmanager
+    async def pipeline(self, *, transaction: bool) -> AsyncIterator[Dictionary]:
+        self._wanted.clear()
+        yield self
+
+    def getrange(self, slot: bytes, begin: int, end: int) -> None:
+        self._wanted.append(slot)
+
+    async def execute(self) -> list[bytes]:
+        return [self.values.get(slot, b"") for slot in self._wanted]
+
+    async def set(self, slot: bytes, value: bytes, *, px: int) -> None:
+        self.values[slot] = value
+
+    async def delete(self, slot: bytes) -> None:
+        self.values.pop(slot, None)
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_replicas_share_answers_that_are_sealed_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What verifiers make of a shared cache; the tests below have a real Redis."""
+    redis = Dictionary()
+    monkeypatch.setattr(token_cache, "RedisServer", lambda *_, **__: redis)
+    async with (
+        introspecting(good=active()) as server,
+        replicas(server, "redis://127.0.0.1/0", 4) as (one, two, three, four),
+    ):
+        for each in (one, two):
+            assert (await each.verify("good", NOW)).subject == "ann"
+        assert server.asked == ["good"]
+        ((slot, value),) = redis.values.items()
+        assert b"good" not in slot
+        assert b"ann" not in value
+        redis.values[slot] = value[:-1] + bytes([value[-1] ^ 1])  # whoever writes there forges nothing
+        await three.verify("good", NOW)
+        assert server.asked == ["good"] * 2
+        four.forget("good")
+        server.tokens.clear()
+        with pytest.raises(InvalidCredentialsError):
+            await four.verify("good", NOW)
+
+
 @pytest.mark.real
 async def test_replicas_ask_the_issuer_once(redis_url: str) -> None:
     async with (

@@ -177,8 +177,8 @@ async def test_counters_of_several_processes_reach_one_limit_without_a_server() 
         assert await outcome(each, login="bob:right") is REFUSED
     assert passwords.hashed == []
     assert await outcome(two, OTHER, login="bob:right") == "bob"
-    for each in shared:
-        each.is_down = True
+    for counters_ in shared:
+        counters_.is_down = True
     assert [await outcome(one, OTHER, login="cyd:wrong") for _ in range(4)] == [WRONG] * 3 + [REFUSED]
     assert await outcome(two, OTHER, login="cyd:right") == "cyd"
 

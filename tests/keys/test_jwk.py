@@ -49,7 +49,7 @@ def private_jwk(alg: str, rsa_key: rsa.RSAPrivateKey) -> dict[str, Any]:
     return private_key_to_jwk(key, alg=alg, kid="k")
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
+@walk("alg", ALGORITHMS)
 def test_a_key_of_each_algorithm_comes_back_from_jwk_and_pem(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     signer = LocalSigner(rsa_key, alg=alg, kid="k") if ALGORITHMS[alg].kty == "RSA" else generate_signer(alg, kid="k")
     key = signer.public_key
@@ -145,7 +145,7 @@ def test_the_expected_alg_and_that_of_the_jwk_must_agree() -> None:
             public_key_from_jwk({**jwk, "alg": "PS384"}, alg=alg)
 
 
-@pytest.mark.parametrize("use", [None, "", "enc", "Sig", "sig ", 1, ["sig"], {}], ids=repr)
+@walk("use", [None, "", "enc", "Sig", "sig ", 1, ["sig"], {}], ids=repr)
 def test_a_key_whose_use_is_not_signing_is_refused(use: Any, rsa_key: rsa.RSAPrivateKey) -> None:
     with pytest.raises(MalformedError, match=r"^JWK: its use is not \"sig\""):
         public_key_from_jwk({**EC, "use": use})
@@ -332,7 +332,7 @@ def test_other_moduli_are_not_taken_for_those_of_the_broken_generator(rsa_key: r
 # --- private keys
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
+@walk("alg", ALGORITHMS)
 def test_a_private_key_comes_back_with_its_algorithm_and_name(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     jwk = private_jwk(alg, rsa_key)
     key, public = private_key_from_jwk(jwk)
@@ -340,7 +340,7 @@ def test_a_private_key_comes_back_with_its_algorithm_and_name(alg: str, rsa_key:
     assert private_key_to_jwk(key, alg=alg, kid="k") == jwk
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256"])
+@walk("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256"])
 def test_a_private_key_with_the_public_half_of_another_is_refused(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     mine = private_jwk(alg, rsa_key)
     if alg == "RS256":
@@ -354,7 +354,7 @@ def test_a_private_key_with_the_public_half_of_another_is_refused(alg: str, rsa_
             private_key_from_jwk({**mine, **change})
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES512", "EdDSA"])
+@walk("alg", ["ES256", "ES512", "EdDSA"])
 def test_a_private_number_of_the_wrong_length_or_size_is_refused(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     jwk = private_jwk(alg, rsa_key)
     octets = base64url.decode(jwk["d"], "d")
@@ -366,7 +366,7 @@ def test_a_private_number_of_the_wrong_length_or_size_is_refused(alg: str, rsa_k
             private_key_from_jwk({**jwk, "d": base64url.encode(other)})
 
 
-@pytest.mark.parametrize("name", ["d", "p", "q", "dp", "dq", "qi"])
+@walk("name", ["d", "p", "q", "dp", "dq", "qi"])
 def test_every_private_number_of_an_rsa_key_is_needed_and_checked(name: str, rsa_key: rsa.RSAPrivateKey) -> None:
     jwk = private_jwk("RS256", rsa_key)
     with pytest.raises(MalformedError, match=r"^JWK: (not a private key|.* is missing)"):

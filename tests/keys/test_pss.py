@@ -22,7 +22,7 @@ EVERY = ("PS256", "PS384", "PS512")
 PASSPHRASE = "correct horse ä"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("limits", "algorithms"),
     [
         (b"", EVERY),
@@ -56,7 +56,7 @@ def test_a_key_is_for_the_algorithms_that_its_parameters_permit(
             public_key_from_pem(public_pem(rsa_key, limits), alg=alg)
 
 
-@pytest.mark.parametrize(
+@walk(
     "limits",
     [
         der(0x30),  # the defaults, which are SHA-1
@@ -77,7 +77,7 @@ def test_parameters_that_no_algorithm_of_jws_has_are_refused(rsa_key: rsa.RSAPri
         read_private_key(private_pem(rsa_key, limits))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("form", "passphrase"),
     [
         (PrivateFormat.PKCS8, None),
@@ -103,7 +103,7 @@ def test_an_encrypted_key_needs_its_passphrase(rsa_key: rsa.RSAPrivateKey) -> No
         read_private_key(made, passphrase="another")
 
 
-@pytest.mark.parametrize("limits", [None, b"", parameters(SHA[384], SHA[384], 48)])
+@walk("limits", [None, b"", parameters(SHA[384], SHA[384], 48)])
 def test_an_encrypted_rsa_key_needs_the_algorithm(rsa_key: rsa.RSAPrivateKey, limits: bytes | None) -> None:
     if limits is None:
         hidden = BestAvailableEncryption(PASSPHRASE.encode())

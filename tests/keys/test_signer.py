@@ -33,7 +33,7 @@ def protected_of(alg: str) -> str:
     return base64url.encode(b'{"alg":"%s"}' % alg.encode())
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
+@walk("alg", ALGORITHMS)
 def test_what_a_signer_signs_verifies_with_its_public_key_and_over_these_bytes_only(
     alg: str, rsa_key: rsa.RSAPrivateKey
 ) -> None:
@@ -62,7 +62,7 @@ def test_what_a_signer_signs_verifies_with_its_public_key_and_over_these_bytes_o
             verify_jws(**parts | change)
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
+@walk("alg", ALGORITHMS)
 def test_a_key_verifies_no_other_algorithm_than_its_own(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     signer = signer_for(alg, rsa_key)
     for other in (*ALGORITHMS, "Ed25519", "none", "HS256"):
@@ -120,7 +120,7 @@ def test_rsa_keys_are_for_rs256_unless_told_otherwise(rsa_key: rsa.RSAPrivateKey
         LocalSigner(rsa_key, alg="ES256")
 
 
-@pytest.mark.parametrize("alg", ["HS256", "none", "", "es256"])
+@walk("alg", ["HS256", "none", "", "es256"])
 def test_there_are_no_keys_for_other_algorithms(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     with pytest.raises(ConfigurationError, match="choose from"):
         generate_signer(alg)
@@ -184,7 +184,7 @@ def secrets_of(signer: LocalSigner) -> set[str]:
     return shown
 
 
-@pytest.mark.parametrize("alg", ["ES256", "EdDSA", "RS256"])
+@walk("alg", ["ES256", "EdDSA", "RS256"])
 def test_no_text_of_a_signer_holds_its_private_key(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     signer = signer_for(alg, rsa_key)
     public = signer.public_key

@@ -77,7 +77,7 @@ def test_a_number_of_workers_that_is_none_is_an_error(count: int) -> None:
         Workers(nullcontext(), count)
 
 
-@walk("count", [1, 3])
+@walk("count", [1, 2])
 def test_results_come_in_the_order_of_the_chunks(count: int) -> None:
     with Workers(nullcontext(), count) as workers:
         assert list(workers.map(slow_for_even, range(30))) == list(range(30))

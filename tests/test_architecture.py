@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
 from importlib.metadata import version
@@ -17,6 +18,7 @@ import pytest
 
 import a2a_trust
 from a2a_trust.exports import public_names
+from tests.tables import walk
 
 PACKAGE = Path(a2a_trust.__file__).parent
 
@@ -99,17 +101,26 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
 def imports(path: Path, *, for_types: bool = False) -> Iterator[str]:
     """What a file imports, anywhere in it; what it imports for type checking only, ``for_types``."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         id(node)
-        for block in ast.walk(tree)
+        for block in nodes_of(path)
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for node in ast.walk(block)
         if not for_types
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.Import):
@@ -133,7 +144,7 @@ def name_of(path: Path) -> str:
     return ".".join(("a2a_trust", *path.relative_to(PACKAGE).with_suffix("").parts))
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@walk("path", modules(), ids=name_of)
 def test_a_module_imports_only_from_its_own_and_lower_floors(path: Path) -> None:
     if path == PACKAGE / "__init__.py":
         return  # names every room, and loads none until it is asked
@@ -154,7 +165,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     list(TopologicalSorter(graph).static_order())  # CycleError names the modules
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@walk("path", modules(), ids=name_of)
 def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
     here = path.relative_to(PACKAGE).as_posix()
     for imported in imports(path):
@@ -180,9 +191,7 @@ PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", "
 DOORS = (".errors", ".proxies", ".certificates", ".endpoints", ".providers")
 
 
-@pytest.mark.parametrize(
-    "package", [import_module(f"a2a_trust{each}") for each in PUBLIC], ids=lambda each: each.__name__
-)
+@walk("package", [import_module(f"a2a_trust{each}") for each in PUBLIC], ids=lambda each: each.__name__)
 def test_every_public_name_is_where_the_stub_says(package: ModuleType) -> None:
     folder = Path(str(package.__file__)).parent
     names = public_names(str(package.__file__))
@@ -209,9 +218,9 @@ def test_what_the_package_exports_fits_on_a_page() -> None:
 LONGEST = 60
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@walk("path", modules(), ids=name_of)
 def test_a_function_fits_on_a_screen(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = f"{name_of(path).removeprefix('a2a_trust.')}.{node.name}"
             lines = (node.end_lineno or 0) - node.lineno + 1
@@ -222,7 +231,7 @@ def test_no_module_is_named_for_having_no_name() -> None:
     assert not {path.stem for path in modules()} & {"utils", "util", "helpers", "common", "misc"}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "library", "extra"),
     [
         ("protect", "starlette", "server"),

@@ -38,6 +38,7 @@ from a2a_trust.net.fetcher import Fetcher
 from a2a_trust.signing import Coverage
 from tests.signing.cards import full_card
 from tests.signing.making import trust_in
+from tests.tables import walk
 
 SIGNER = generate_signer("EdDSA")
 CARD = json.dumps(full_card()).encode()
@@ -114,7 +115,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "words"), WRONG, ids=[words for _, words in WRONG])
+@walk(("call", "words"), WRONG, ids=[words for _, words in WRONG])
 def test_arguments_that_are_confused_get_an_error_that_says_what_to_write(
     call: Callable[[], object], words: str
 ) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import ConfigurationError
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +97,7 @@ def test_a_cache_without_room_keeps_nothing() -> None:
     assert (len(cache), cache.get("a")) == (0, None)
 
 
-@pytest.mark.parametrize(("entries", "octets"), [(-1, 1), (True, 1), (1.0, 1), ("1", 1), (1, -1), (1, float("nan"))])
+@walk(("entries", "octets"), [(-1, 1), (True, 1), (1.0, 1), ("1", 1), (1, -1), (1, float("nan"))])
 def test_bounds_are_numbers(entries: int, octets: float) -> None:
     with pytest.raises(ConfigurationError, match="write 0 or more"):
         BoundedCache(max_entries=entries, max_bytes=octets)
@@ -266,11 +267,11 @@ def test_a_call_that_died_with_its_loop_is_in_nobodys_way() -> None:
         found = await flights.run("a", answer)
         return found, len(flights._flights)
 
-    assert asyncio.run(asyncio.wait_for(ask(), 10)) == (7, 0)
+    assert asyncio.run(asyncio.wait_for(ask(), 60)) == (7, 0)
 
 
 def test_loops_in_several_threads_have_calls_of_their_own() -> None:
-    flights, both = SingleFlight[str, str](), threading.Barrier(2, timeout=10)
+    flights, both = SingleFlight[str, str](), threading.Barrier(2, timeout=60)
 
     async def work() -> str:
         both.wait()  # only if both loops are at work at once

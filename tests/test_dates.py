@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from a2a_trust.dates import date_of
+from tests.tables import walk
 
 
-@pytest.mark.parametrize(
+@walk(
     ("seconds", "date"),
     [
         (0, "1970-01-01T00:00:00Z"),

@@ -31,6 +31,7 @@ from a2a_trust.errors import (
     verification_error,
 )
 from a2a_trust.keys.files import PassphraseNeededError
+from tests.tables import walk
 
 BLAMES_TRUST = {
     "unknown-key",
@@ -147,7 +148,7 @@ def test_reasons_are_stable_words() -> None:
     }
 
 
-@pytest.mark.parametrize("reason", FailureReason)
+@walk("reason", FailureReason)
 def test_a_card_is_untrusted_when_only_trust_is_missing_and_wrong_otherwise(reason: FailureReason) -> None:
     alone = verification_error("x", (failure(reason),))
     wrong = PartialSignatureError if reason is FailureReason.PARTIAL else CardVerificationError

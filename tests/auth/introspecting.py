@@ -27,6 +27,8 @@ __all__ = [
 ]
 
 CLIENT_ID = "agent"
+#: How long a verifier waits for an answer, unless a test says otherwise.
+SECONDS = 1.0
 CUT, HANG = ("", b"cut"), ("", b"hang")
 CLIENT_SECRET = "secret-of-the-agent"
 
@@ -136,13 +138,13 @@ async def introspecting(**tokens: Any) -> AsyncIterator[IntrospectionServer]:
         await server.stop()
 
 
-def verifier_for(server: IntrospectionServer, *, timeout: float = 1.0, **options: Any) -> IntrospectionVerifier:
+def verifier_for(server: IntrospectionServer, *, timeout: float | None = None, **options: Any) -> IntrospectionVerifier:
     given = {
         "issuer": ISSUER,
         "audience": AUDIENCE,
         "client_id": CLIENT_ID,
         "authentication": ClientSecret(CLIENT_SECRET),
-        "fetcher": Fetcher(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=timeout),
+        "fetcher": Fetcher(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=timeout or SECONDS),
         **options,
     }
     return IntrospectionVerifier(server.url, **given)

@@ -14,6 +14,7 @@ from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import NOW, RSA, token
 from tests.auth.vendors import AGENT, network
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +81,7 @@ def jwt(vendor: str, **claims: Any) -> str:
     return token(found, signer=RSA, typ="JWT")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("vendor", "answer", "subject", "scopes"),
     [
         ("zitadel", of("zitadel"), "2843", {"invoices:read"}),
@@ -91,7 +92,7 @@ def jwt(vendor: str, **claims: Any) -> str:
          {"openid", "invoices:read"}),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("is_opaque", [True, False], ids=["opaque", "JWT"])
+@walk("is_opaque", [True, False], ids=["opaque", "JWT"])
 async def test_an_active_token_gives_its_subject_and_scopes(
     vendor: str,
     answer: dict[str, Any],
@@ -113,7 +114,7 @@ async def test_an_active_token_gives_its_subject_and_scopes(
     assert identity.scopes == scopes
 
 
-@pytest.mark.parametrize(
+@walk(
     ("vendor", "answer", "words"),
     [
         ("zitadel", {"active": False}, "not active"),
@@ -138,7 +139,7 @@ async def test_other_answers_are_refusals(
             await make(fetcher).verify("opaque", NOW)
 
 
-@pytest.mark.parametrize("vendor", list(VENDORS))
+@walk("vendor", list(VENDORS))
 async def test_tokens_that_are_no_access_tokens_of_the_issuer_are_sent_nowhere(
     vendor: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:

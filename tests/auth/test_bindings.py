@@ -29,6 +29,7 @@ from tests.auth.deciding import admitted
 from tests.auth.deciding import refused as refusal_of
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof, scope_of
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, b64, claims, token, verifier
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -109,7 +110,7 @@ async def test_a_tokens_binding_is_in_its_identity() -> None:
     assert (await verifier().verify_bound(token(), NOW)).bound_to is None
 
 
-@pytest.mark.parametrize(
+@walk(
     "cnf",
     [[], ["jkt"], "jkt", {}, {"jkt": JKT, "kid": "x"}, {"jkt": 5}, {"jkt": "AAAA"}, {"jkt": JKT, "x5t#S256": "AA"}],
 )
@@ -173,7 +174,7 @@ def on_the_object() -> JwtVerifier:
     return judge
 
 
-@pytest.mark.parametrize(
+@walk(
     "make",
     [
         lambda: Subclass(Keys(EC), issuer=ISSUER, audience=AUDIENCE),
@@ -350,7 +351,7 @@ async def test_http_bearer_is_bearer_whatever_else_is_taken() -> None:
     assert [name for name, _ in caller.identities] == ["oauth"]
 
 
-@pytest.mark.parametrize(("word", "takes"), [("OAuth2", True), ("openIdConnect", True), ("Bearer", False)])
+@walk(("word", "takes"), [("OAuth2", True), ("openIdConnect", True), ("Bearer", False)])
 async def test_words_of_0_1_cards_mean_what_they_mean_elsewhere(word: str, takes: bool) -> None:
     card = read_card({"name": "a", "url": BASE, "version": "1", "authentication": {"schemes": [word]}})
     if not takes:
@@ -370,7 +371,7 @@ async def test_without_dpop_the_word_means_nothing() -> None:
     await refused(guard_of(), bearer(thine, proof(thine)), r"pass dpop=DPoP\(url='https://agent.example'\)")
 
 
-@pytest.mark.parametrize("dpop", [DPoP, True, BASE, object()])
+@walk("dpop", [DPoP, True, BASE, object()])
 def test_what_is_no_dpop_is_wrong_use(dpop: Any) -> None:
     with pytest.raises(ConfigurationError, match="dpop: write DPoP"):
         guard_of(dpop=dpop)

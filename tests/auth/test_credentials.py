@@ -25,6 +25,7 @@ from a2a_trust.card.view import (
     SecurityScheme,
 )
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+from tests.tables import walk
 
 
 def scope(*headers: tuple[str, bytes], query: bytes = b"") -> dict[str, Any]:
@@ -43,13 +44,13 @@ KEY, TOKEN = InHeader("X-API-Key"), HttpAuthorization("bearer")
 # Headers
 
 
-@pytest.mark.parametrize("name", ["x-api-key", "X-API-Key", "X-Api-KEY"])
-@pytest.mark.parametrize("value", [b"secret", b" secret", b"secret ", b"\tsecret \t"])
+@walk("name", ["x-api-key", "X-API-Key", "X-Api-KEY"])
+@walk("value", [b"secret", b" secret", b"secret ", b"\tsecret \t"])
 def test_a_header_is_found_in_any_case_and_blanks_around_it_mean_nothing(name: str, value: bytes) -> None:
     assert extract(KEY, scope(("accept", b"*/*"), (name, value))) == "secret"
 
 
-@pytest.mark.parametrize("header", ["x-api", "x-api-keys", "api-key", "x-api-key2", "authorization", "xapikey"])
+@walk("header", ["x-api", "x-api-keys", "api-key", "x-api-key2", "authorization", "xapikey"])
 def test_other_headers_are_not_looked_at(header: str) -> None:
     assert extract(KEY, scope((header, b"secret"))) is None
     assert extract(KEY, scope(query=b"x-api-key=secret&X-API-Key=secret")) is None
@@ -62,20 +63,20 @@ def test_what_is_inside_a_header_is_not_taken_apart() -> None:
     assert extract(KEY, scope(("x-api-key", b'"good"'))) == '"good"'
 
 
-@pytest.mark.parametrize("values", [(b"a", b"a"), (b"a", b"b"), (b"", b"a"), (b"a", b"")])
+@walk("values", [(b"a", b"a"), (b"a", b"b"), (b"", b"a"), (b"a", b"")])
 def test_a_header_that_came_twice_is_refused(values: tuple[bytes, bytes]) -> None:
     with pytest.raises(InvalidCredentialsError, match="more than once"):
         extract(KEY, scope(("x-api-key", values[0]), ("X-Api-Key", values[1])))
 
 
-@pytest.mark.parametrize("alias", ["x_api_key", "X_API_KEY", "x-api_key", "x_api-key"])
+@walk("alias", ["x_api_key", "X_API_KEY", "x-api_key", "x_api-key"])
 def test_an_alias_with_underscores_is_refused_alone_and_beside_the_real_one(alias: str) -> None:
     for headers in ([(alias, b"a")], [(alias, b"a"), ("x-api-key", b"a")], [("x-api-key", b"a"), (alias, b"a")]):
         with pytest.raises(InvalidCredentialsError, match="underscores"):
             extract(KEY, scope(*headers))
 
 
-@pytest.mark.parametrize("value", [b"", b" ", b"\t", b"\xff", "schlüssel".encode(), "schlüssel".encode("latin-1")])
+@walk("value", [b"", b" ", b"\t", b"\xff", "schlüssel".encode(), "schlüssel".encode("latin-1")])
 def test_an_empty_or_non_ascii_header_is_a_bad_credential_and_not_an_absent_one(value: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
         extract(KEY, scope(("x-api-key", value)))
@@ -84,13 +85,13 @@ def test_an_empty_or_non_ascii_header_is_a_bad_credential_and_not_an_absent_one(
 # Authorization
 
 
-@pytest.mark.parametrize("scheme", [b"Bearer", b"bearer", b"BEARER", b"bEaReR"])
-@pytest.mark.parametrize("token", ["abc", "a.b-c_d~e+f/g==", "A" * 20_000])
+@walk("scheme", [b"Bearer", b"bearer", b"BEARER", b"bEaReR"])
+@walk("token", ["abc", "a.b-c_d~e+f/g==", "A" * 20_000])
 def test_the_scheme_is_matched_in_any_case_and_the_token_taken_as_it_is(scheme: bytes, token: str) -> None:
     assert extract(TOKEN, scope(("Authorization", scheme + b" " + token.encode()))) == token
 
 
-@pytest.mark.parametrize(
+@walk(
     "value",
     [b"", b"Basic YTpi", b"Bearertoken", b"Bearer\ttoken", b"Bear er token", b"token", b",Bearer token", b"Digest a=b"],
 )
@@ -98,7 +99,7 @@ def test_another_scheme_is_no_bearer_token(value: bytes) -> None:
     assert extract(TOKEN, scope(("authorization", value))) is None
 
 
-@pytest.mark.parametrize(
+@walk(
     "value",
     [
         b"Bearer",
@@ -131,7 +132,7 @@ def test_a_newline_behind_a_token_is_no_part_of_it() -> None:
         extract(TOKEN, scope(("authorization", b"Bearer token\n")))
 
 
-@pytest.mark.parametrize("other", [b"Bearer good", b"Bearer other", b"Basic YTpi", b""])
+@walk("other", [b"Bearer good", b"Bearer other", b"Basic YTpi", b""])
 def test_two_authorization_lines_are_refused_whatever_they_say(other: bytes) -> None:
     for lines in ([b"Bearer good", other], [other, b"Bearer good"]):
         with pytest.raises(InvalidCredentialsError, match="more than once"):
@@ -151,7 +152,7 @@ def test_a_parameter_has_a_bounded_number_of_escapes() -> None:
         extract(InQuery("key"), scope(query=b"key=" + b"%61" * 1_025))
 
 
-@pytest.mark.parametrize(
+@walk(
     "query",
     [b"key=secret", b"a=1&key=secret&b=2", b"%6Bey=secret", b"key=%73ecret", b"%6b%65%79=secret", b"key=secret&KEY=x"],
 )
@@ -159,36 +160,30 @@ def test_a_parameter_is_found_as_the_application_would_find_it(query: bytes) -> 
     assert extract(InQuery("key"), scope(query=query)) == "secret"
 
 
-@pytest.mark.parametrize(
-    "query", [b"", b"keys=a", b"a=key", b"Key=a", b"key%00=a", b"a=1;key=b", b"%256Bey=a", b"+key=a"]
-)
+@walk("query", [b"", b"keys=a", b"a=key", b"Key=a", b"key%00=a", b"a=1;key=b", b"%256Bey=a", b"+key=a"])
 def test_other_parameters_are_not_looked_at(query: bytes) -> None:
     assert extract(InQuery("key"), scope(("key", b"secret"), query=query)) is None
 
 
-@pytest.mark.parametrize(
-    "query", [b"key=a&key=a", b"key=a&key=", b"key&key=a", b"key=a&%6bey=b", b"k%65y=a&ke%79=b", b"key=a&x=1&key=b"]
-)
+@walk("query", [b"key=a&key=a", b"key=a&key=", b"key&key=a", b"key=a&%6bey=b", b"k%65y=a&ke%79=b", b"key=a&x=1&key=b"])
 def test_a_parameter_that_came_twice_in_any_spelling_is_refused(query: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="more than once"):
         extract(InQuery("key"), scope(query=query))
 
 
-@pytest.mark.parametrize(
-    "query", [b"key=", b"key", b"key=&a=b", b"key=%C3%BC", b"%6bey=", b"key=\xff", b"key=%ff", b"a=b&key"]
-)
+@walk("query", [b"key=", b"key", b"key=&a=b", b"key=%C3%BC", b"%6bey=", b"key=\xff", b"key=%ff", b"a=b&key"])
 def test_an_empty_or_non_ascii_parameter_is_a_bad_credential(query: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
         extract(InQuery("key"), scope(query=query))
 
 
-@pytest.mark.parametrize("value", [b"a%", b"a%6", b"%zz", b"%%61", b"% 61", b"%u0061"])
+@walk("value", [b"a%", b"a%6", b"%zz", b"%%61", b"% 61", b"%u0061"])
 def test_a_parameter_with_a_broken_escape_is_a_bad_credential(value: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="not followed by two hexadecimal digits"):
         extract(InQuery("key"), scope(query=b"key=" + value))
 
 
-@pytest.mark.parametrize(
+@walk(
     "other", [b"q=%FF", b"%ff", b"q=\xff", b"q=%", b"q=%zz", b"&&", b"=", b"q", b"keys=a", b"&x=1" * 257, b"%" * 65_536]
 )
 def test_whatever_else_the_query_holds_changes_nothing(other: bytes) -> None:
@@ -210,7 +205,7 @@ def test_a_scope_without_a_query_has_no_parameter() -> None:
 # Cookies
 
 
-@pytest.mark.parametrize(
+@walk(
     "lines",
     [[b"key=secret"], [b"a=b; key=secret; c=d"], [b"a=b;key=secret"], [b"a=b", b"key=secret"], [b"\tkey=secret "]],
 )
@@ -218,18 +213,18 @@ def test_a_cookie_is_found(lines: list[bytes]) -> None:
     assert extract(InCookie("key"), scope(*(("Cookie", line) for line in lines))) == "secret"
 
 
-@pytest.mark.parametrize("line", [b"", b"key", b"KEY=a", b"keys=a", b"a=key=b", b"a=b; ckey=d", b"a, key=secret"])
+@walk("line", [b"", b"key", b"KEY=a", b"keys=a", b"a=key=b", b"a=b; ckey=d", b"a, key=secret"])
 def test_other_cookies_are_not_looked_at(line: bytes) -> None:
     assert extract(InCookie("key"), scope(("cookie", line), ("key", b"secret"), query=b"key=secret")) is None
 
 
-@pytest.mark.parametrize("lines", [[b"key=a; key=a"], [b"key=a", b"key=b"], [b"key=; key=a"], [b"key=a;x=y;key=b"]])
+@walk("lines", [[b"key=a; key=a"], [b"key=a", b"key=b"], [b"key=; key=a"], [b"key=a;x=y;key=b"]])
 def test_a_cookie_that_came_twice_is_refused(lines: list[bytes]) -> None:
     with pytest.raises(InvalidCredentialsError, match="more than once"):
         extract(InCookie("key"), scope(*(("cookie", line) for line in lines)))
 
 
-@pytest.mark.parametrize("line", [b"key=", b"key=\xff", b"key=; a=b"])
+@walk("line", [b"key=", b"key=\xff", b"key=; a=b"])
 def test_an_empty_or_non_ascii_cookie_is_a_bad_credential(line: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
         extract(InCookie("key"), scope(("cookie", line)))
@@ -254,7 +249,7 @@ def api_key(location: str, parameter: str) -> ApiKeyScheme:
     return ApiKeyScheme(name="k", location=location, parameter=parameter)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("scheme", "place"),
     [
         (api_key("header", "X-API-Key"), InHeader("X-API-Key")),
@@ -269,7 +264,7 @@ def test_the_card_says_where(scheme: SecurityScheme, place: object) -> None:
     assert extractor_for(scheme) == place
 
 
-@pytest.mark.parametrize(
+@walk(
     "name",
     [
         "Host",
@@ -311,14 +306,14 @@ def test_a_key_in_an_unsafe_header_does_not_start_and_the_text_mends_it(name: st
     assert "\r" not in str(caught.value)
 
 
-@pytest.mark.parametrize("location", ["query", "cookie"])
-@pytest.mark.parametrize("name", ["a b", "a=b", "a&b", "a;b", "ü", "a%62", "a\n", "", "a+b", "a,b", "a[]"])
+@walk("location", ["query", "cookie"])
+@walk("name", ["a b", "a=b", "a&b", "a;b", "ü", "a%62", "a\n", "", "a+b", "a,b", "a[]"])
 def test_an_ambiguous_name_of_a_parameter_does_not_start(location: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"use letters, digits and - \. _ ~"):
         extractor_for(api_key(location, name))
 
 
-@pytest.mark.parametrize(
+@walk(
     "scheme",
     [
         HttpScheme(name="s", scheme="digest"),
@@ -336,7 +331,7 @@ def test_what_cannot_be_enforced_does_not_start(scheme: SecurityScheme) -> None:
 BASIC = HttpAuthorization("basic")
 
 
-@pytest.mark.parametrize("scheme", [b"Basic", b"basic", b"BASIC"])
+@walk("scheme", [b"Basic", b"basic", b"BASIC"])
 def test_the_credential_of_basic_is_taken_as_it_came(scheme: bytes) -> None:
     assert extractor_for(HttpScheme(name="s", scheme="basic")) == BASIC
     assert str(BASIC) == "Authorization: basic"
@@ -345,7 +340,7 @@ def test_the_credential_of_basic_is_taken_as_it_came(scheme: bytes) -> None:
     assert extract(TOKEN, scope(("Authorization", scheme + b" YTpi"))) is None
 
 
-@pytest.mark.parametrize("value", [b"Basic", b"Basic  YTpi", b"Basic YTpi, Basic YTpi", b"Basic a:b", b'Basic "YTpi"'])
+@walk("value", [b"Basic", b"Basic  YTpi", b"Basic YTpi, Basic YTpi", b"Basic a:b", b'Basic "YTpi"'])
 def test_oddly_written_credentials_of_basic_are_refused(value: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="expected a scheme, one blank and one credential"):
         extract(BASIC, scope(("authorization", value)))

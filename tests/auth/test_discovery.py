@@ -18,6 +18,7 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Names, Server, answer, serving
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,7 @@ class Issuer:
         return [request.split(b" ")[1].decode() for request in self.server.requests]
 
     def fetcher(self) -> Fetcher:
-        return Fetcher(private_origins=[self.origin])
+        return Fetcher(private_origins=[self.origin], timeout=60)
 
     def keys(self) -> OpenIdKeys:
         return OpenIdKeys(self.name, self.fetcher(), clock=lambda: self.now)
@@ -88,7 +89,7 @@ async def found(keys: IssuerKeys, kid: str = "a") -> PublicKey:
 # Where the document is
 
 
-@pytest.mark.parametrize("path", ["", "/", "/tenant", "/tenant/", "/a/b"])
+@walk("path", ["", "/", "/tenant", "/tenant/", "/a/b"])
 async def test_the_document_is_where_the_name_of_the_issuer_says(path: str) -> None:
     async with issuer_at(path) as issuer:
         keys = issuer.keys()
@@ -99,7 +100,7 @@ async def test_the_document_is_where_the_name_of_the_issuer_says(path: str) -> N
         assert len(issuer.asked) == 2
 
 
-@pytest.mark.parametrize(
+@walk(
     ("issuer", "openid", "oauth"),
     [
         ("https://a.example", f"https://a.example{OPENID}", f"https://a.example{OAUTH}"),
@@ -113,7 +114,7 @@ async def test_the_two_standards_put_it_before_and_behind_the_path(issuer: str, 
     assert OAuth2Keys(issuer, Fetcher()).metadata_url == oauth
 
 
-@pytest.mark.parametrize("location", ["{oauth}/t", "/t{oauth}", "{openid}/t", "/t{openid}"])
+@walk("location", ["{oauth}/t", "/t{oauth}", "{openid}/t", "/t{openid}"])
 async def test_an_authorization_server_may_have_it_at_any_place_of_rfc_8414(location: str) -> None:
     path = location.format(oauth=OAUTH, openid=OPENID)
     async with issuer_at("/t") as issuer:
@@ -122,7 +123,7 @@ async def test_an_authorization_server_may_have_it_at_any_place_of_rfc_8414(loca
         assert await found(keys) == A.public_key
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "",
@@ -143,18 +144,14 @@ async def test_a_metadata_url_that_is_not_the_issuers_is_a_mistake(url: str) -> 
         OAuth2Keys("https://a.example/t", Fetcher(), metadata_url=url)
 
 
-@pytest.mark.parametrize("kind", [OpenIdKeys, OAuth2Keys])
-@pytest.mark.parametrize(
-    "name", ["", "a.example", "https://", "https:///t", "https://a.example?t", "https://a.example/#t"]
-)
+@walk("kind", [OpenIdKeys, OAuth2Keys])
+@walk("name", ["", "a.example", "https://", "https:///t", "https://a.example?t", "https://a.example/#t"])
 async def test_an_issuer_without_a_place_for_its_document_is_a_mistake(kind: type[OpenIdKeys], name: str) -> None:
     with pytest.raises(ConfigurationError, match="write it as tokens have it in iss"):
         kind(name, Fetcher())
 
 
-@pytest.mark.parametrize(
-    "name", ["http://a.example", "file://a.example", "https://u@a.example", "https://a b.example", "https://127.1"]
-)
+@walk("name", ["http://a.example", "file://a.example", "https://u@a.example", "https://a b.example", "https://127.1"])
 async def test_an_issuer_that_the_fetcher_refuses_is_a_mistake_at_once(name: str) -> None:
     with pytest.raises(ConfigurationError, match="issuer "):
         OpenIdKeys(name, Fetcher())
@@ -163,7 +160,7 @@ async def test_an_issuer_that_the_fetcher_refuses_is_a_mistake_at_once(name: str
 # Which documents are believed
 
 
-@pytest.mark.parametrize(
+@walk(
     "changes",
     [
         {"issuer": ...},
@@ -192,9 +189,7 @@ async def test_a_document_that_is_not_the_issuers_names_no_keys(changes: dict[st
         assert "/jwks" not in issuer.asked
 
 
-@pytest.mark.parametrize(
-    "page", [None, b"", b"[]", b"null", b'"x"', b"\xff", b'{"issuer": "NAME", "issuer": "NAME", "jwks_uri": "NAME"}']
-)
+@walk("page", [None, b"", b"[]", b"null", b'"x"', b"\xff", b'{"issuer": "NAME", "issuer": "NAME", "jwks_uri": "NAME"}'])
 async def test_a_document_that_cannot_be_read_names_no_keys(page: Any) -> None:
     async with issuer_at() as issuer:
         issuer.pages[OPENID] = page.replace(b"NAME", issuer.name.encode()) if page else page
@@ -203,7 +198,7 @@ async def test_a_document_that_cannot_be_read_names_no_keys(page: Any) -> None:
         assert issuer.asked == [OPENID]
 
 
-@pytest.mark.parametrize(
+@walk(
     "uri", ["file:///etc/passwd", "http://127.0.0.1:1/jwks", "https://127.0.0.1/jwks", "https://169.254.169.254/jwks"]
 )
 async def test_keys_elsewhere_are_fetched_by_the_rules_of_the_fetcher(uri: str) -> None:
@@ -304,8 +299,8 @@ async def test_a_document_that_becomes_anothers_changes_no_keys() -> None:
 # With a verifier
 
 
-@pytest.mark.parametrize("kind", [JwtVerifier, IdTokenVerifier])
-@pytest.mark.parametrize("other", ["https://idp.example/", "https://idp.example/t", "https://evil.example"])
+@walk("kind", [JwtVerifier, IdTokenVerifier])
+@walk("other", ["https://idp.example/", "https://idp.example/t", "https://evil.example"])
 async def test_the_keys_of_one_issuer_prove_nothing_about_another(kind: type[JwtVerifier], other: str) -> None:
     keys = OpenIdKeys("https://idp.example", Fetcher())
     kind(keys, issuer="https://idp.example", audience="x")

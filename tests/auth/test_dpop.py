@@ -28,6 +28,7 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, proof, scope_of, sealed
 from tests.auth.test_jwt import NOW
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,7 @@ async def refused(text: str | bytes, match: str, judge: DPoP | None = None, **op
 # What is good
 
 
-@pytest.mark.parametrize("signer", [CLIENT, ED, RSA, generate_signer("ES384"), generate_signer("ES512")])
+@walk("signer", [CLIENT, ED, RSA, generate_signer("ES384"), generate_signer("ES512")])
 async def test_a_proof_by_the_key_of_the_token_is_good(signer: LocalSigner) -> None:
     await check(proof(TOKEN, signer), signer=signer)
     await check(f" {proof(TOKEN, signer)}\t", signer=signer)  # as a server hands it on that strips nothing
@@ -114,7 +115,7 @@ def test_the_algorithms_are_all_asymmetric() -> None:
 # Each rule
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "match"),
     [
         ({"htm": "GET"}, "htm"),
@@ -143,7 +144,7 @@ async def test_a_claim_that_is_missing_or_wrong_is_refused(changes: dict[str, An
     assert error.oauth_error == "invalid_dpop_proof"
 
 
-@pytest.mark.parametrize("iat", [NOW - 60, NOW - 59.5, NOW, NOW + 60])
+@walk("iat", [NOW - 60, NOW - 59.5, NOW, NOW + 60])
 async def test_the_window_is_as_wide_as_it_says_and_both_ways(iat: float) -> None:
     await check(proof(TOKEN, iat=iat))
     judge = DPoP(url=BASE, window=10)
@@ -157,7 +158,7 @@ HS256 = {"alg": "HS256"}
 PRIVATE = {**CLIENT.public_key.jwk, "d": "AAAA"}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("header", "match"),
     [
         ({"typ": "JWT"}, "typ"),
@@ -206,7 +207,7 @@ async def test_the_key_is_that_of_the_token_and_the_signature_that_of_the_key() 
         await refused(changed, "signature")
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     [
         "",
@@ -237,15 +238,13 @@ async def test_a_proof_of_any_length_is_not_even_read() -> None:
     await refused(f"{head}.{body}.{signature}", "too long")
 
 
-@pytest.mark.parametrize("said", [b"[]", b"1", b"null", b"", b"{", b'{"jti":"a","jti":"b"}', b"\xff", b'{"iat":NaN}'])
+@walk("said", [b"[]", b"1", b"null", b"", b"{", b'{"jti":"a","jti":"b"}', b"\xff", b'{"iat":NaN}'])
 async def test_claims_that_are_no_one_object_are_refused(said: bytes) -> None:
     header = {"typ": "dpop+jwt", "alg": "ES256", "jwk": dict(CLIENT.public_key.jwk)}
     await refused(sealed(header, said), "DPoP proof: ")
 
 
-@pytest.mark.parametrize(
-    "lines", [[], [None], [b"x", b"x"], [proof(TOKEN).encode()] * 2, [proof(TOKEN).encode(), None]]
-)
+@walk("lines", [[], [None], [b"x", b"x"], [proof(TOKEN).encode()] * 2, [proof(TOKEN).encode(), None]])
 async def test_there_is_exactly_one_header_line(lines: list[bytes | None]) -> None:
     with pytest.raises(InvalidCredentialsError, match=r"it is missing|more than once"):
         await DPoP(url=BASE).check(lines, scope_of(), token=TOKEN, jkt=CLIENT.public_key.thumbprint, now=NOW)
@@ -282,7 +281,7 @@ def test_members_of_any_kind_are_refused_and_never_an_accident(header: dict[str,
 # The URL
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "path", "htu"),
     [
         ("https://agent.example", "/rpc", "https://agent.example/rpc"),
@@ -309,7 +308,7 @@ async def test_spellings_of_one_url_are_one(url: str, path: str, htu: str) -> No
     await check(proof(TOKEN, htu=htu), DPoP(url=url), path=path)
 
 
-@pytest.mark.parametrize(
+@walk(
     "htu",
     [
         "",
@@ -354,7 +353,7 @@ async def test_a_proof_for_another_url_is_none(htu: str) -> None:
     await refused(proof(TOKEN, htu=htu), "htu")
 
 
-@pytest.mark.parametrize("sent", [b"/rpc%2Fx", b"/a%20b", b"/%C3%A9", b"/a%2fb", b"/a[1]", b"/a|b"])
+@walk("sent", [b"/rpc%2Fx", b"/a%20b", b"/%C3%A9", b"/a%2fb", b"/a[1]", b"/a|b"])
 async def test_the_path_counts_as_it_was_sent(sent: bytes) -> None:
     from urllib.parse import unquote
 
@@ -363,15 +362,13 @@ async def test_the_path_counts_as_it_was_sent(sent: bytes) -> None:
     await refused(proof(TOKEN, htu=f"{BASE}/rpc/x"), "htu", path=path, raw_path=sent)
 
 
-@pytest.mark.parametrize(
-    "sent", [b"rpc", b"*", b"https://agent.example/rpc", b"/rpc?a", b"/rpc#a", b"/a\\b", b"/%zz", b"/\xe9"]
-)
+@walk("sent", [b"rpc", b"*", b"https://agent.example/rpc", b"/rpc?a", b"/rpc#a", b"/a\\b", b"/%zz", b"/\xe9"])
 async def test_a_target_that_is_no_path_has_no_proof(sent: bytes) -> None:
     for htu in (f"{BASE}/rpc", BASE + sent.decode("latin-1"), f"{BASE}/{sent.decode('latin-1')}"):
         await refused(proof(TOKEN, htu=htu), "htu", path="/rpc", raw_path=sent)
 
 
-@pytest.mark.parametrize("sent", ["/a/../rpc", "/a/..", "/./rpc", "/%2e%2e/rpc"])
+@walk("sent", ["/a/../rpc", "/a/..", "/./rpc", "/%2e%2e/rpc"])
 async def test_dot_segments_are_not_taken_out(sent: str) -> None:
     """The application may see the path as it was sent, so a proof for what it might mean is none for it."""
     await refused(proof(TOKEN, htu=f"{BASE}/rpc"), "htu", path=sent, raw_path=sent.encode())
@@ -385,7 +382,7 @@ async def test_without_a_raw_path_the_decoded_one_counts() -> None:
     await refused(proof(TOKEN, htu=f"{BASE}/rpc"), "htu", path="/other", raw_path=None)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("scope", "good"),
     [
         # a proxy has taken /team away, and the server was told (uvicorn) or was not, or hands it on apart (hypercorn)
@@ -491,7 +488,7 @@ async def test_the_name_of_a_proof_counts_once_for_its_key_and_is_free_for_other
     await check(proof(theirs, OTHER, jti="1"), judge, token=theirs, signer=OTHER)
 
 
-@pytest.mark.parametrize("iat", [NOW - 60, NOW - 53, NOW, NOW + 5, NOW + 60])
+@walk("iat", [NOW - 60, NOW - 53, NOW, NOW + 5, NOW + 60])
 async def test_a_proof_is_remembered_as_long_as_it_could_be_used(iat: float) -> None:
     judge, used = DPoP(url=BASE), proof(TOKEN, iat=iat)
     await check(used, judge)
@@ -535,7 +532,7 @@ async def test_a_memory_of_ones_own_is_asked_after_everything_else() -> None:
     assert memory.asked == [(CLIENT.public_key.thumbprint, "1", NOW, NOW - 3, 60)]
 
 
-@pytest.mark.parametrize("answer", [False, None, 0, "no", 1, "yes"])
+@walk("answer", [False, None, 0, "no", 1, "yes"])
 async def test_what_is_not_true_is_no_first_use(answer: Any) -> None:
     await refused(proof(TOKEN), "used before", DPoP(url=BASE, memory=Recording(answer)))
 
@@ -570,7 +567,7 @@ async def test_the_key_of_a_proof_is_remembered_for_its_own_header_alone() -> No
 # Wrong use
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "",
@@ -593,7 +590,7 @@ def test_a_url_that_is_no_agents_is_wrong_use(url: Any) -> None:
         DPoP(url=url)
 
 
-@pytest.mark.parametrize(
+@walk(
     "options",
     [
         {"window": 0},
@@ -614,7 +611,7 @@ def test_other_wrong_use_says_what_to_write(options: dict[str, Any]) -> None:
         DPoP(url=BASE, **options)
 
 
-@pytest.mark.parametrize("secret", [b"", b"s" * 31, "s" * 32, None, bytearray(32)])
+@walk("secret", [b"", b"s" * 31, "s" * 32, None, bytearray(32)])
 def test_a_secret_that_could_be_guessed_makes_no_nonces(secret: Any) -> None:
     with pytest.raises(ConfigurationError, match="token_bytes"):
         ServerNonces(secret)

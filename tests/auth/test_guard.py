@@ -29,6 +29,7 @@ from a2a_trust.errors import (
 from a2a_trust.net.fetcher import Fetcher
 from tests.auth.deciding import admitted, refused
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -220,7 +221,7 @@ async def test_the_scheme_that_lacks_scopes_is_told_which_it_needs_and_the_other
 # Presented but bad
 
 
-@pytest.mark.parametrize(
+@walk(
     ("carried", "words"),
     [
         ({"key": "ann", "token": "wrong"}, "no such word"),
@@ -230,7 +231,7 @@ async def test_the_scheme_that_lacks_scopes_is_told_which_it_needs_and_the_other
         ({"key": "ann", "authorization": "Bearer"}, "one credential"),
     ],
 )
-@pytest.mark.parametrize("anonymous", [False, True])
+@walk("anonymous", [False, True])
 async def test_a_bad_credential_is_refused_whatever_good_one_stands_beside_it(
     carried: dict[str, str], words: str, anonymous: bool
 ) -> None:
@@ -365,7 +366,7 @@ async def test_half_of_an_and_does_not_make_a_caller_anonymous() -> None:
         await admitted(judge, scope(key="ann"), NOW)
 
 
-@pytest.mark.parametrize(
+@walk(
     "carried",
     [
         {"query": "ann"},
@@ -386,7 +387,7 @@ async def test_a_credential_for_a_scheme_that_nothing_demands_is_no_anonymous_re
         await admitted(silent, scope(**carried), NOW)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("carried", "blamed"),
     [({"X_API_Key": ""}, "key"), ({"authorization": "Bearer"}, "oauth"), ({"cookie": "sid="}, None)],
 )
@@ -403,7 +404,7 @@ async def test_an_oddly_written_credential_is_a_refusal_and_not_an_exception(
 # Start-up
 
 
-@pytest.mark.parametrize(
+@walk(
     "members",
     [
         {"security": None},
@@ -503,14 +504,14 @@ def guard_of_words(*words: str, given: Any) -> Guard:
     return Guard(read_card({"name": "n", "authentication": {"schemes": list(words)}}), given)
 
 
-@pytest.mark.parametrize("word", ["apiKey", "public", "digest", "none"])
+@walk("word", ["apiKey", "public", "digest", "none"])
 def test_a_word_of_0_1_that_names_no_place_needs_one(word: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         guard_of_words(word, given={word: Words("x")})
     assert f'verifiers={{{word!r}: CredentialAt(InHeader("X-API-Key"), …)}}' in str(caught.value)
 
 
-@pytest.mark.parametrize("place", [InHeader("X-API-Key"), InQuery("k"), InCookie("sid"), HttpAuthorization("bearer")])
+@walk("place", [InHeader("X-API-Key"), InQuery("k"), InCookie("sid"), HttpAuthorization("bearer")])
 async def test_a_word_of_0_1_is_enforced_where_it_is_said(place: Any) -> None:
     judge = guard_of_words("apiKey", given={"apiKey": CredentialAt(place, Words("x", ann=""))})
     carried = {InHeader: "key", InQuery: "query", InCookie: "sid", HttpAuthorization: "token"}[type(place)]
@@ -521,7 +522,7 @@ async def test_a_word_of_0_1_is_enforced_where_it_is_said(place: Any) -> None:
         await admitted(judge, scope(), NOW)
 
 
-@pytest.mark.parametrize("word", ["bearer", "Bearer", "oauth2", "OAuth2", "openIdConnect"])
+@walk("word", ["bearer", "Bearer", "oauth2", "OAuth2", "openIdConnect"])
 async def test_words_of_0_1_for_tokens_mean_the_authorization_header(word: str) -> None:
     judge = guard_of_words(word, given={word: Words("x", tok="")})
     assert (await caller(judge, token="tok")).identities[0][0] == word
@@ -575,7 +576,7 @@ async def test_the_credential_is_in_no_repr() -> None:
     assert secret not in repr(await caller(judge, key=secret))
 
 
-@pytest.mark.parametrize("scope", ["read ", "a b", "ü", 'a"b', "a\r\nX: y", "a\\b"])
+@walk("scope", ["read ", "a b", "ü", 'a"b', "a\r\nX: y", "a\\b"])
 async def test_a_scope_that_no_token_can_have_does_not_start(scope: str) -> None:
     with pytest.raises(ConfigurationError, match="is not valid in tokens"):
         guard({"key": [scope]})
@@ -630,7 +631,7 @@ def by(keys: Any) -> JwtVerifier:
     return JwtVerifier(keys, issuer=IDP, audience=AUDIENCE)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("scheme", "keys"),
     [
         ({"openIdConnectSecurityScheme": {"openIdConnectUrl": OPENID}}, OpenIdKeys(IDP, Fetcher())),
@@ -651,7 +652,7 @@ def test_a_card_and_keys_of_one_issuer_agree(scheme: dict[str, Any], keys: Any) 
     assert of_card(scheme, by(keys)).schemes
 
 
-@pytest.mark.parametrize(
+@walk(
     ("scheme", "keys"),
     [
         ({"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{OPENID}/"}}, OpenIdKeys(IDP, Fetcher())),
@@ -669,9 +670,7 @@ def test_a_card_that_sends_its_callers_to_another_issuer_does_not_start(scheme: 
 UNVERIFYING: Any = MemoryApiKeys()
 
 
-@pytest.mark.parametrize(
-    "given", [UNVERIFYING, ApiKeyVerifier, "secret", None, CredentialAt(InHeader("X"), UNVERIFYING)]
-)
+@walk("given", [UNVERIFYING, ApiKeyVerifier, "secret", None, CredentialAt(InHeader("X"), UNVERIFYING)])
 def test_what_verifies_nothing_does_not_start(given: Any) -> None:
     card = {
         "name": "agent",
@@ -692,7 +691,7 @@ API_KEYS, TOKENS = ApiKeyVerifier(MemoryApiKeys()), JwtVerifier(Keys(EC), issuer
 BEARER: dict[str, Any] = {"type": "http", "scheme": "bearer"}
 
 
-@pytest.mark.parametrize("scheme", [SCHEMES["oauth"], SCHEMES["oidc"], SCHEMES["mtls"]])
+@walk("scheme", [SCHEMES["oauth"], SCHEMES["oidc"], SCHEMES["mtls"]])
 def test_api_keys_are_verified_only_where_the_card_declares_them(scheme: dict[str, Any]) -> None:
     card = {"name": "n", "securitySchemes": {"s": scheme}, "security": [{"s": []}]}
     with pytest.raises(ConfigurationError, match=r"the verifier of 's' is for API keys, and the card .*; pass "):
@@ -704,7 +703,7 @@ def test_http_bearer_is_for_either(verifier: ApiKeyVerifier | JwtVerifier) -> No
     Guard(read_card({"name": "n", "securitySchemes": {"s": BEARER}, "security": [{"s": []}]}), {"s": verifier})
 
 
-@pytest.mark.parametrize("name", ["key", "query", "sid", "mtls"])
+@walk("name", ["key", "query", "sid", "mtls"])
 def test_tokens_are_verified_only_where_the_card_declares_them(name: str) -> None:
     with pytest.raises(
         ConfigurationError, match=f"the verifier of '{name}' is for tokens, and the card demands .*; pass "
@@ -712,7 +711,7 @@ def test_tokens_are_verified_only_where_the_card_declares_them(name: str) -> Non
         guard({name: []}, given={name: TOKENS})
 
 
-@pytest.mark.parametrize(("word", "wrong"), [("bearer", API_KEYS), ("OAuth2", API_KEYS), ("apiKey", TOKENS)])
+@walk(("word", "wrong"), [("bearer", API_KEYS), ("OAuth2", API_KEYS), ("apiKey", TOKENS)])
 def test_words_of_0_1_are_not_swapped_either(word: str, wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="and the card demands "):
         guard_of_words(word, given={word: CredentialAt(InHeader("X-API-Key"), wrong) if word == "apiKey" else wrong})
@@ -737,7 +736,7 @@ def test_an_anonymous_caller_has_no_identity() -> None:
     assert Anonymous().identity("key") is None
 
 
-@pytest.mark.parametrize("kind", ["token", 1, object(), {}])
+@walk("kind", ["token", 1, object(), {}])
 async def test_a_kind_that_is_a_word_of_the_verifiers_own_says_nothing(kind: Any) -> None:
     given = verifiers_for("key")["key"]
     given.kind = kind  # type: ignore[attr-defined]
@@ -759,9 +758,7 @@ BEARER_AND_BASIC: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    "scheme", [*(SCHEMES[name] for name in ("key", "query", "sid", "oauth", "oidc", "mtls")), BEARER]
-)
+@walk("scheme", [*(SCHEMES[name] for name in ("key", "query", "sid", "oauth", "oidc", "mtls")), BEARER])
 def test_passwords_are_verified_only_where_the_card_declares_basic(scheme: dict[str, Any]) -> None:
     card = {"name": "n", "securitySchemes": {"s": scheme}, "security": [{"s": []}]}
     with pytest.raises(ConfigurationError, match=r"'s' is for passwords, and the card demands .*declare HTTP basic in"):

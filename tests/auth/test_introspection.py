@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,9 +31,12 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     UnrecognizedCredentialsError,
 )
+from tests.auth import introspecting as introspecting_module
+from tests.auth.api_key.test_verifier import Clock
 from tests.auth.deciding import admitted
 from tests.auth.introspecting import CLIENT_ID, CLIENT_SECRET, IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, b64, claims, token
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +47,22 @@ NOT_ASKED: list[str] = []
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the back-off."""
+    made = Clock()
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(monotonic=made))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _patient_with_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes longer for a question than it may wait for its turn."""
+    monkeypatch.setattr(endpoint, "_WAIT", 60.0)
+    monkeypatch.setattr(endpoint, "_PATIENCE", 60.0)
+    monkeypatch.setattr(introspecting_module, "SECONDS", 60.0)
 
 
 async def identity_of(answer: Any, **options: Any) -> Any:
@@ -105,7 +125,7 @@ async def test_an_async_function_may_give_the_secret() -> None:
 # The answer
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "why"),
     [
         ({"active": False}, "not active"),
@@ -154,7 +174,7 @@ async def test_an_answer_that_is_not_about_a_valid_access_token_for_us(changes: 
     assert server.asked == ["good"]  # it is remembered as invalid
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "options"),
     [
         ({"iss": ...}, {}),
@@ -235,7 +255,7 @@ def jwt_of(signer: Any = EC, **changes: Any) -> str:
     return token(claims(**changes), signer=signer)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("credential", "why"),
     [
         ("", "empty"),
@@ -258,7 +278,7 @@ async def test_what_cannot_be_an_access_token_is_rejected_without_a_question(cre
     assert server.asked == NOT_ASKED
 
 
-@pytest.mark.parametrize("other", ["https://other.example", f"{ISSUER}/", None, 7, [ISSUER]])
+@walk("other", ["https://other.example", f"{ISSUER}/", None, 7, [ISSUER]])
 async def test_a_jwt_of_another_issuer_is_sent_nowhere(other: Any) -> None:
     async with introspecting() as server:
         with pytest.raises(UnrecognizedCredentialsError, match="iss is not the issuer"):
@@ -266,9 +286,7 @@ async def test_a_jwt_of_another_issuer_is_sent_nowhere(other: Any) -> None:
     assert server.asked == NOT_ASKED
 
 
-@pytest.mark.parametrize(
-    "credential", [jwt_of(), "a.b.c", "a.b", "a.e30.c", f"a.{b64(b'[1]')}.c", f"a.{b64(b'{1}')}.c", "x" * 16_384]
-)
+@walk("credential", [jwt_of(), "a.b.c", "a.b", "a.e30.c", f"a.{b64(b'[1]')}.c", f"a.{b64(b'{1}')}.c", "x" * 16_384])
 async def test_what_may_be_the_servers_own_is_asked(credential: str) -> None:
     async with introspecting(**{credential: active()}) as server:
         assert (await verifier_for(server).verify(credential, NOW)).subject == "ann"
@@ -347,7 +365,7 @@ async def test_what_was_asked_before_a_token_was_forgotten_is_not_remembered() -
             await asyncio.sleep(0.005)
         verifier.forget("good")
         late = asyncio.create_task(verifier.verify("good", NOW))
-        async with asyncio.timeout(0.8):
+        async with asyncio.timeout(30):
             while len(server.asked) < 2:  # nor is its question waited for
                 await asyncio.sleep(0.005)
         server.open.set()
@@ -419,7 +437,7 @@ def test_every_event_loop_may_ask() -> None:
 # Outages
 
 
-async def test_an_outage_is_503_and_ends_without_a_restart(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outage_is_503_and_ends_without_a_restart(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
     caplog.set_level(logging.INFO, "a2a_trust.auth")
     async with introspecting(known=active(), new=active()) as server:
         verifier = verifier_for(server)
@@ -433,7 +451,7 @@ async def test_an_outage_is_503_and_ends_without_a_restart(caplog: pytest.LogCap
         with pytest.raises(KeySourceUnavailableError):  # the back-off
             await verifier.verify("new", NOW)
         assert server.asked == ["known"]
-        await asyncio.sleep(1.05)
+        clock.at += 1
         assert (await verifier.verify("new", NOW)).subject == "ann"
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in lines] == ["WARNING", "INFO"]
@@ -441,7 +459,7 @@ async def test_an_outage_is_503_and_ends_without_a_restart(caplog: pytest.LogCap
     assert "answers again" in lines[1][1]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("status", "body", "content_type"),
     [
         ("500 Oops", b"{}", "application/json"),
@@ -458,7 +476,7 @@ async def test_an_outage_is_503_and_ends_without_a_restart(caplog: pytest.LogCap
     ],
 )
 async def test_an_answer_that_cannot_be_used_is_503_and_not_remembered(
-    status: str, body: bytes, content_type: str
+    status: str, body: bytes, content_type: str, clock: Clock
 ) -> None:
     async with introspecting(good=active()) as server:
         verifier = verifier_for(server)
@@ -470,13 +488,13 @@ async def test_an_answer_that_cannot_be_used_is_503_and_not_remembered(
         assert server.asked[0] == "good"
         assert len(server.asked) == 2  # the second was about a token that nobody has
         server.failing, server.content_type = None, "application/json"
-        await asyncio.sleep(1.05)
+        clock.at += 1
         await verifier.verify("good", NOW)
 
 
 async def test_a_server_that_hangs_is_an_outage() -> None:
     async with introspecting(good=active()) as server:
-        verifier = verifier_for(server)
+        verifier = verifier_for(server, timeout=1.0)
         server.open.clear()
         with pytest.raises(KeySourceUnavailableError, match="no complete answer"):
             await verifier.verify("good", NOW)
@@ -488,7 +506,7 @@ async def test_a_server_that_hangs_is_an_outage() -> None:
 
 async def test_the_back_off_doubles_to_five_seconds_and_one_question_finds_out(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = [0.0]
-    monkeypatch.setattr("a2a_trust.auth.introspection_endpoint.time.monotonic", lambda: moment[0])
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(monotonic=lambda: moment[0]))
     async with introspecting() as server:
         verifier = verifier_for(server)
         server.failing = "500 Oops", b"{}"
@@ -506,7 +524,7 @@ async def test_the_back_off_doubles_to_five_seconds_and_one_question_finds_out(m
 
 async def test_questions_that_fail_together_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = [0.0]
-    monkeypatch.setattr("a2a_trust.auth.introspection_endpoint.time.monotonic", lambda: moment[0])
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(monotonic=lambda: moment[0]))
     async with introspecting(good=active()) as server:
         verifier = verifier_for(server)
         server.failing = "500 Oops", b"{}"
@@ -560,17 +578,18 @@ async def test_a_secret_that_cannot_be_had_is_an_outage(caplog: pytest.LogCaptur
 # Storms
 
 
-async def test_at_most_sixteen_questions_are_under_way_and_a_thousand_wait() -> None:
+async def test_at_most_sixteen_questions_are_under_way_and_a_number_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "_MOST_WAITING", 50)  # in place of 1,000
     async with introspecting(known=active(), good=active()) as server:
-        verifier = verifier_for(server, timeout=9.0)
+        verifier = verifier_for(server)
         known = await verifier.verify("known", NOW)
         server.open.clear()
-        storm = [asyncio.create_task(verifier.verify(f"t{number}", NOW)) for number in range(1_100)]
-        async with asyncio.timeout(4):
-            while server.busy < 16 or sum(each.done() for each in storm) < 1_100 - 1_016:
+        storm = [asyncio.create_task(verifier.verify(f"t{number}", NOW)) for number in range(100)]
+        async with asyncio.timeout(60):
+            while server.busy < 16 or sum(each.done() for each in storm) < 100 - 66:
                 await asyncio.sleep(0.01)
         refused = [each for each in storm if each.done()]
-        assert len(refused) == 1_100 - 1_016
+        assert len(refused) == 100 - 66
         assert "too many unknown tokens" in str(refused[0].exception())
         assert await verifier.verify("known", NOW) is known
         server.open.set()
@@ -585,7 +604,7 @@ async def test_who_waits_too_long_for_a_turn_is_no_outage(
 ) -> None:
     monkeypatch.setattr(endpoint, "_WAIT", 0.1)
     async with introspecting(good=active()) as server:
-        verifier = verifier_for(server, timeout=9.0)
+        verifier = verifier_for(server)
         server.open.clear()
         storm = [asyncio.create_task(verifier.verify(f"t{number}", NOW)) for number in range(20)]
         done, rest = set[asyncio.Task[Identity]](), set(storm)
@@ -632,7 +651,7 @@ async def test_a_signed_answer_is_asked_for_and_verified() -> None:
         assert (await several.verify("good", NOW)).subject == "ann"
 
 
-@pytest.mark.parametrize(
+@walk(
     "answer",
     [
         lambda members: json.dumps(members).encode(),
@@ -693,7 +712,9 @@ async def test_a_key_that_has_ended_signs_no_answer() -> None:
 # Rotation of the agent's own secret
 
 
-async def test_a_new_secret_counts_as_soon_as_its_file_has_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_new_secret_counts_as_soon_as_its_file_has_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clock: Clock
+) -> None:
     caplog.set_level(logging.INFO, "a2a_trust.auth")
     file = tmp_path / "secret"
     file.write_text("old-secret")
@@ -711,7 +732,7 @@ async def test_a_new_secret_counts_as_soon_as_its_file_has_it(tmp_path: Path, ca
         new.write_text("new-secret")
         new.chmod(0o600)
         new.rename(file)
-        await asyncio.sleep(1.1)  # the back-off after one failure
+        clock.at += 1  # the back-off after one failure
         assert (await verifier.verify("three", NOW)).subject == "ann"
         assert (await verifier.verify("two", NOW)).subject == "ann", "the failure was not remembered"
     assert "it answers again" in caplog.text
@@ -722,7 +743,7 @@ async def test_a_new_secret_counts_as_soon_as_its_file_has_it(tmp_path: Path, ca
 # Configuration
 
 
-@pytest.mark.parametrize(
+@walk(
     ("options", "why"),
     [
         ({"issuer": ""}, "issuer"),

@@ -19,6 +19,7 @@ from a2a_trust.errors import (
 from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_guard import guard
 from tests.auth.test_jwt import AUDIENCE, EC, ED, NOW, Keys, claims, token
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +96,7 @@ class Asking:
         raise AssertionError
 
 
-@pytest.mark.parametrize(
+@walk(
     ("verifiers", "why"),
     [
         ([], "two verifiers or more"),

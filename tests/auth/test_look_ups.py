@@ -11,6 +11,7 @@ import pytest
 import a2a_trust.auth.look_ups as subject
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.errors import KeySourceUnavailableError
+from tests.waiting import settled
 
 pytestmark = pytest.mark.anyio
 
@@ -44,9 +45,9 @@ async def test_who_comes_during_a_trip_shares_the_next_one() -> None:
     place = Place()
     look_ups = LookUps(place.find)
     first = asyncio.create_task(look_ups.find(0))
-    await asyncio.sleep(0.01)
+    await settled()
     others = [asyncio.create_task(look_ups.find(number)) for number in [*range(250), 0, 0, 7]]
-    await asyncio.sleep(0.01)
+    await settled()
     place.gate.set()
     assert await first == "0"
     assert await asyncio.gather(*others) == [None if n % 2 else str(n) for n in [*range(250), 0, 0, 7]]
@@ -57,7 +58,7 @@ async def test_a_failed_trip_ends_all_that_wait_and_is_not_remembered() -> None:
     place = Place()
     look_ups = LookUps(place.find)
     waiting = [asyncio.create_task(look_ups.find(number)) for number in range(250)]
-    await asyncio.sleep(0.01)
+    await settled()
     place.error = KeySourceUnavailableError("down")
     place.gate.set()
     assert {str(error) for error in await asyncio.gather(*waiting, return_exceptions=True)} == {"down"}
@@ -91,7 +92,7 @@ async def test_one_who_goes_away_does_not_end_the_look_up_of_the_others() -> Non
     place = Place()
     look_ups = LookUps(place.find)
     gone, stays = (asyncio.create_task(look_ups.find(2)) for _ in range(2))
-    await asyncio.sleep(0.01)
+    await settled()
     gone.cancel()
     place.gate.set()
     assert await stays == "2"
@@ -103,9 +104,9 @@ async def test_a_flood_finds_a_bound_and_leaves_those_who_wait_alone(monkeypatch
     place = Place()
     look_ups = LookUps(place.find)
     good = asyncio.create_task(look_ups.find(2))
-    await asyncio.sleep(0.01)
+    await settled()
     flood = [asyncio.create_task(look_ups.find(number)) for number in range(1001, 3001, 2)]
-    await asyncio.sleep(0.01)
+    await settled()
     refused = [task for task in flood if task.done()]
     assert len(refused) == 1000 - 149
     assert all(isinstance(task.exception(), KeySourceUnavailableError) for task in refused)
@@ -122,12 +123,12 @@ async def test_keys_that_go_first_have_a_place_in_a_full_queue_and_the_next_trip
     place = Place()
     look_ups = LookUps(place.find)
     under_way = asyncio.create_task(look_ups.find(1))
-    await asyncio.sleep(0.01)
+    await settled()
     flood = [asyncio.create_task(look_ups.find(number)) for number in range(1001, 3001, 2)]
-    await asyncio.sleep(0.01)
+    await settled()
     assert any(task.done() for task in flood)
     first = [asyncio.create_task(look_ups.find(number, first=True)) for number in (2, 1, 4, 1203)]  # two wait already
-    await asyncio.sleep(0.01)
+    await settled()
     place.gate.set()
     assert await asyncio.gather(*first) == ["2", None, "4", None]
     await asyncio.gather(under_way, *flood, return_exceptions=True)

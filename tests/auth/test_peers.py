@@ -6,17 +6,17 @@ from collections import Counter
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from a2a_trust.auth.peers import FairQueue, Path, path_of, sending, set_sending
+from tests.tables import walk
 
 NOWHERE: Path = ("",)
 OF_V6: Path = ("2001:db8:1::/48", "2001:db8:1::/56", "2001:db8:1:2::/64")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("client", "path"),
     [
         (("192.0.2.7", 1), ("192.0.2.7",)),
@@ -111,7 +111,7 @@ def test_a_network_has_one_turn_however_many_peers_it_has() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("waiting", "newcomer", "dropped"),
     [
         ([("a",), ("a",), ("a",)], ("b",), "a2"),

@@ -12,11 +12,12 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.errors import ConfigurationError
+from tests.tables import walk
 
 CLAIMS: dict[str, Any] = {
     "roles": ["reader", {"of": ["ledger"]}],
@@ -47,7 +48,7 @@ def assert_whole_and_read_only(claims: Any) -> None:
             target._members = {}
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@walk("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
 def test_a_copy_of_a_caller_is_whole_and_as_read_only(copied: Any) -> None:
     again = copied(caller())
     assert again == caller()
@@ -74,7 +75,7 @@ class Account:
     """Something that a verifier of somebody's own might put into the claims."""
 
 
-@pytest.mark.parametrize(
+@walk(
     ("claims", "named"),
     [
         ({"account": Account()}, "account"),
@@ -98,7 +99,7 @@ def named(*identities: tuple[str, str, str]) -> Principal:
     )
 
 
-@pytest.mark.parametrize(
+@walk(
     ("identities", "name"),
     [
         ([("login", "ann", "idp.example")], "login:ann@idp.example"),
@@ -126,7 +127,6 @@ def read_name(name: str) -> list[tuple[str, ...]]:
     return parts
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=3))
 def test_a_display_name_can_be_read_again_so_no_two_callers_share_one(identities: list[tuple[str, str, str]]) -> None:
     name = named(*identities).display_name

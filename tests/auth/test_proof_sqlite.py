@@ -16,6 +16,7 @@ from a2a_trust.auth.proofs import sqlite as proofs_in_sqlite
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.auth.test_jwt import NOW
+from tests.waiting import settled, until
 
 pytestmark = pytest.mark.anyio
 
@@ -43,14 +44,14 @@ def rows(path: Path, query: str) -> list[tuple[object, ...]]:
 
 
 async def test_a_restart_forgets_nothing(path: Path) -> None:
-    assert await use(SqliteProofMemory(path, create=True), "1")
+    assert await use(SqliteProofMemory(path, create=True, timeout=60), "1")
     again = SqliteProofMemory(path)
     assert not await use(again, "1")
     assert await use(again, "2")
 
 
 async def test_two_memories_of_one_file_are_one(path: Path) -> None:
-    first, second = (SqliteProofMemory(path, create=True) for _ in range(2))
+    first, second = (SqliteProofMemory(path, create=True, timeout=60) for _ in range(2))
     assert [await use(first, "1"), await use(second, "1"), await use(second, "2"), await use(first, "2")] == [
         True,
         False,
@@ -63,7 +64,7 @@ def test_the_file_is_made_when_asked_and_for_its_owner_only(path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no memory of DPoP proofs at .*create=True"):
         SqliteProofMemory(path)
     assert not path.exists()
-    SqliteProofMemory(path, create=True)
+    SqliteProofMemory(path, create=True, timeout=60)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o666)
     with pytest.raises(ConfigurationError, match="everybody can write"):
@@ -73,12 +74,12 @@ def test_the_file_is_made_when_asked_and_for_its_owner_only(path: Path) -> None:
 def test_another_file_is_left_as_it_is(path: Path) -> None:
     path.write_bytes(b"not a database, whatever its name says" * 100)
     with pytest.raises(ConfigurationError, match=r"proofs\.db"):
-        SqliteProofMemory(path, create=True)
+        SqliteProofMemory(path, create=True, timeout=60)
     assert path.read_bytes().startswith(b"not a database")
 
 
 def test_a_damaged_file_is_refused_and_says_how_long_to_wait(path: Path) -> None:
-    SqliteProofMemory(path, create=True)
+    SqliteProofMemory(path, create=True, timeout=60)
     content = path.read_bytes()
     path.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
     with pytest.raises(ConfigurationError, match=r"proofs\.db is damaged \(.*\); move it away, and wait 600 seconds"):
@@ -86,14 +87,16 @@ def test_a_damaged_file_is_refused_and_says_how_long_to_wait(path: Path) -> None
 
 
 async def test_the_file_holds_no_names(path: Path) -> None:
-    assert await use(SqliteProofMemory(path, create=True), "the-name-of-a-proof", jkt="the-thumbprint-of-a-key")
+    assert await use(
+        SqliteProofMemory(path, create=True, timeout=60), "the-name-of-a-proof", jkt="the-thumbprint-of-a-key"
+    )
     held = b"".join(each.read_bytes() for each in path.parent.iterdir())
     assert b"the-name-of" not in held
     assert b"the-thumbprint" not in held
 
 
 async def test_what_has_ended_makes_room_in_the_file(path: Path) -> None:
-    memory = SqliteProofMemory(path, create=True)
+    memory = SqliteProofMemory(path, create=True, timeout=60)
     await asyncio.gather(*[use(memory, str(number), jkt=f"key {number % 7}") for number in range(500)])
     assert rows(path, "SELECT count(*) FROM proof") == [(500,)]
     assert await use(memory, "later", now=NOW + 62)
@@ -103,7 +106,7 @@ async def test_what_has_ended_makes_room_in_the_file(path: Path) -> None:
 
 async def test_one_transaction_removes_a_bounded_number_of_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proofs_in_sqlite, "_MAX_DROPPED", 30)
-    memory = SqliteProofMemory(path, create=True)
+    memory = SqliteProofMemory(path, create=True, timeout=60)
     await asyncio.gather(*[use(memory, str(number)) for number in range(100)])
     for number, left in enumerate((71, 42, 13, 4)):
         assert await use(memory, f"later {number}", now=NOW + 62)
@@ -123,7 +126,8 @@ async def test_proofs_that_come_at_once_share_transactions(path: Path, monkeypat
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     waiting = [asyncio.create_task(use(memory, str(number))) for number in range(200)]
-    await asyncio.sleep(0.05)
+    await until(lambda: bool(commits))
+    await settled()
     holder.execute("ROLLBACK")
     holder.close()
     assert all(await asyncio.gather(*waiting))
@@ -132,13 +136,13 @@ async def test_proofs_that_come_at_once_share_transactions(path: Path, monkeypat
 
 
 async def test_while_the_file_is_held_the_event_loop_goes_on_and_callers_are_told(path: Path) -> None:
-    memory = SqliteProofMemory(path, create=True, timeout=0.3)
+    memory = SqliteProofMemory(path, create=True, timeout=2)
     assert await use(memory, "0")
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     waiting, turns = asyncio.create_task(use(memory, "1")), 0
     while not waiting.done():
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
         turns += 1
     with pytest.raises(KeySourceUnavailableError, match=r"proofs\.db"):
         await waiting
@@ -147,12 +151,22 @@ async def test_while_the_file_is_held_the_event_loop_goes_on_and_callers_are_tol
     holder.close()
 
 
-async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(path: Path) -> None:
+async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    remember = proofs_in_sqlite._Writer._remember
+
+    def noted(writer: proofs_in_sqlite._Writer, batch: list[proofs_in_sqlite._Use]) -> object:
+        begun.append(len(batch))
+        return remember(writer, batch)
+
+    monkeypatch.setattr(proofs_in_sqlite._Writer, "_remember", noted)
     memory = SqliteProofMemory(path, create=True, timeout=60)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     busy = asyncio.create_task(use(memory, "busy"))
-    await asyncio.sleep(0.05)
+    await until(lambda: bool(begun))
     gone, stays = (asyncio.create_task(use(memory, jti)) for jti in ("gone", "stays"))
     await asyncio.sleep(0)
     gone.cancel()

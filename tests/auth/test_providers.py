@@ -18,6 +18,7 @@ from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import NOW, RSA, Keys
 from tests.auth.vendors import AGENT, CLIENT_ID, CONSUMER_KEY, TENANT, VENDORS, Shape, Vendor, jwk, network
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -38,13 +39,13 @@ def each(shapes: Callable[[Vendor], tuple[Shape, ...]]) -> list[Any]:
     ]
 
 
-every_vendor = pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
+every_vendor = walk("vendor", VENDORS, ids=lambda vendor: vendor.name)
 
 
 # What is good
 
 
-@pytest.mark.parametrize(("vendor", "shape"), each(lambda vendor: vendor.good))
+@walk(("vendor", "shape"), each(lambda vendor: vendor.good))
 async def test_an_access_token_gives_its_subject_and_scopes(
     vendor: Vendor, shape: Shape, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +72,7 @@ async def test_nothing_is_fetched_before_the_first_token_and_then_only_from_the_
 # What is refused
 
 
-@pytest.mark.parametrize(("vendor", "shape"), each(lambda vendor: vendor.refused))
+@walk(("vendor", "shape"), each(lambda vendor: vendor.refused))
 async def test_a_refusal_says_what_the_vendors_console_has_to_change(vendor: Vendor, shape: Shape) -> None:
     with pytest.raises(InvalidCredentialsError, match=shape.refused):
         await vendor.verifier(Fetcher()).verify_bound(shape.token(), NOW)
@@ -84,7 +85,7 @@ def spellings(vendor: Vendor, shape: Shape) -> list[str]:
     return [shape.token(), shape.token(**here), shape.token(**bare)]
 
 
-@pytest.mark.parametrize(("vendor", "shape"), each(lambda vendor: vendor.others))
+@walk(("vendor", "shape"), each(lambda vendor: vendor.others))
 async def test_no_other_token_of_the_vendor_is_an_access_token(
     vendor: Vendor, shape: Shape, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,9 +98,7 @@ async def test_no_other_token_of_the_vendor_is_an_access_token(
 
 
 @every_vendor
-@pytest.mark.parametrize(
-    "audience", ["https://other.example.com", "/", [], ...], ids=["other", "slash", "empty", "none"]
-)
+@walk("audience", ["https://other.example.com", "/", [], ...], ids=["other", "slash", "empty", "none"])
 async def test_a_token_for_somebody_else_is_refused(vendor: Vendor, audience: Any) -> None:
     verifier = vendor.verifier(Fetcher())
     said = f"{vendor.audience}/" if audience == "/" else audience
@@ -130,7 +129,7 @@ async def test_a_token_that_the_vendor_has_not_signed_is_refused(
             await vendor.verifier(fetcher).verify_bound(vendor.good[0].token(stranger), NOW)
 
 
-@pytest.mark.parametrize("name", ["keycloak", "okta", "cognito", "ory_hydra", "authentik"])
+@walk("name", ["keycloak", "okta", "cognito", "ory_hydra", "authentik"])
 async def test_who_sends_the_id_token_is_told_so_in_the_log(name: str) -> None:
     vendor = next(vendor for vendor in VENDORS if vendor.name == name)
     bare: dict[str, Any] = {"aud": vendor.audience, "nonce": ..., "at_hash": ...}
@@ -144,7 +143,7 @@ async def test_who_sends_the_id_token_is_told_so_in_the_log(name: str) -> None:
 ENTRA = next(vendor for vendor in VENDORS if vendor.name == "entra_id")
 
 
-@pytest.mark.parametrize("shape", ENTRA.good, ids=lambda shape: shape.name)
+@walk("shape", ENTRA.good, ids=lambda shape: shape.name)
 async def test_a_tenants_token_signed_with_the_key_of_consumer_accounts_is_forged(
     shape: Shape, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +152,7 @@ async def test_a_tenants_token_signed_with_the_key_of_consumer_accounts_is_forge
             await ENTRA.verifier(fetcher).verify_bound(shape.token(CONSUMER_KEY), NOW)
 
 
-@pytest.mark.parametrize("issuer", [None, ["x"], "https://login.microsoftonline.com/common/v2.0", {"a": 1}])
+@walk("issuer", [None, ["x"], "https://login.microsoftonline.com/common/v2.0", {"a": 1}])
 async def test_keys_of_entra_id_for_anybody_else_do_not_count(
     issuer: Any, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +165,7 @@ async def test_keys_of_entra_id_for_anybody_else_do_not_count(
                 await ENTRA.verifier(fetcher).verify_bound(shape.token(), NOW)
 
 
-@pytest.mark.parametrize("document", [[], {}, {"keys": {}}, "x", None])
+@walk("document", [[], {}, {"keys": {}}, "x", None])
 async def test_a_damaged_key_set_of_entra_id_is_an_outage(
     document: Any, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,8 +177,8 @@ async def test_a_damaged_key_set_of_entra_id_is_an_outage(
                 await ENTRA.verifier(fetcher).verify_bound(shape.token(), NOW)
 
 
-@pytest.mark.parametrize("scp", [["Invoices.Read"], 1, None, {"Invoices.Read.All": 1}])
-@pytest.mark.parametrize("roles", [["Invoices.Read.All"], "Invoices.Read.All", {"Invoices.Read.All": 1}, 1, None])
+@walk("scp", [["Invoices.Read"], 1, None, {"Invoices.Read.All": 1}])
+@walk("roles", [["Invoices.Read.All"], "Invoices.Read.All", {"Invoices.Read.All": 1}, 1, None])
 async def test_odd_claims_of_entra_id_give_no_permission(
     scp: Any, roles: Any, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +190,7 @@ async def test_odd_claims_of_entra_id_give_no_permission(
 # What the operator writes
 
 
-@pytest.mark.parametrize(
+@walk(
     ("make", "words"),
     [
         (lambda: providers.keycloak("sso.example.com", "staff", audience=AGENT), "write it as in https://"),
@@ -244,7 +243,7 @@ async def test_keys_may_come_from_elsewhere() -> None:
     assert identity.subject == shape.subject
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "scopes_from", "scopes"),
     [
         ("keycloak", "realm_access.roles", {"staff"}),

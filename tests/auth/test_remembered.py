@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
@@ -17,6 +17,7 @@ from a2a_trust.auth.principal import Identity, KeyBinding, Principal, memory_of
 from a2a_trust.errors import InvalidCredentialsError
 from tests.auth.test_guard import Words, guard
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, token
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +81,6 @@ VALUES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=400)
 @given(
     st.sampled_from(list(GUARDS)),
     st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=3),
@@ -99,7 +99,7 @@ def asking(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
     return {"type": "http", "headers": [(b"host", b"a.example"), *headers], "query_string": b""}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "header", "subject"),
     [
         ("either", (b"x-api-key", b"ann"), "ann"),
@@ -122,7 +122,7 @@ def test_who_is_answered_at_once(name: str, header: tuple[bytes, bytes], subject
     assert (known and known.identities[0][1].subject) == subject
 
 
-@pytest.mark.parametrize("more", [(b"x-api-key", b"ann"), (b"authorization", b"Bearer ann"), (b"X_API_KEY", b"bob")])
+@walk("more", [(b"x-api-key", b"ann"), (b"authorization", b"Bearer ann"), (b"X_API_KEY", b"bob")])
 def test_two_credentials_are_for_the_whole_decision(more: tuple[bytes, bytes]) -> None:
     assert made("either").remembered(asking((b"x-api-key", b"ann"), more), NOW) is None
 
@@ -196,7 +196,7 @@ def test_a_verify_that_was_overridden_is_called() -> None:
     assert memory_of(StricterJwt(Keys(EC), issuer=ISSUER, audience=AUDIENCE)) is None
 
 
-@pytest.mark.parametrize("answer", ["ann", True, {"subject": "ann"}, object()])
+@walk("answer", ["ann", True, {"subject": "ann"}, object()])
 def test_an_answer_that_is_no_identity_is_for_the_whole_decision(answer: Any) -> None:
     class Odd(Words):
         async def verify(self, credential: str, now: float) -> Identity:

@@ -19,6 +19,7 @@ from a2a_trust.auth.token_claims import (
     moments_of,
 )
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+from tests.tables import walk
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
@@ -29,7 +30,7 @@ JSON = st.recursive(
 # Scopes
 
 
-@pytest.mark.parametrize(
+@walk(
     ("scopes_from", "claims", "scopes"),
     [
         ("scope", {"scope": "a b"}, {"a", "b"}),
@@ -55,7 +56,7 @@ def test_scopes_are_where_scopes_from_says(scopes_from: Any, claims: dict[str, A
     assert reader.of_claims(claims) | reader.by_function(claims) == scopes
 
 
-@pytest.mark.parametrize(
+@walk(
     ("scopes_from", "claims"),
     [
         ("scope", {"scope": 1}),
@@ -72,7 +73,7 @@ def test_claims_that_hold_no_scopes_are_rejected(scopes_from: str, claims: dict[
         ScopeClaims(scopes_from).of_claims(claims)
 
 
-@pytest.mark.parametrize("scopes_from", ["", "a.", ".a", "a..b", [], [""], ["a", 1], None, 5, b"scope"])
+@walk("scopes_from", ["", "a.", ".a", "a..b", [], [""], ["a", 1], None, 5, b"scope"])
 def test_scopes_from_that_says_nothing_is_refused_at_start(scopes_from: Any) -> None:
     with pytest.raises(ConfigurationError, match="scopes_from: write the name of a claim"):
         ScopeClaims(scopes_from)
@@ -82,7 +83,7 @@ def _raising(claims: Any) -> list[str]:
     raise KeyError("secret-claim")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("function", "why"),
     [
         (_raising, "scopes_from raised KeyError$"),
@@ -127,7 +128,7 @@ def test_candidates_are_claims_that_scopes_from_can_name() -> None:
 # Marks
 
 
-@pytest.mark.parametrize(
+@walk(
     ("mark", "claims", "is_in", "is_contradicted"),
     [
         (AccessTokenMark("use", "access"), {"use": "access"}, True, False),
@@ -148,7 +149,7 @@ def test_marks(mark: AccessTokenMark, claims: dict[str, Any], is_in: bool, is_co
     assert (mark.is_in(claims), mark.is_contradicted_by(claims)) == (is_in, is_contradicted)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("words", "prefix"), [(("",), ""), (("a", ""), ""), (("a", "b"), "c"), ((1,), ""), (("a", 1), ""), (("a",), None)]
 )
 def test_a_mark_that_says_nothing_is_refused(words: Any, prefix: Any) -> None:
@@ -196,7 +197,7 @@ def test_moments() -> None:
             moments_of(claims, 10, 1)
 
 
-@pytest.mark.parametrize(("claims", "is_missed"), [({}, True), ({"uid": ""}, True), ({"uid": "1"}, False)])
+@walk(("claims", "is_missed"), [({}, True), ({"uid": ""}, True), ({"uid": "1"}, False)])
 def test_a_mark_of_all_access_tokens_is_missed(claims: dict[str, Any], is_missed: bool) -> None:
     assert AccessTokenMark("uid", in_all=True).is_contradicted_by(claims) == is_missed
     assert AccessTokenMark("uid").is_contradicted_by(claims) == (is_missed and "uid" in claims)

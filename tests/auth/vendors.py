@@ -24,6 +24,7 @@ from a2a_trust.net.fetcher import Fetcher
 from tests.auth.proofs import CLIENT
 from tests.auth.test_jwt import NOW, RSA, token
 from tests.net.test_fetcher import Authority
+from tests.waiting import settled
 
 __all__ = ["AGENT", "KEY", "VENDORS", "Network", "Shape", "Vendor", "network", "openid"]
 
@@ -595,14 +596,19 @@ async def network(
         assert (host, port) == ("127.0.0.1", 443)
         return await connect(self, host, here, *others)
 
-    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect_here)
     try:
-        yield (
-            Fetcher(
-                private_origins=[f"https://{host}" for host in hosts], ssl_context=authority.client(), resolver=found
-            ),
-            found,
-        )
+        with monkeypatch.context() as patch:
+            patch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect_here)
+            yield (
+                Fetcher(
+                    timeout=60,
+                    private_origins=[f"https://{host}" for host in hosts],
+                    ssl_context=authority.client(),
+                    resolver=found,
+                ),
+                found,
+            )
     finally:
         listening.close()
+        await settled()
         await asyncio.sleep(0.01)

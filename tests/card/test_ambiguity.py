@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import (
@@ -36,6 +36,7 @@ from a2a_trust.signing.verify import verify_card
 from tests.attacks.forgery import canonical, entry, served, signs, without_signatures
 from tests.signing.cards import Card, Place, cards, full_card, legacy_card, many_formed_card, merged_card, places
 from tests.signing.making import ANYWHERE, trust_in
+from tests.tables import walk
 
 PLACES = {pointer: (message, put) for pointer, message, put in places()}
 
@@ -118,14 +119,14 @@ def test_the_places_reach_every_message_of_the_table() -> None:
     assert len(PLACES) > 20
 
 
-@pytest.mark.parametrize("place", list(places()), ids=lambda place: f"{place[0]}:{place[1]}")
+@walk("place", list(places()), ids=lambda place: f"{place[0]}:{place[1]}")
 def test_every_message_is_taken_empty_and_with_members_that_a2a_does_not_know(place: Place) -> None:
     _, _, put = place
     taken(put({}))
     assert taken(put({"x-vendor": {"Name": 1, "name": [None]}})) is False
 
 
-@pytest.mark.parametrize(("pointer", "field"), FIELDS)
+@walk(("pointer", "field"), FIELDS)
 def test_every_field_is_taken_with_its_type_with_null_and_under_its_proto_name(pointer: str, field: Field) -> None:
     value = SOUND[field.kind]
     taken(at(pointer, {field.name: value}))
@@ -133,7 +134,7 @@ def test_every_field_is_taken_with_its_type_with_null_and_under_its_proto_name(p
     taken(at(pointer, {field.proto_name: value}))
 
 
-@pytest.mark.parametrize(("pointer", "field"), FIELDS)
+@walk(("pointer", "field"), FIELDS)
 def test_every_field_is_refused_with_another_type_under_both_names(pointer: str, field: Field) -> None:
     for name in {field.name, field.proto_name}:
         for wrong in WRONG[field.kind]:
@@ -142,7 +143,7 @@ def test_every_field_is_refused_with_another_type_under_both_names(pointer: str,
             refused(at(pointer, {name: wrong}), f"{pointer}/{name}", "is needed, this is")
 
 
-@pytest.mark.parametrize(("pointer", "field"), TWO_NAMED)
+@walk(("pointer", "field"), TWO_NAMED)
 def test_a_field_under_both_its_names_is_refused_even_when_they_agree_or_one_is_null(
     pointer: str, field: Field
 ) -> None:
@@ -152,7 +153,7 @@ def test_a_field_under_both_its_names_is_refused_even_when_they_agree_or_one_is_
             refused(at(pointer, members), f"{pointer}/{field.proto_name}", f"are one field; keep {field.name}")
 
 
-@pytest.mark.parametrize(("pointer", "field"), FIELDS)
+@walk(("pointer", "field"), FIELDS)
 def test_a_name_that_differs_from_a_field_only_in_case_is_refused(pointer: str, field: Field) -> None:
     variants = set()
     for name in {field.name, field.proto_name}:
@@ -164,7 +165,7 @@ def test_a_name_that_differs_from_a_field_only_in_case_is_refused(pointer: str, 
             refused(at(pointer, members), f"{pointer}/{variant}", "this differs from a member of A2A only in case")
 
 
-@pytest.mark.parametrize("name", ["url\0", "\0url", "x\x1f", "x\x7f", "x\u200b", "x\u202e", "x\ufeff"])
+@walk("name", ["url\0", "\0url", "x\x1f", "x\x7f", "x\u200b", "x\u202e", "x\ufeff"])
 def test_a_name_that_is_not_printable_is_refused_where_a2a_has_names(name: str) -> None:
     for pointer in ("", "/capabilities", "/skills/0", "/supportedInterfaces/0"):
         refused(at(pointer, {name: 1}), f"{pointer}/{name}", "its name is not printable")
@@ -180,9 +181,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("pointer", "one", "other"), VARIANTS, ids=[f"{one.name}+{other.name}" for _, one, other in VARIANTS]
-)
+@walk(("pointer", "one", "other"), VARIANTS, ids=[f"{one.name}+{other.name}" for _, one, other in VARIANTS])
 def test_two_variants_of_which_one_may_be_set_are_refused(pointer: str, one: Field, other: Field) -> None:
     for first, second in ((one, other), (other, one)):
         for name in {first.name, first.proto_name}:
@@ -206,7 +205,7 @@ def test_the_shape_of_0_3_may_have_several_flows() -> None:
     )
 
 
-@pytest.mark.parametrize("flow", [field.name for field in FLOWS])
+@walk("flow", [field.name for field in FLOWS])
 def test_flows_in_the_shape_of_0_3_are_checked_like_those_of_1_0(flow: str) -> None:
     def card(members: Any) -> Card:
         return {"securitySchemes": {"s": {"type": "oauth2", "flows": {flow: members}}}}
@@ -237,9 +236,7 @@ LEGACY: list[tuple[str, str, Any, tuple[Any, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("pointer", "name", "sound", "wrong"), LEGACY, ids=[f"{pointer}/{name}" for pointer, name, *_ in LEGACY]
-)
+@walk(("pointer", "name", "sound", "wrong"), LEGACY, ids=[f"{pointer}/{name}" for pointer, name, *_ in LEGACY])
 def test_members_of_earlier_generations_are_checked_too(
     pointer: str, name: str, sound: Any, wrong: tuple[Any, ...]
 ) -> None:
@@ -273,7 +270,7 @@ def test_scheme_names_scopes_and_params_are_free() -> None:
 LOST = "JavaScript clients lose a member of this name"
 
 
-@pytest.mark.parametrize("name", ["__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "__proto", ""])
+@walk("name", ["__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "__proto", ""])
 def test_the_name_that_a2a_js_loses_is_refused_wherever_a2a_reads_names(name: str) -> None:
     rows: dict[str, Card] = {
         f"/securitySchemes/{name}": {"securitySchemes": {"a": {}, name: {"mtlsSecurityScheme": {}}}},
@@ -322,8 +319,8 @@ def test_a_list_stands_for_no_other_message_than_the_scopes() -> None:
     refused({"skills": [["x"]]}, "/skills/0", "an object is needed, this is a list")
 
 
-@pytest.mark.parametrize("name", ["securityRequirements", "security_requirements"])
-@pytest.mark.parametrize("put", [lambda members: members, lambda members: {"skills": [members]}], ids=["card", "skill"])
+@walk("name", ["securityRequirements", "security_requirements"])
+@walk("put", [lambda members: members, lambda members: {"skills": [members]}], ids=["card", "skill"])
 def test_requirements_of_1_0_with_nothing_in_them_beside_those_of_0_3_are_refused(
     name: str, put: Callable[[Card], Card]
 ) -> None:
@@ -340,7 +337,7 @@ def test_requirements_of_1_0_with_nothing_in_them_beside_those_of_0_3_are_refuse
     taken(put({"security": [{"key": []}], name: [{"schemes": {"key": {}}}]}))
 
 
-@pytest.mark.parametrize("scopes", ["read", {"list": ["read"]}, 1, True, None])
+@walk("scopes", ["read", {"list": ["read"]}, 1, True, None])
 def test_scopes_in_the_shape_of_0_3_are_a_list(scopes: Any) -> None:
     refused({"security": [{"key": scopes}]}, "/security/0/key", "a list of scopes is needed")
 
@@ -349,7 +346,7 @@ def test_requirements_flat_as_in_0_3_are_taken_under_the_name_of_1_0() -> None:
     assert taken({"securityRequirements": [{"oauth": ["read"]}, {"key": []}, {}]}) is False
 
 
-@pytest.mark.parametrize(
+@walk(
     ("member", "pointer", "words"),
     [
         ({"name": {}}, "/name", "a string is needed, this is an object"),
@@ -365,7 +362,7 @@ def test_a_value_of_the_wrong_type_is_named_with_its_place(member: Card, pointer
     refused(member, pointer, words)
 
 
-@pytest.mark.parametrize("card", [None, True, 1, 1.5, "card", [], [{}]], ids=repr)
+@walk("card", [None, True, 1, 1.5, "card", [], [{}]], ids=repr)
 def test_a_card_is_an_object(card: Any) -> None:
     with pytest.raises(MalformedError, match=r"^card: a JSON object is needed, this is"):
         check_card(card)
@@ -400,7 +397,7 @@ def test_whole_cards_of_every_generation_pass() -> None:
         assert taken(card) is False
 
 
-@pytest.mark.parametrize(
+@walk(
     ("change", "value"),
     [
         ("name", ""),
@@ -446,7 +443,6 @@ def test_an_explicit_false_of_an_optional_field_is_in_every_form() -> None:
     assert len({project(card, form).payload for form in (Form.SERVED, Form.SPEC, Form.PRUNED)}) == 1
 
 
-@settings(max_examples=60)
 @given(cards)
 def test_a_card_that_is_called_single_formed_has_one_form(card: Card) -> None:
     before = copy.deepcopy(card)
@@ -492,7 +488,6 @@ def test_a_usual_card_is_simple_signed_or_not() -> None:
     assert_rightly_called_usual(card)
 
 
-@settings(max_examples=100)
 @given(cards)
 def test_what_is_called_simple_is(card: Card) -> None:
     for each in (card, strict_json.parse(project(card, Form.PRUNED).payload)):
@@ -655,7 +650,7 @@ SOUND_SIGNATURE = {"protected": "e30", "signature": "AA"}
 HEADERS: tuple[Any, ...] = (1e999, 10**400, {}, "x", [[1]])
 
 
-@pytest.mark.parametrize(
+@walk(
     "signatures",
     [
         *(None, {}, "x", 1, [None], [[]], ["x"], [1], [SOUND_SIGNATURE, 1], [{"protected": "e30"}], [{}]),
@@ -687,13 +682,13 @@ def test_a_field_is_found_by_both_its_names_in_every_generation() -> None:
     assert field_of("AgentCard", "x-vendor") is None
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@walk("odd", ODD, ids=repr)
 def test_what_is_no_card_is_not_simple(odd: Any) -> None:
     assert not is_usual(odd)
 
 
-@pytest.mark.parametrize("twin", ["extendedAgentCard", "extended_agent_card"])
-@pytest.mark.parametrize("older", ["supportsAuthenticatedExtendedCard", "supports_authenticated_extended_card"])
+@walk("twin", ["extendedAgentCard", "extended_agent_card"])
+@walk("older", ["supportsAuthenticatedExtendedCard", "supports_authenticated_extended_card"])
 def test_an_extended_card_of_0_3_stands_beside_no_null(twin: str, older: str) -> None:
     """The form of the specification drops null, and a2a-python reads there that the card promises none."""
     card = {**full_card(), older: True}
@@ -705,7 +700,7 @@ def test_an_extended_card_of_0_3_stands_beside_no_null(twin: str, older: str) ->
             verify_card(served(members), trust_in(), origin=ANYWHERE, now=0)
 
 
-@pytest.mark.parametrize("empty", [None, "", [], {}])
+@walk("empty", [None, "", [], {}])
 def test_a_value_is_full_when_nothing_within_is_empty(empty: Any) -> None:
     assert not is_full(empty)
     assert is_full({"a": ["x", 0, False, {"b": 1.5}]})

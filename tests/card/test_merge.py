@@ -17,6 +17,7 @@ from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
+from tests.tables import walk
 
 FLOWS = {
     "deviceCode": {
@@ -125,7 +126,7 @@ def test_signatures_are_left_out_and_the_merged_card_is_signed_whole() -> None:
     ).card == json.loads(json.dumps(merged))
 
 
-@pytest.mark.parametrize(
+@walk(
     "change",
     [
         {"security": []},
@@ -140,7 +141,7 @@ def test_a_half_that_says_something_else_is_refused(change: dict[str, Any]) -> N
         merged_card({**CARD, **change})
 
 
-@pytest.mark.parametrize("card", [{}, b"[]", {"name": "x", "url": "https://a.example"}, {"supportedInterfaces": []}])
+@walk("card", [{}, b"[]", {"name": "x", "url": "https://a.example"}, {"supportedInterfaces": []}])
 def test_only_cards_of_1_0_are_merged(card: Any) -> None:
     with pytest.raises(MalformedError):
         merged_card(card)

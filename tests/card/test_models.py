@@ -30,6 +30,7 @@ from a2a_trust.signing.verify import verify_card
 from tests.interop.made_cards import EVERY_FIELD, EVERY_FIELD_AT_ITS_DEFAULT
 from tests.signing.cards import cards, full_card, legacy_card
 from tests.signing.json_values import canonicalizable, texts
+from tests.tables import walk
 
 Table = Mapping[str, Mapping[str, Field]]
 
@@ -166,7 +167,7 @@ def test_every_real_card_round_trips_or_is_refused_for_its_reason(vectors: Path)
     assert refused == REFUSED.keys()
 
 
-@pytest.mark.parametrize(
+@walk(
     "card",
     [
         json.loads(json.dumps(EVERY_FIELD).replace("a location", "header")),
@@ -327,7 +328,7 @@ def test_merged_cards_show_what_counts(card: dict[str, Any]) -> None:
     assert check_it_shows_what_counts(merged)
 
 
-@pytest.mark.parametrize(
+@walk(
     "card",
     [
         {**full_card(), "security": [{"bearer": []}]},
@@ -405,7 +406,7 @@ def test_a_card_of_another_generation_is_refused(model: type[CardModel], card: d
         model.model_validate(card)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("card", "words"),
     [
         ({"name": "n"}, "supportedInterfaces"),

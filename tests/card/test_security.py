@@ -23,6 +23,7 @@ from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
+from tests.tables import walk
 
 KEY: dict[str, Any] = {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}
 FLAT_KEY = {"type": "apiKey", "in": "header", "name": "X-API-Key"}
@@ -69,7 +70,7 @@ def rules(view: CardView) -> Any:
     return dict(view.schemes), set(view.requirements or ())
 
 
-@pytest.mark.parametrize("generation", CARDS)
+@walk("generation", CARDS)
 def test_every_generation_says_the_same_afterwards(generation: str) -> None:
     card = CARDS[generation]
     before = copy.deepcopy(card)
@@ -93,7 +94,7 @@ def test_each_generation_has_it_in_its_own_words() -> None:
     assert (merged["securityRequirements"], merged["security"]) == (WRITTEN, [{"key": []}])
 
 
-@pytest.mark.parametrize("wrapper", SCHEME_TYPES)
+@walk("wrapper", SCHEME_TYPES)
 def test_a_legacy_card_gets_no_wrapper_of_1_0(wrapper: str) -> None:
     (name,) = [name for name, scheme in SCHEMES.items() if wrapper in scheme]
     shaped = SECURITY.added_to(LEGACY)["securitySchemes"][name]
@@ -107,7 +108,7 @@ def test_the_half_that_older_clients_read_says_the_same_as_the_other() -> None:
     assert rules(read_card(old)) == rules(read_card(merged))
 
 
-@pytest.mark.parametrize("generation", CARDS)
+@walk("generation", CARDS)
 def test_the_card_can_be_signed_and_verified(generation: str) -> None:
     signer = generate_signer()
     trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example"))])
@@ -116,7 +117,7 @@ def test_the_card_can_be_signed_and_verified(generation: str) -> None:
     assert verify_card(signed, trust, origin="https://agent.example").card == added
 
 
-@pytest.mark.parametrize(
+@walk(
     "members",
     [
         {"securitySchemes": None, "securityRequirements": None, "security": None},
@@ -139,7 +140,7 @@ def test_schemes_that_only_the_card_has_stay() -> None:
     assert ONE.added_to({**CURRENT, "security_schemes": more})["securitySchemes"] == {**more, "key": KEY}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("members", "words"),
     [
         ({"securitySchemes": {"key": {"mtlsSecurityScheme": {}}}}, "the card declares the scheme 'key' itself"),
@@ -169,7 +170,7 @@ def test_a_card_that_says_something_else_is_refused(members: dict[str, Any], wor
             ONE.added_to({**given, **members})
 
 
-@pytest.mark.parametrize(
+@walk(
     "members",
     [
         {"securityRequirements": {}},
@@ -189,7 +190,7 @@ def test_a_card_of_0_1_has_no_place_for_it() -> None:
         ONE.added_to({"name": "x", "url": "https://agent.example", "authentication": {"schemes": ["bearer"]}})
 
 
-@pytest.mark.parametrize("card", [b"[]", b"5", "{"])
+@walk("card", [b"[]", b"5", "{"])
 def test_what_is_no_card_is_refused(card: Any) -> None:
     with pytest.raises(TrustError):
         ONE.added_to(card)
@@ -204,7 +205,7 @@ def test_mappings_of_any_kind_are_taken() -> None:
     assert CardSecurity(schemes=frozen, requirements=tuple(WRITTEN)).added_to(CURRENT) == ONE.added_to(CURRENT)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("schemes", "requirements", "words"),
     [
         ({"key": FLAT_KEY}, WRITTEN, "the scheme 'key' is not one of A2A 1.0; write .*apiKeySecurityScheme"),

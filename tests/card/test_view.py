@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.card.view import (
@@ -23,6 +23,7 @@ from a2a_trust.card.view import (
     read_card,
 )
 from a2a_trust.errors import MalformedError
+from tests.tables import walk
 
 
 def demands(*alternatives: dict[str, set[str]]) -> tuple[Alternative, ...]:
@@ -87,7 +88,7 @@ def test_the_real_cards_say_as_little_as_was_counted(cards: dict[str, dict[str, 
 READ_B = demands({"b": {"read"}})
 
 
-@pytest.mark.parametrize(
+@walk(
     ("requirement", "expected"),
     [
         ({"schemes": {"b": {"list": ["read"]}}}, READ_B),
@@ -109,7 +110,7 @@ READ_B = demands({"b": {"read"}})
         ({"schemes": None}, demands({})),
     ],
 )
-@pytest.mark.parametrize("name", ["securityRequirements", "security_requirements", "security"])
+@walk("name", ["securityRequirements", "security_requirements", "security"])
 def test_every_spelling_of_a_requirement_says_the_same(
     name: str, requirement: dict[str, Any], expected: tuple[Alternative, ...]
 ) -> None:
@@ -153,7 +154,7 @@ def test_a_merged_card_says_the_same_twice_in_any_order() -> None:
 # Contradictions and what cannot be read
 
 
-@pytest.mark.parametrize(
+@walk(
     ("security", "requirements"),
     [
         ([{"a": []}], [{"schemes": {"b": {}}}]),
@@ -173,7 +174,7 @@ def test_twins_of_a_merged_card_that_contradict_each_other_are_refused(security:
         read_card({"skills": [{"id": "s", **twins}]})
 
 
-@pytest.mark.parametrize(
+@walk(
     ("card", "pointer", "reason"),
     [
         ({"securityRequirements": {"b": []}}, "/securityRequirements", "a list is needed"),
@@ -247,7 +248,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(card: dict[str, Any], poi
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("document", [b"[]", b'"card"', b"null", b"", b"{", b'{"security":[],"security":[{"a":[]}]}'])
+@walk("document", [b"[]", b'"card"', b"null", b"", b"{", b'{"security":[],"security":[{"a":[]}]}'])
 def test_documents_that_are_no_unambiguous_object_are_refused(document: bytes) -> None:
     with pytest.raises(MalformedError, match=r"^card: "):
         read_card(document)
@@ -271,7 +272,7 @@ CODE = OAuthFlow(
 )
 
 
-@pytest.mark.parametrize(
+@walk(
     ("flat", "wrapper", "inner", "scheme"),
     [
         (
@@ -341,7 +342,7 @@ def test_proto_names_are_read_too() -> None:
     assert view.has_extended_card
 
 
-@pytest.mark.parametrize(
+@walk(
     "scheme",
     [
         {"type": "http", "scheme": "bearer", "httpAuthSecurityScheme": {"scheme": "basic"}},
@@ -393,7 +394,7 @@ def test_a_skill_without_requirements_demands_nothing_of_its_own() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("card", "expected"),
     [
         ({}, False),
@@ -424,13 +425,11 @@ def test_the_view_cannot_be_changed() -> None:
 # A requirement that is there is never lost
 
 
-@pytest.mark.parametrize("name", ["security_requirements\0", "securityRequirements\0x", "security\0"])
+@walk("name", ["security_requirements\0", "securityRequirements\0x", "security\0"])
 def test_a_requirement_whose_name_ends_at_a_nul_for_other_readers_is_refused(name: str) -> None:
     with pytest.raises(MalformedError, match="goes unread"):
         read(**{name: [{"schemes": {"x": {"list": []}}}]})
 
-
-UNHURRIED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 NAMES = st.text(min_size=1, max_size=8)
 DEMANDS = st.lists(st.dictionaries(NAMES, st.sets(st.text(min_size=1, max_size=5), max_size=3), max_size=3), max_size=4)
@@ -451,7 +450,6 @@ def spelled_flat(item: dict[str, set[str]]) -> Any:
 SPELLINGS = st.sampled_from([spelled_1_0, spelled_go, spelled_flat])
 
 
-@UNHURRIED
 @given(wanted=DEMANDS, data=st.data(), member=st.sampled_from(["security", "securityRequirements"]))
 def test_whatever_is_demanded_in_whatever_spelling_is_what_is_read(
     wanted: list[dict[str, set[str]]], data: st.DataObject, member: str
@@ -462,7 +460,6 @@ def test_whatever_is_demanded_in_whatever_spelling_is_what_is_read(
     assert skill.requirements == demands(*wanted)
 
 
-@UNHURRIED
 @given(one=DEMANDS, other=DEMANDS)
 def test_twins_are_read_when_they_demand_the_same_and_refused_otherwise(
     one: list[dict[str, set[str]]], other: list[dict[str, set[str]]]
@@ -485,7 +482,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@UNHURRIED
 @given(value=JSON_VALUES, member=st.sampled_from(["security", "securityRequirements", "security_requirements"]))
 def test_no_value_whatever_looks_like_fewer_requirements_than_it_has_members(value: Any, member: str) -> None:
     try:

@@ -17,6 +17,7 @@ from a2a_trust.keys.jwk import (
 )
 from a2a_trust.keys.keyset import publish_jwks, read_jwks
 from tests.conformance.conftest import Row
+from tests.tables import walk
 
 ALGORITHMS = {
     "rfc7520/3_1.ec_public_key": "ES512",
@@ -60,7 +61,7 @@ def test_every_jwk_of_the_rfcs_is_in_one_of_the_lists(vectors: Path) -> None:
     assert rows_of(vectors, "jwks.json").keys() == listed
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@walk("name", ALGORITHMS)
 def test_public_keys_of_the_rfcs_are_read_and_written_back(vectors: Path, name: str) -> None:
     jwk = rows_of(vectors, "jwks.json")[name]["jwk"]
     key = public_key_from_jwk(jwk)
@@ -70,7 +71,7 @@ def test_public_keys_of_the_rfcs_are_read_and_written_back(vectors: Path, name: 
     assert public_key_from_pem(key.to_pem(), alg=key.alg, kid=key.kid) == key
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@walk("name", PRIVATE)
 def test_private_keys_of_the_rfcs_are_read_and_written_back(vectors: Path, name: str) -> None:
     jwk = rows_of(vectors, "jwks.json")[name]["jwk"]
     key, own = private_key_from_jwk(jwk)
@@ -82,7 +83,7 @@ def test_private_keys_of_the_rfcs_are_read_and_written_back(vectors: Path, name:
         public_key_from_jwk(jwk)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@walk("name", REFUSED)
 def test_keys_of_the_rfcs_that_do_not_sign_cards_are_refused(vectors: Path, name: str) -> None:
     with pytest.raises(MalformedError, match=REFUSED[name]):
         public_key_from_jwk(rows_of(vectors, "jwks.json")[name]["jwk"])

@@ -18,6 +18,7 @@ from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.keys.keyset import read_jwks
 from tests.conformance.conftest import Row, Rows
+from tests.tables import walk
 
 HMAC = "HMAC: whoever can verify can sign, so symmetric keys are refused"
 UNPROTECTED = "alg, kid and crit count only from the protected header"
@@ -254,7 +255,7 @@ def test_wycheproof_rows_that_are_refused_although_valid_have_symmetric_keys(row
             verify_wycheproof(row)
 
 
-@pytest.mark.parametrize("kind", sorted(FOUND_BY_THE_SIGNATURE))
+@walk("kind", sorted(FOUND_BY_THE_SIGNATURE))
 def test_wycheproof_forgeries_are_found_by_the_function_and_not_by_the_key(rows: Rows, kind: str) -> None:
     forged = [row for row in rows("wycheproof/jws.jsonl") if row["class"] == kind]
     assert len(forged) == FOUND_BY_THE_SIGNATURE[kind]

@@ -6,6 +6,7 @@ import pytest
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.algorithms import ALGORITHMS, DEFAULT_ALGORITHM, algorithm_named, algorithm_of
+from tests.tables import walk
 
 
 def test_only_asymmetric_algorithms_of_the_issue_are_there() -> None:
@@ -22,7 +23,7 @@ def test_each_algorithm_is_found_by_its_name_and_eddsa_by_both() -> None:
     assert algorithm_named("Ed25519") is ALGORITHMS["EdDSA"]
 
 
-@pytest.mark.parametrize(
+@walk(
     "name", ["", "none", "None", "HS256", "HS384", "HS512", "es256", "ES256 ", "ES256K", "Ed448", "RSA-OAEP", "x" * 999]
 )
 def test_other_names_are_a_mistake_that_lists_the_right_ones(name: str) -> None:
@@ -32,7 +33,7 @@ def test_other_names_are_a_mistake_that_lists_the_right_ones(name: str) -> None:
     assert algorithm_of(name) is None
 
 
-@pytest.mark.parametrize("name", [None, 1, b"ES256", ["ES256"], {}, True])
+@walk("name", [None, 1, b"ES256", ["ES256"], {}, True])
 def test_what_is_no_text_names_no_algorithm(name: object) -> None:
     assert algorithm_of(name) is None
 

@@ -31,6 +31,7 @@ from a2a_trust.keys.files import (
 )
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from tests.tables import walk
 
 Format = Literal["pem", "jwk"]
 FORMATS: list[Format] = ["pem", "jwk"]
@@ -171,7 +172,7 @@ def test_the_format_of_openssh_is_refused_with_the_way_to_convert_it() -> None:
             read_private_key(pem, passphrase=passphrase)
 
 
-@pytest.mark.parametrize(
+@walk(
     "data",
     [
         b"",
@@ -204,7 +205,7 @@ def test_what_is_no_private_key_is_refused_without_telling_what_it_held(data: by
     assert "s3cret" not in str(error.value)
 
 
-@pytest.mark.parametrize(
+@walk(
     "make",
     [
         lambda: ec.generate_private_key(ec.SECP256K1()),

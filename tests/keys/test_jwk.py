@@ -25,6 +25,7 @@ from a2a_trust.keys.jwk import (
 )
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from tests.tables import walk
 
 EC = generate_signer("ES256", kid="ec").public_key.to_jwk()
 OKP = generate_signer("EdDSA", kid="okp").public_key.to_jwk()
@@ -48,7 +49,7 @@ def private_jwk(alg: str, rsa_key: rsa.RSAPrivateKey) -> dict[str, Any]:
     return private_key_to_jwk(key, alg=alg, kid="k")
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
+@walk("alg", ALGORITHMS)
 def test_a_key_of_each_algorithm_comes_back_from_jwk_and_pem(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     signer = LocalSigner(rsa_key, alg=alg, kid="k") if ALGORITHMS[alg].kty == "RSA" else generate_signer(alg, kid="k")
     key = signer.public_key
@@ -90,7 +91,7 @@ def test_members_that_are_not_needed_are_left_behind() -> None:
     assert public_key_from_jwk(extra).to_jwk() == EC
 
 
-@pytest.mark.parametrize("jwk", [None, 1, "x", [], [EC], True, b"{}"], ids=lambda value: type(value).__name__)
+@walk("jwk", [None, 1, "x", [], [EC], True, b"{}"], ids=lambda value: type(value).__name__)
 def test_a_jwk_is_an_object(jwk: object) -> None:
     with pytest.raises(MalformedError, match=r"^JWK: not a JSON object"):
         public_key_from_jwk(jwk)
@@ -98,9 +99,7 @@ def test_a_jwk_is_an_object(jwk: object) -> None:
         private_key_from_jwk(jwk)
 
 
-@pytest.mark.parametrize(
-    "kty", [None, "", "ec", "Ec", "oct", "OCT", "AKP", 1, True, [], ["EC"], {}, {"EC": 1}], ids=repr
-)
+@walk("kty", [None, "", "ec", "Ec", "oct", "OCT", "AKP", 1, True, [], ["EC"], {}, {"EC": 1}], ids=repr)
 def test_other_key_types_are_refused(kty: Any) -> None:
     with pytest.raises(MalformedError, match=r"^JWK: kty must be EC, RSA or OKP"):
         public_key_from_jwk({**EC, "kty": kty})
@@ -110,9 +109,7 @@ def test_other_key_types_are_refused(kty: Any) -> None:
         private_key_from_jwk({**EC, "kty": kty, "d": EC["x"]})
 
 
-@pytest.mark.parametrize(
-    "crv", [None, "", "P-192", "p-256", "P256", "secp256k1", "Ed25519", "Ed448", 1, [], {}], ids=repr
-)
+@walk("crv", [None, "", "P-192", "p-256", "P256", "secp256k1", "Ed25519", "Ed448", 1, [], {}], ids=repr)
 def test_other_curves_are_refused(crv: Any) -> None:
     with pytest.raises(MalformedError, match=r"^JWK: crv must be P-256, P-384 or P-521"):
         public_key_from_jwk({**EC, "crv": crv})
@@ -120,7 +117,7 @@ def test_other_curves_are_refused(crv: Any) -> None:
         public_key_from_jwk({**OKP, "crv": "P-256" if crv == "Ed25519" else crv})
 
 
-@pytest.mark.parametrize(
+@walk(
     "alg",
     ["", "none", "HS256", "ES384", "EdDSA", "RS256", "es256", "ECDH-ES", "ES256K", 1, True, [], ["ES256"], {}],
     ids=repr,
@@ -148,7 +145,7 @@ def test_the_expected_alg_and_that_of_the_jwk_must_agree() -> None:
             public_key_from_jwk({**jwk, "alg": "PS384"}, alg=alg)
 
 
-@pytest.mark.parametrize("use", [None, "", "enc", "Sig", "sig ", 1, ["sig"], {}], ids=repr)
+@walk("use", [None, "", "enc", "Sig", "sig ", 1, ["sig"], {}], ids=repr)
 def test_a_key_whose_use_is_not_signing_is_refused(use: Any, rsa_key: rsa.RSAPrivateKey) -> None:
     with pytest.raises(MalformedError, match=r"^JWK: its use is not \"sig\""):
         public_key_from_jwk({**EC, "use": use})
@@ -156,7 +153,7 @@ def test_a_key_whose_use_is_not_signing_is_refused(use: Any, rsa_key: rsa.RSAPri
         private_key_from_jwk({**private_jwk("ES256", rsa_key), "use": use})
 
 
-@pytest.mark.parametrize(
+@walk(
     "key_ops", [None, [], ["sign"], ["encrypt"], ["Verify"], "verify", {"verify": 1}, 1, [["verify"]], [None]], ids=repr
 )
 def test_a_key_whose_operations_do_not_include_verifying_is_refused(key_ops: Any) -> None:
@@ -172,7 +169,7 @@ def test_a_private_key_must_be_for_signing(rsa_key: rsa.RSAPrivateKey) -> None:
     assert public_key_from_jwk({**EC, "key_ops": ["verify", "sign"]}).kid == "ec"
 
 
-@pytest.mark.parametrize("kid", ["", 1, True, [], ["k"], {}], ids=repr)
+@walk("kid", ["", 1, True, [], ["k"], {}], ids=repr)
 def test_a_kid_is_text_that_is_not_empty(kid: Any) -> None:
     with pytest.raises(MalformedError, match=r"^JWK: kid must be a non-empty string"):
         public_key_from_jwk({**EC, "kid": kid})
@@ -187,7 +184,7 @@ def test_a_jwk_without_kid_takes_the_given_one_or_its_thumbprint() -> None:
     assert public_key_from_jwk(EC, kid="given").kid == "ec"
 
 
-@pytest.mark.parametrize("member", ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"])
+@walk("member", ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"])
 def test_private_members_are_refused_in_a_public_key_whatever_they_hold(member: str) -> None:
     contents: list[Any] = ["AA", "", None, 1, []]
     for value in contents:
@@ -199,9 +196,7 @@ def coordinates() -> list[tuple[dict[str, Any], str]]:
     return [(EC, "x"), (EC, "y"), (OKP, "x"), (rsa_jwk(modulus(2048)), "n"), (rsa_jwk(modulus(2048)), "e")]
 
 
-@pytest.mark.parametrize(
-    ("jwk", "name"), coordinates(), ids=lambda value: value if type(value) is str else value["kty"]
-)
+@walk(("jwk", "name"), coordinates(), ids=lambda value: value if type(value) is str else value["kty"])
 def test_numbers_of_a_key_have_one_spelling(jwk: dict[str, Any], name: str) -> None:
     public_key_from_jwk(jwk)
     others: list[Any] = [None, 1, True, [jwk[name]], {}]
@@ -232,7 +227,7 @@ def test_numbers_of_a_key_have_one_spelling(jwk: dict[str, Any], name: str) -> N
                 public_key_from_jwk({**jwk, name: base64url.encode(other)})
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512"])
+@walk("alg", ["ES256", "ES384", "ES512"])
 def test_a_point_that_is_not_on_the_curve_is_refused(alg: str) -> None:
     jwk = generate_signer(alg).public_key.to_jwk()
     octets = len(base64url.decode(jwk["x"], "x"))
@@ -264,7 +259,7 @@ WEAK_POINTS = [
 ]
 
 
-@pytest.mark.parametrize("point", WEAK_POINTS)
+@walk("point", WEAK_POINTS)
 def test_ed25519_keys_under_which_anything_verifies_are_refused(point: str) -> None:
     octets = bytes.fromhex(point)
     with pytest.raises(MalformedError, match="Ed25519 key that proves nothing"):
@@ -274,7 +269,7 @@ def test_ed25519_keys_under_which_anything_verifies_are_refused(point: str) -> N
         public_key_from_object(native)
 
 
-@pytest.mark.parametrize("bits", [512, 1024, 2047, MAX_RSA_BITS + 1, 16_384])
+@walk("bits", [512, 1024, 2047, MAX_RSA_BITS + 1, 16_384])
 def test_rsa_keys_that_are_too_short_or_too_long_are_refused(bits: int) -> None:
     with pytest.raises(MalformedError, match=f"RSA key of {bits} bits; 2048 to 8192 are accepted"):
         public_key_from_jwk(rsa_jwk(modulus(bits)))
@@ -283,12 +278,12 @@ def test_rsa_keys_that_are_too_short_or_too_long_are_refused(bits: int) -> None:
     assert f"RSA key of {bits} bits" in found.skipped[0].reason
 
 
-@pytest.mark.parametrize("bits", [2048, 2049, 3072, MAX_RSA_BITS])
+@walk("bits", [2048, 2049, 3072, MAX_RSA_BITS])
 def test_rsa_keys_of_other_lengths_are_taken(bits: int) -> None:
     assert public_key_from_jwk(rsa_jwk(modulus(bits))).kty == "RSA"
 
 
-@pytest.mark.parametrize("e", [1, 2, 3, 17, 257, 65535, 65536])
+@walk("e", [1, 2, 3, 17, 257, 65535, 65536])
 def test_rsa_keys_with_a_small_exponent_are_refused(e: int) -> None:
     with pytest.raises(MalformedError, match=r"exponent below 65537|its numbers are not a key"):
         public_key_from_jwk(rsa_jwk(modulus(2048), e))
@@ -337,7 +332,7 @@ def test_other_moduli_are_not_taken_for_those_of_the_broken_generator(rsa_key: r
 # --- private keys
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
+@walk("alg", ALGORITHMS)
 def test_a_private_key_comes_back_with_its_algorithm_and_name(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     jwk = private_jwk(alg, rsa_key)
     key, public = private_key_from_jwk(jwk)
@@ -345,7 +340,7 @@ def test_a_private_key_comes_back_with_its_algorithm_and_name(alg: str, rsa_key:
     assert private_key_to_jwk(key, alg=alg, kid="k") == jwk
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256"])
+@walk("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256"])
 def test_a_private_key_with_the_public_half_of_another_is_refused(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     mine = private_jwk(alg, rsa_key)
     if alg == "RS256":
@@ -359,7 +354,7 @@ def test_a_private_key_with_the_public_half_of_another_is_refused(alg: str, rsa_
             private_key_from_jwk({**mine, **change})
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES512", "EdDSA"])
+@walk("alg", ["ES256", "ES512", "EdDSA"])
 def test_a_private_number_of_the_wrong_length_or_size_is_refused(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     jwk = private_jwk(alg, rsa_key)
     octets = base64url.decode(jwk["d"], "d")
@@ -371,7 +366,7 @@ def test_a_private_number_of_the_wrong_length_or_size_is_refused(alg: str, rsa_k
             private_key_from_jwk({**jwk, "d": base64url.encode(other)})
 
 
-@pytest.mark.parametrize("name", ["d", "p", "q", "dp", "dq", "qi"])
+@walk("name", ["d", "p", "q", "dp", "dq", "qi"])
 def test_every_private_number_of_an_rsa_key_is_needed_and_checked(name: str, rsa_key: rsa.RSAPrivateKey) -> None:
     jwk = private_jwk("RS256", rsa_key)
     with pytest.raises(MalformedError, match=r"^JWK: (not a private key|.* is missing)"):
@@ -407,7 +402,7 @@ def test_texts_of_refusals_hold_no_private_number(rsa_key: rsa.RSAPrivateKey) ->
 # --- PEM
 
 
-@pytest.mark.parametrize(
+@walk(
     "pem",
     [
         b"",
@@ -460,7 +455,7 @@ def test_the_algorithm_of_a_pem_key_must_fit() -> None:
 # --- what a key says about itself
 
 
-@pytest.mark.parametrize(
+@walk(
     "limits",
     [{"nbf": 10, "exp": 20}, {"exp": 1.5}, {"nbf": 0}, {"revoked": True}, {"exp": 20, "revoked": True}],
     ids=str,

@@ -19,6 +19,8 @@ from a2a_trust.errors import (
 from a2a_trust.keys import LocalSigner, jwks_cache
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
+from tests.tables import walk
+from tests.waiting import settled
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +92,7 @@ async def test_kid_and_type_name_a_key_together() -> None:
         await world.cache.key("a", "RSA")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("said", "fresh"),
     [(None, 300), (0.0, 60), (-5.0, 60), (120.0, 120), (1e9, 86_400), (float("inf"), 86_400), (float("nan"), 60)],
 )
@@ -178,10 +180,10 @@ async def test_rotation_during_a_load_is_found_by_the_next_one() -> None:
     world = World("a")
     world.gate.clear()
     early = asyncio.create_task(world.has("a"))
-    await asyncio.sleep(0.001)
+    await settled()
     world.document = jwks("a", "b")
     late = asyncio.create_task(world.has("b"))
-    await asyncio.sleep(0.001)
+    await settled()
     world.gate.set()
     assert await early
     assert await late
@@ -321,7 +323,7 @@ async def test_nobody_waits_for_a_source_that_has_just_failed_while_keys_are_kno
     assert await world.has("a")  # this one has waited for the first failure
     world.now += 1
     world.gate.clear()
-    assert await asyncio.wait_for(world.has("a"), 5)
+    assert await asyncio.wait_for(world.has("a"), 60)
     world.gate.set()
     await world.settled()
     assert world.loads == 3
@@ -429,7 +431,7 @@ async def test_the_only_key_of_a_type_is_found_after_a_change_of_types() -> None
     assert await world.cache.only_key("OKP") == _ED.public_key
 
 
-@pytest.mark.parametrize(
+@walk(
     "times",
     [{"cooldown": 0.0}, {"stale_if_error": float("inf")}, {"min_max_age": float("nan")}, {"max_backoff": -1.0}],
 )
@@ -445,7 +447,7 @@ def test_a_load_that_waits_in_another_event_loop_is_not_waited_for() -> None:
         world = World("a")
         world.gate.clear()
         caller = asyncio.create_task(world.has("a"))
-        await asyncio.sleep(0.001)
+        await settled()
         caller.cancel()
         return world
 
@@ -454,6 +456,6 @@ def test_a_load_that_waits_in_another_event_loop_is_not_waited_for() -> None:
     abandoned = world.cache._flight
     assert abandoned is not None
     world.gate.set()
-    assert asyncio.run(asyncio.wait_for(world.has("a"), 5))
+    assert asyncio.run(asyncio.wait_for(world.has("a"), 60))
     stopped.run_until_complete(abandoned)
     stopped.close()

@@ -14,6 +14,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import private_key_to_jwk, public_key_from_object
 from a2a_trust.keys.keyset import MAX_KEYS, publish_jwks, read_jwks, read_public_keys
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from tests.tables import walk
 
 A, B = generate_signer(kid="a"), generate_signer("EdDSA", kid="b")
 
@@ -69,7 +70,7 @@ BAD: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
+@walk("bad", BAD, ids=range(len(BAD)))
 def test_a_key_that_is_not_understood_is_skipped_and_told(bad: Any) -> None:
     found = read_jwks(jwks(bad, B.public_key.to_jwk()))
     assert found.keys == (B.public_key,)
@@ -164,7 +165,7 @@ def test_the_same_key_without_a_name_twice_is_one_key() -> None:
     assert [key.kid for key in read_jwks(jwks(bare, bare)).keys] == [A.public_key.thumbprint]
 
 
-@pytest.mark.parametrize("place", range(3))
+@walk("place", range(3))
 def test_a_set_with_a_symmetric_key_is_refused_whole(place: int) -> None:
     keys: list[Any] = [A.public_key.to_jwk(), B.public_key.to_jwk()]
     keys.insert(place, {"kty": "oct", "k": "AAAA", "kid": "x"})
@@ -172,7 +173,7 @@ def test_a_set_with_a_symmetric_key_is_refused_whole(place: int) -> None:
         read_jwks(jwks(*keys))
 
 
-@pytest.mark.parametrize(
+@walk(
     "document",
     [b"", b"{", b"[]", b"null", b'"keys"', b"{}", b'{"keys":null}', b'{"keys":{}}', b'{"keys":"x"}', b'{"Keys":[]}',
      b'{"keys":[],"keys":[]}', b"\xef\xbb\xbf" + jwks(), b'{"keys":[NaN]}'],
@@ -200,7 +201,7 @@ def test_one_key_under_two_names_is_published_twice() -> None:
     assert [jwk["kid"] for jwk in publish_jwks([A.public_key, alias])["keys"]] == ["a", "alias"]
 
 
-@pytest.mark.parametrize(
+@walk(
     "wrong",
     [
         {"exp": "2025-01-01"},

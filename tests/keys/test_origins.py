@@ -20,9 +20,10 @@ from a2a_trust.keys.origins import (
     origin_of,
     overlap,
 )
+from tests.tables import walk
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "host"),
     [
         ("https://agent.example.com", "agent.example.com"),
@@ -56,7 +57,7 @@ def test_the_host_of_a_plain_url_or_address(url: str, host: str) -> None:
     assert host_of(url) == host
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "origin"),
     [
         ("HTTPS://Agent.EXAMPLE.com:0443/x", "https://agent.example.com"),
@@ -71,13 +72,13 @@ def test_an_origin_has_one_spelling(url: str, origin: str) -> None:
     assert origin_of(url) == origin
 
 
-@pytest.mark.parametrize("url", ["https://agent.example.com:65536", "agent.example.com/x", "https://[x"])
+@walk("url", ["https://agent.example.com:65536", "agent.example.com/x", "https://[x"])
 def test_what_has_no_origin_is_refused(url: str) -> None:
     with pytest.raises(MalformedError, match="URL"):
         origin_of(url)
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "",
@@ -215,7 +216,7 @@ def test_the_text_of_a_refusal_does_not_hold_the_url() -> None:
 # --- interfaces
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "host"),
     [
         ("https://agent.example.com/a2a", "agent.example.com"),
@@ -278,7 +279,7 @@ OTHER_SCHEMES = [
 ]
 
 
-@pytest.mark.parametrize(("url", "scheme"), OTHER_SCHEMES)
+@walk(("url", "scheme"), OTHER_SCHEMES)
 def test_another_scheme_is_refused_by_name(url: str, scheme: str) -> None:
     with pytest.raises(MalformedError, match=r"^URL: ") as caught:
         interface_host(url)
@@ -287,7 +288,7 @@ def test_another_scheme_is_refused_by_name(url: str, scheme: str) -> None:
     assert str(caught.value).startswith(f"URL: the scheme {scheme!r} does not say at which host the agent is; write ")
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     ["agent.example.com", "localhost", "[::1]", "::1", "agent.example.com:", "a:b", "a:70000", "https://a:70000/", "",
      "https://user@agent.example.com/", "https://agent.example.com./", "agent.example.com:443/path", "a.b:1:2"],
@@ -305,7 +306,7 @@ def test_a_refused_scheme_cannot_steer_a_terminal_or_fill_a_log() -> None:
         assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "unencrypted"),
     [
         ("http://a", True), ("HTTP://a", True), ("ws://a", True), ("Ws://a/x", True), ("https://a", False),
@@ -347,7 +348,7 @@ def test_an_interface_has_the_authority_of_an_allowed_scheme_or_is_refused(
 # --- patterns
 
 
-@pytest.mark.parametrize(
+@walk(
     ("pattern", "covered", "not_covered"),
     [
         (
@@ -382,7 +383,7 @@ def test_several_patterns_cover_what_any_of_them_covers() -> None:
         assert not origins.covers(host)
 
 
-@pytest.mark.parametrize(
+@walk(
     "pattern",
     [
         "",
@@ -441,7 +442,7 @@ def test_any_origin_is_a_named_unsafe_choice() -> None:
     assert repr(UnsafeAnyOrigin()) == "UnsafeAnyOrigin()"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("one", "other", "is_shared"),
     [
         (Origins("a.example.com"), Origins("b.example.com", "A.example.com"), True),

@@ -16,12 +16,13 @@ from a2a_trust.keys.files import PassphraseNeededError, read_private_key
 from a2a_trust.keys.jwk import public_key_from_pem
 from a2a_trust.keys.pss import pss_algorithms
 from tests.keys.pss_pem import SHA, SHA1, der, parameters, pem, private_pem, public_pem
+from tests.tables import walk
 
 EVERY = ("PS256", "PS384", "PS512")
 PASSPHRASE = "correct horse ä"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("limits", "algorithms"),
     [
         (b"", EVERY),
@@ -55,7 +56,7 @@ def test_a_key_is_for_the_algorithms_that_its_parameters_permit(
             public_key_from_pem(public_pem(rsa_key, limits), alg=alg)
 
 
-@pytest.mark.parametrize(
+@walk(
     "limits",
     [
         der(0x30),  # the defaults, which are SHA-1
@@ -76,7 +77,7 @@ def test_parameters_that_no_algorithm_of_jws_has_are_refused(rsa_key: rsa.RSAPri
         read_private_key(private_pem(rsa_key, limits))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("form", "passphrase"),
     [
         (PrivateFormat.PKCS8, None),
@@ -102,7 +103,7 @@ def test_an_encrypted_key_needs_its_passphrase(rsa_key: rsa.RSAPrivateKey) -> No
         read_private_key(made, passphrase="another")
 
 
-@pytest.mark.parametrize("limits", [None, b"", parameters(SHA[384], SHA[384], 48)])
+@walk("limits", [None, b"", parameters(SHA[384], SHA[384], 48)])
 def test_an_encrypted_rsa_key_needs_the_algorithm(rsa_key: rsa.RSAPrivateKey, limits: bytes | None) -> None:
     if limits is None:
         hidden = BestAvailableEncryption(PASSPHRASE.encode())
@@ -122,7 +123,7 @@ def test_a_file_with_several_keys_says_nothing(rsa_key: rsa.RSAPrivateKey) -> No
         public_key_from_pem(one + one)
 
 
-@pytest.mark.parametrize("cut", range(0, 40, 3))
+@walk("cut", range(0, 40, 3))
 def test_what_is_cut_short_is_refused(cut: int) -> None:
     identifier = der(0x30, der(0x30, bytes.fromhex("06092a864886f70d01010a"), parameters(SHA[256], SHA[256], 32)))
     with pytest.raises(MalformedError, match="cannot be read"):

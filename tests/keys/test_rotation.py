@@ -28,6 +28,7 @@ from a2a_trust.keys.rotation import (
     read_key_ring,
 )
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from tests.tables import walk
 
 NOW = 1_800_000_000.0
 HOUR, DAY = 3_600.0, 86_400.0
@@ -124,8 +125,8 @@ def test_no_new_key_has_a_name_that_a_command_line_takes_for_an_option(monkeypat
     assert ring_of().rotate(NOW).keys[1].kid == "c-"
 
 
-@pytest.mark.parametrize("name", ["overlap", "keep"])
-@pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, 1e12])
+@walk("name", ["overlap", "keep"])
+@walk("seconds", [0, -1, math.inf, math.nan, 1e12])
 def test_no_time_switches_the_overlap_off(name: str, seconds: float) -> None:
     with pytest.raises(ConfigurationError, match=rf"^{name}: "):
         ring_of().rotate(NOW, **{name: seconds})  # type: ignore[arg-type]
@@ -268,8 +269,8 @@ def test_a_clock_that_ran_ahead_leaves_a_signer_behind() -> None:
 # --- the file's content
 
 
-@pytest.mark.parametrize("passphrase", [None, PASSPHRASE])
-@pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "PS512"])
+@walk("passphrase", [None, PASSPHRASE])
+@walk("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "PS512"])
 def test_a_ring_comes_back_from_its_bytes(alg: str, passphrase: str | None) -> None:
     first = generate_signer(alg, rsa_bits=2048) if alg[1] == "S" else generate_signer(alg)
     ring = KeyRing.begin(first, NOW, passphrase=passphrase)
@@ -330,7 +331,7 @@ def changed(**members: Any) -> bytes:
 OTHER = generate_signer("EdDSA", kid="a")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("data", "said"),
     [
         (private_key_bytes(OTHER), "not a key ring"),
@@ -503,7 +504,7 @@ class Histories(RuleBasedStateMachine):
             assert (kid in published) == (self.now < until)
 
 
-Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Histories.TestCase.settings = settings(stateful_step_count=30)
 TestHistories = Histories.TestCase
 
 
@@ -539,5 +540,5 @@ class WildClocks(RuleBasedStateMachine):
         assert read_key_ring(key_ring_bytes(self.ring)) == self.ring
 
 
-WildClocks.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+WildClocks.TestCase.settings = settings(stateful_step_count=20)
 TestWildClocks = WildClocks.TestCase

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from a2a_trust.keys.sealed import Seal
+from tests.tables import walk
 
 SECRET = b"s" * 32
 
@@ -17,7 +18,7 @@ def test_a_value_opens_with_its_secret_for_its_purpose_and_context() -> None:
     assert Seal(SECRET, b"purpose").open(sealed, b"another") is None
 
 
-@pytest.mark.parametrize("value", [b"", b"v", bytes(100_000)])
+@walk("value", [b"", b"v", bytes(100_000)])
 def test_no_octet_can_be_changed_or_removed(value: bytes) -> None:
     seal = Seal(SECRET, b"purpose")
     sealed = seal.seal(value, b"")

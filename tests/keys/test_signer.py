@@ -18,6 +18,7 @@ from a2a_trust.keys.files import private_key_bytes, read_private_key
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.signer import LocalSigner, Signer, generate_signer
+from tests.tables import walk
 
 SIGNATURE_OCTETS = {"ES256": 64, "ES384": 96, "ES512": 132, "EdDSA": 64}
 
@@ -32,7 +33,7 @@ def protected_of(alg: str) -> str:
     return base64url.encode(b'{"alg":"%s"}' % alg.encode())
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
+@walk("alg", ALGORITHMS)
 def test_what_a_signer_signs_verifies_with_its_public_key_and_over_these_bytes_only(
     alg: str, rsa_key: rsa.RSAPrivateKey
 ) -> None:
@@ -61,7 +62,7 @@ def test_what_a_signer_signs_verifies_with_its_public_key_and_over_these_bytes_o
             verify_jws(**parts | change)
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
+@walk("alg", ALGORITHMS)
 def test_a_key_verifies_no_other_algorithm_than_its_own(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     signer = signer_for(alg, rsa_key)
     for other in (*ALGORITHMS, "Ed25519", "none", "HS256"):
@@ -81,7 +82,7 @@ def test_eddsa_under_its_new_name_is_the_same() -> None:
     assert verify_jws(protected=protected, payload=b"x", signature=signature, key=signer.public_key)["alg"] == "Ed25519"
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512"])
+@walk("alg", ["ES256", "ES384", "ES512"])
 def test_ecdsa_signatures_have_a_fixed_length_also_when_a_half_begins_with_zeros(alg: str) -> None:
     signer = generate_signer(alg)
     octets = SIGNATURE_OCTETS[alg] // 2
@@ -103,9 +104,7 @@ def test_the_name_of_a_key_is_its_thumbprint_unless_given(rsa_key: rsa.RSAPrivat
         assert LocalSigner(key, kid="mine").public_key.thumbprint == signer.public_key.thumbprint
 
 
-@pytest.mark.parametrize(
-    ("curve", "alg"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384"), (ec.SECP521R1(), "ES512")]
-)
+@walk(("curve", "alg"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384"), (ec.SECP521R1(), "ES512")])
 def test_the_algorithm_of_an_ec_key_is_that_of_its_curve(curve: ec.EllipticCurve, alg: str) -> None:
     key = ec.generate_private_key(curve)
     assert LocalSigner(key).alg == alg
@@ -121,7 +120,7 @@ def test_rsa_keys_are_for_rs256_unless_told_otherwise(rsa_key: rsa.RSAPrivateKey
         LocalSigner(rsa_key, alg="ES256")
 
 
-@pytest.mark.parametrize("alg", ["HS256", "none", "", "es256"])
+@walk("alg", ["HS256", "none", "", "es256"])
 def test_there_are_no_keys_for_other_algorithms(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     with pytest.raises(ConfigurationError, match="choose from"):
         generate_signer(alg)
@@ -129,7 +128,7 @@ def test_there_are_no_keys_for_other_algorithms(alg: str, rsa_key: rsa.RSAPrivat
         LocalSigner(rsa_key, alg=alg)
 
 
-@pytest.mark.parametrize(
+@walk(
     "make",
     [
         lambda: ec.generate_private_key(ec.SECP256K1()),
@@ -185,7 +184,7 @@ def secrets_of(signer: LocalSigner) -> set[str]:
     return shown
 
 
-@pytest.mark.parametrize("alg", ["ES256", "EdDSA", "RS256"])
+@walk("alg", ["ES256", "EdDSA", "RS256"])
 def test_no_text_of_a_signer_holds_its_private_key(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     signer = signer_for(alg, rsa_key)
     public = signer.public_key
@@ -206,7 +205,7 @@ def test_no_text_of_a_signer_holds_its_private_key(alg: str, rsa_key: rsa.RSAPri
     assert not hasattr(signer, "__dict__")
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@walk("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_signer_is_neither_pickled_nor_copied(protocol: int) -> None:
     signer = generate_signer()
     for value in (signer, [signer], {"signer": signer}):

@@ -13,6 +13,7 @@ from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.policy import all_of, n_of, named
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
+from tests.tables import walk
 
 KEY = generate_signer(kid="k").public_key
 HOST = Origins("agent.example.com")
@@ -25,7 +26,7 @@ def test_a_key_is_valid_at_all_times_and_not_revoked_unless_its_entry_says_so() 
     assert not entry.on_first_use
 
 
-@pytest.mark.parametrize("origins", [None, "agent.example.com", [], ("agent.example.com",), UnsafeAnyOrigin, True, ""])
+@walk("origins", [None, "agent.example.com", [], ("agent.example.com",), UnsafeAnyOrigin, True, ""])
 def test_origins_are_named_or_unsafe_and_nothing_switches_them_off(origins: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"write origins=Origins\("):
         TrustedKey(key=KEY, origins=origins)
@@ -45,13 +46,13 @@ def test_a_signer_may_be_given_by_name_and_unknown_ones_are_a_mistake() -> None:
             TrustedKey(key=KEY, origins=HOST, signer=signer)
 
 
-@pytest.mark.parametrize("name", ["", "a" * 129, "a\nb", "\x1b[2J", 1, b"bank", ["bank"], "M" * 43])
+@walk("name", ["", "a" * 129, "a\nb", "\x1b[2J", 1, b"bank", ["bank"], "M" * 43])
 def test_a_name_is_short_text_that_is_no_thumbprint(name: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^name: "):
         TrustedKey(key=KEY, origins=HOST, name=name)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("not_before", "not_after"), [(1.0, 1.0), (2.0, 1.0), (float("nan"), 1.0), (1.0, float("nan")), (float("inf"), 1.0)]
 )
 def test_a_key_that_is_never_valid_is_a_mistake(not_before: float, not_after: float) -> None:
@@ -59,15 +60,13 @@ def test_a_key_that_is_never_valid_is_a_mistake(not_before: float, not_after: fl
         TrustedKey(key=KEY, origins=HOST, not_before=not_before, not_after=not_after)
 
 
-@pytest.mark.parametrize(
-    "key", [None, "k", KEY.to_jwk(), KEY.native, generate_signer()], ids=lambda key: type(key).__name__
-)
+@walk("key", [None, "k", KEY.to_jwk(), KEY.native, generate_signer()], ids=lambda key: type(key).__name__)
 def test_an_entry_holds_a_public_key(key: Any) -> None:
     with pytest.raises(ConfigurationError):
         TrustedKey(key=key, origins=HOST)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("now", "state"),
     [
         (9.0, "not valid before 1970-01-01T00:00:10Z"),
@@ -121,7 +120,7 @@ def test_an_empty_store_knows_nobody() -> None:
     assert TrustStore([]).named("k", "EC") == ()
 
 
-@pytest.mark.parametrize("entry", [KEY, "k", 1, ("k",)], ids=lambda entry: type(entry).__name__)
+@walk("entry", [KEY, "k", 1, ("k",)], ids=lambda entry: type(entry).__name__)
 def test_a_store_holds_entries_only(entry: Any) -> None:
     with pytest.raises(ConfigurationError, match="write a list of trusted keys"):
         TrustStore([entry])
@@ -135,7 +134,7 @@ def test_stores_of_the_same_entries_are_equal() -> None:
     assert TrustStore([entry]) != TrustStore([])
 
 
-@pytest.mark.parametrize("by", ["kid", "thumbprint", "entry"])
+@walk("by", ["kid", "thumbprint", "entry"])
 def test_a_key_that_the_operator_revoked_is_revoked_under_its_other_names_too(by: str) -> None:
     twin = dataclasses.replace(KEY, kid="other")
     namesake = generate_signer(kid="k").public_key

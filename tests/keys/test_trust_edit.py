@@ -27,6 +27,7 @@ from a2a_trust.keys.trust_edit import (
     without_entry,
 )
 from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, read_trust
+from tests.tables import walk
 
 KEYS = [generate_signer("EdDSA", kid=f"key-{number}").public_key for number in range(6)]
 PEM = KEYS[0].to_pem().decode()
@@ -208,7 +209,7 @@ def test_an_entry_holds_what_was_said_of_the_key() -> None:
     assert (plain.name, plain.signer) == (None, None)
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "PS512"])
+@walk("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "PS512"])
 def test_keys_of_every_kind_come_back_as_they_went_in(alg: str) -> None:
     key = generate_signer(alg, kid='a"\\ #]é').public_key
     (entry,) = read(with_entries(EMPTY, [entry_of_key(key, origins=["a.example"])])).entries

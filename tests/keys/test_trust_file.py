@@ -30,6 +30,7 @@ from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustFile, read
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verifier import CardVerifier
 from a2a_trust.signing.verify import verify_card
+from tests.tables import walk
 
 ANN, BOB, EVE = (generate_signer(kid=name) for name in ("ann", "bob", "eve"))
 URL = "https://keys.example.com/jwks.json"
@@ -206,7 +207,7 @@ SOUND = f"{REMOTE}origins = ['a.example']\n"
 POLICIES = "version = 1\n[[policy]]\norigins = ['a.example']\n"
 
 
-@pytest.mark.parametrize(("line", "text", "what"), [
+@walk(("line", "text", "what"), [
     (1, "version = 2\n", r"version: write version = 1"),
     (1, "version = true\n", r"version: write version = 1"),
     (1, "", r"version: write version = 1"),
@@ -268,7 +269,7 @@ def test_what_is_wrong_is_named_by_line_and_member(line: int, text: str, what: s
         read_trust(text.encode(), "trust.toml")
 
 
-@pytest.mark.parametrize(("text", "where"), [
+@walk(("text", "where"), [
     (b"version = 1\n\nkid = ", "line 3"),
     (b"version = 1\n[[trust]", "line 2"),
     (b"version = 1\n[[trust]]\norigins = [\n'a'\n\n\n", "line 4"),

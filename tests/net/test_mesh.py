@@ -12,6 +12,7 @@ from a2a_trust import Fetcher, FetchError
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.net.mesh import NO_MESH, HttpWithin, check_private
 from tests.net.test_fetcher import Names, answer, serving
+from tests.tables import walk
 
 MESH = "svc.cluster.local"
 NAME = f"agent.team.{MESH}"
@@ -22,7 +23,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize(
+@walk(
     "suffix",
     [
         "local", "", ".", ".svc.cluster.local", "svc.cluster.local.", "*.cluster.local", "*", "SVC.cluster.local",
@@ -36,20 +37,20 @@ def test_a_suffix_is_a_name_of_two_labels_in_lower_case(suffix: Any) -> None:
         Fetcher(http_within=["svc.cluster.local", suffix])
 
 
-@pytest.mark.parametrize("suffixes", ["svc.cluster.local", True, None, 7])
+@walk("suffixes", ["svc.cluster.local", True, None, 7])
 def test_suffixes_are_a_list_even_of_one(suffixes: Any) -> None:
     with pytest.raises(ConfigurationError, match=r'^http_within: write a list, as in \["svc\.cluster\.local"\], not '):
         HttpWithin(suffixes)
 
 
-@pytest.mark.parametrize("host", ["svc.cluster.local", "a.svc.cluster.local", NAME, "xn--bcher-kva.svc.cluster.local"])
+@walk("host", ["svc.cluster.local", "a.svc.cluster.local", NAME, "xn--bcher-kva.svc.cluster.local"])
 def test_the_suffix_and_names_below_it_are_within(host: str) -> None:
     assert HttpWithin(["mesh.internal", "svc.cluster.local"]).covers(host)
     assert not HttpWithin(["mesh.internal"]).covers(host)
     assert not NO_MESH.covers(host)
 
 
-@pytest.mark.parametrize(
+@walk(
     "host",
     ["evilsvc.cluster.local", "svc.cluster.local.evil.com", "cluster.local", "local", f"{NAME}.", "", "10.0.0.1",
      "[::1]", "svc-cluster.local", "svc.cluster.localhost", "a.svc.cluster.local:80"],

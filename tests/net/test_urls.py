@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from a2a_trust.errors import MalformedError
 from a2a_trust.net.urls import MAX_URL, Url, has_dot_segment, read_host, read_url, with_plain_escapes
+from tests.tables import walk
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "url"),
     [
         ("HTTPS://Agent.EXAMPLE.com:0443/A?b#c", Url("https", "agent.example.com", 443, "/A", "b", "c")),
@@ -30,7 +31,7 @@ def test_the_parts_of_a_url(text: str, url: Url) -> None:
     assert read_url(text) == url
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "origin"),
     [
         ("https://a:443/x", "https://a"),
@@ -50,7 +51,7 @@ def test_the_address_of_a_host() -> None:
     assert str(read_url("https://[::1]:8443").address) == "::1"
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     ["", "/x", "//a/x", "a/x", "a?x", "a:1/x", "https:", "https://", "https:///x", "https://:1", "https://a:", "a:x",
      "https://a:0", "https://a:65536", "https://u@a", "https://a b", "https://a\\b", "https://a/\t", "https://é",
@@ -79,14 +80,12 @@ def test_the_parts_are_those_that_others_see(text: str) -> None:
     assert url.host.strip("[]") == parts.hostname == httpx.URL(text).host
 
 
-@pytest.mark.parametrize(
-    ("text", "host"), [("A.Example", "a.example"), ("[2001:DB8:0::1]", "[2001:db8::1]"), ("192.0.2.1", "192.0.2.1")]
-)
+@walk(("text", "host"), [("A.Example", "a.example"), ("[2001:DB8:0::1]", "[2001:db8::1]"), ("192.0.2.1", "192.0.2.1")])
 def test_a_host_has_one_spelling(text: str, host: str) -> None:
     assert read_host(text) == host
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "what"),
     [("192.0.513", "an address"), ("[1]", "an address"), ("a:1", "only a host"), ("", "only a host")],
 )
@@ -102,12 +101,12 @@ DOT_SEGMENTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", DOT_SEGMENTS)
+@walk("path", DOT_SEGMENTS)
 def test_a_dot_segment_is_one_in_every_spelling(path: str) -> None:
     assert has_dot_segment(path)
 
 
-@pytest.mark.parametrize(
+@walk(
     "path",
     ["", "/", "/a//b/", "/.well-known/x.json", "/a/..b", "/a/...", "/a.%2E/b", "/a%2Fb", "/a;b=../c", "/%25", "/%zz"],
 )
@@ -115,7 +114,7 @@ def test_other_paths_have_none(path: str) -> None:
     assert not has_dot_segment(path)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("path", "plain"), [("/%7e%41%2d", "/~A-"), ("/%2f%c3%3B", "/%2F%C3%3B"), ("/%2541%", "/%2541%"), ("/%zz", "/%zz")]
 )
 def test_escapes_are_written_where_they_are_needed_only(path: str, plain: str) -> None:

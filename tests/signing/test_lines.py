@@ -19,6 +19,7 @@ from a2a_trust.signing.verify import verify_card
 from tests.signing.json_values import canonicalizable
 from tests.signing.making import NOW, served, trust_in
 from tests.signing.test_many import card
+from tests.tables import walk
 
 ALICE = generate_signer(kid="alice")
 SIGNED = json.dumps(sign_card(card(0), ALICE).card)
@@ -33,7 +34,7 @@ def trust_text(*hosts: str) -> str:
 TRUST = trust_text("*.agents.example.com")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("line", "expected"),
     [
         ('{"name": "a"}', CardLine(b'{"name": "a"}')),
@@ -53,7 +54,7 @@ def test_a_line_is_a_card_or_has_one(line: str, expected: CardLine) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@walk(
     ("line", "what"),
     [
         ("", "not JSON"),

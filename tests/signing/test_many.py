@@ -22,6 +22,7 @@ from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 from a2a_trust.workers import CHUNK
 from tests.signing.cards import Card
 from tests.signing.making import served, trusted
+from tests.tables import walk
 
 NOW = 1_800_000_000.0
 ALICE, BOB = (generate_signer(kid=name) for name in ("alice", "bob"))
@@ -73,7 +74,7 @@ def described(outcome: VerifiedCard | TrustError) -> Any:
     return outcome if isinstance(outcome, VerifiedCard) else (type(outcome), str(outcome), vars(outcome))
 
 
-@pytest.mark.parametrize("workers", [None, 1, 2, 3])
+@walk("workers", [None, 1, 2, 3])
 def test_many_cards_are_verified_as_one_card_is(workers: int | None) -> None:
     outcomes = list(verify_cards(given(), TRUST, now=NOW, workers=workers))
     assert list(map(described, outcomes)) == list(map(described, one_by_one()))
@@ -158,7 +159,7 @@ def limited() -> PublicKey:
     return public_key_from_jwk({**BOB.public_key.to_jwk(), "nbf": 5, "exp": 7.5, "revoked": True})
 
 
-@pytest.mark.parametrize(
+@walk(
     "key",
     [
         ALICE.public_key,

@@ -36,6 +36,7 @@ from tests.signing.making import (
     trusted,
     verify,
 )
+from tests.tables import walk
 
 ALICE, BOB, CAROL = (generate_signer(kid=name) for name in ("alice", "bob", "carol"))
 PYTHON, JS = SigningTool.A2A_PYTHON, SigningTool.A2A_JS
@@ -137,7 +138,7 @@ def test_of_two_signatures_by_one_key_the_fuller_one_counts() -> None:
 # --- what the store demands
 
 
-@pytest.mark.parametrize(
+@walk(
     ("origins", "origin", "is_demanded"),
     [
         ("invoice.example.com", "https://invoice.example.com", True),
@@ -201,7 +202,7 @@ def test_parties_that_signed_different_parts_prove_nothing_together() -> None:
 A, B, C = "alice", "bob", "carol"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("made", "parties", "is_met"),
     [
         ([(0, A), (1, B), (2, A)], (A, B), True),

@@ -26,6 +26,7 @@ from a2a_trust.strict_json import MAX_BYTES
 from tests.attacks.recording import events_outside
 from tests.signing.cards import Card, full_card
 from tests.signing.making import entry, served, signed_in, trusted
+from tests.tables import walk
 
 NOW = 1_800_000_000.0
 HOST = "agent.example.com"
@@ -92,7 +93,7 @@ def verdict(document: bytes, proves: CardVerifier, origin: str = f"https://{HOST
     return error.value.code, [failure.reason.value for failure in failures]
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@walk("name", REFUSED)
 def test_every_refusal_has_a_word(name: str) -> None:
     document, code, reasons = REFUSED[name]
     two = n_of(2, "alice", "bob") if code == "policy" else n_of(1, *(key.key.thumbprint for key in TRUST.keys))

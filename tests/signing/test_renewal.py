@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.strict_json import JSONObject
+from tests.tables import walk
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -48,11 +48,9 @@ def reason(card: JSONObject, *signers: LocalSigner, until: float = NOW, **settin
     return reason_to_sign(orjson.dumps(card), card, again, signers, now=NOW, until=until)
 
 
-@pytest.mark.parametrize("card", [CARD, LOOSE, {"name": "x", "url": "https://invoice.example.com/", "version": "1"}])
-@pytest.mark.parametrize("signers", [(ANN,), (ANN, BOB)])
-@pytest.mark.parametrize(
-    "settings", [{}, {"jku": "https://invoice.example.com/jwks.json"}, {"companion": False}, {"companion": None}]
-)
+@walk("card", [CARD, LOOSE, {"name": "x", "url": "https://invoice.example.com/", "version": "1"}])
+@walk("signers", [(ANN,), (ANN, BOB)])
+@walk("settings", [{}, {"jku": "https://invoice.example.com/jwks.json"}, {"companion": False}, {"companion": None}])
 def test_a_card_that_was_signed_in_the_same_way_needs_nothing(
     card: JSONObject, signers: tuple[LocalSigner, ...], settings: dict[str, Any]
 ) -> None:
@@ -81,7 +79,7 @@ def junk(card: JSONObject) -> None:
     card["signatures"].append({"protected": 1})
 
 
-@pytest.mark.parametrize(
+@walk(
     ("card", "change", "expected"),
     [
         (CARD, without(0), "not signed by ann"),
@@ -115,7 +113,7 @@ def test_a_companion_that_proves_another_card_is_a_reason() -> None:
     assert (reason(card) or "").startswith("its signature by ann is wrong")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("before", "now", "expected"),
     [
         (((ANN,), {}), ((BOB,), {}), "not signed by bob"),
@@ -154,7 +152,7 @@ def test_a_companion_that_leaves_no_security_member_open_needs_no_request() -> N
     assert reason(signed(card, companion=None)) is None
 
 
-@pytest.mark.parametrize(
+@walk(
     ("before", "now", "within", "expected"),
     [
         (30, None, 0, None),

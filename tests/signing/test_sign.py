@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from hypothesis import given, settings
+from hypothesis import given
 from joserfc import jws
 from joserfc.errors import UnsupportedHeaderError
 from joserfc.jwk import ECKey
@@ -32,6 +32,7 @@ from a2a_trust.strict_json import MAX_BYTES
 from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
 from tests.signing.making import ANYWHERE, entry, header_of, served, signed_in, trust_in
+from tests.tables import walk
 
 NOW = 1_800_000_000.0
 ALICE, BOB, CAROL = (generate_signer(kid=name) for name in ("alice", "bob", "carol"))
@@ -45,9 +46,7 @@ def kids(card: Card) -> list[str]:
     return [header_of(signature)["kid"] for signature in card["signatures"]]
 
 
-@pytest.mark.parametrize(
-    "card", [full_card(), many_formed_card(), legacy_card(), merged_card()], ids=lambda c: c["name"]
-)
+@walk("card", [full_card(), many_formed_card(), legacy_card(), merged_card()], ids=lambda c: c["name"])
 def test_a_signed_card_verifies_as_it_is_served_and_says_what_was_signed(card: Card) -> None:
     made = sign_card(card, ALICE)
     verified = verify_card(served(made.card), trust_in(ALICE), origin=ANYWHERE, now=NOW)
@@ -57,7 +56,6 @@ def test_a_signed_card_verifies_as_it_is_served_and_says_what_was_signed(card: C
     assert (verified.form, verified.dropped, verified.unverified) == (form, (), ())
 
 
-@settings(max_examples=40)
 @given(cards)
 def test_every_card_that_passes_the_gate_can_be_signed_and_verified(card: Card) -> None:
     before = copy.deepcopy(card)
@@ -73,7 +71,7 @@ def test_every_card_that_passes_the_gate_can_be_signed_and_verified(card: Card) 
     assert len(again.card["signatures"]) == len(made.card["signatures"])
 
 
-@pytest.mark.parametrize("card", [full_card(), many_formed_card(), legacy_card()], ids=lambda c: c["name"])
+@walk("card", [full_card(), many_formed_card(), legacy_card()], ids=lambda c: c["name"])
 def test_the_card_that_was_given_is_unchanged_and_shares_nothing_with_the_new_one(card: Card) -> None:
     before = copy.deepcopy(card)
     made = sign_card(card, ALICE)
@@ -203,7 +201,7 @@ def test_the_note_of_a_companion_names_what_others_can_strip_requirements_first(
     assert "--no-companion" not in note
 
 
-@pytest.mark.parametrize("card", [many_formed_card(), legacy_card(), merged_card()], ids=lambda c: c["name"])
+@walk("card", [many_formed_card(), legacy_card(), merged_card()], ids=lambda c: c["name"])
 def test_a_companion_is_a_choice_and_the_note_says_who_rejects_the_card_without_it(card: Card) -> None:
     full = sign_card(card, ALICE, companion=True)
     made = sign_card(card, ALICE, companion=False)
@@ -333,7 +331,7 @@ def test_own_signatures_over_the_old_card_are_no_obstacle() -> None:
     assert kids(sign_card(card, ALICE, companion=True).card) == ["alice", "alice"]
 
 
-@pytest.mark.parametrize("signatures", [{}, "x", 1, True, {"protected": "x"}], ids=repr)
+@walk("signatures", [{}, "x", 1, True, {"protected": "x"}], ids=repr)
 def test_signatures_that_are_no_list_are_refused(signatures: Any) -> None:
     with pytest.raises(MalformedError, match="/signatures: it must be a list"):
         sign_card({**full_card(), "signatures": signatures}, ALICE)
@@ -392,15 +390,15 @@ def test_a_signature_that_never_expires_is_in_the_notes() -> None:
     assert sign_card(full_card(), ALICE, exp=NOW).notes == ()
 
 
-@pytest.mark.parametrize("lifetime", [3600, 3600.0, timedelta(hours=1)])
-@pytest.mark.parametrize(("iat", "begin"), [(None, 1_600_000_000), (NOW, NOW), (False, 1_600_000_000)])
+@walk("lifetime", [3600, 3600.0, timedelta(hours=1)])
+@walk(("iat", "begin"), [(None, 1_600_000_000), (NOW, NOW), (False, 1_600_000_000)])
 def test_a_lifetime_counts_from_the_signing(lifetime: Any, iat: Any, begin: float) -> None:
     made = sign_card(full_card(), ALICE, iat=iat, lifetime=lifetime)
     exp = header_of(made.card["signatures"][0])["exp"]
     assert (exp, type(exp)) == (made.expires, int) == (begin + 3600, int)
 
 
-@pytest.mark.parametrize("lifetime", [59.9, 0, -1, float("nan"), timedelta(seconds=59), timedelta.min, True])
+@walk("lifetime", [59.9, 0, -1, float("nan"), timedelta(seconds=59), timedelta.min, True])
 def test_a_lifetime_that_is_too_short_is_a_mistake(lifetime: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"lifetime: .* is too short; write 60 seconds or more"):
         sign_card(full_card(), ALICE, lifetime=lifetime)
@@ -429,7 +427,7 @@ def test_moments_may_be_datetimes_that_know_their_zone() -> None:
         sign_card(full_card(), ALICE, exp=datetime(2028, 1, 1))  # noqa: DTZ001
 
 
-@pytest.mark.parametrize(
+@walk(
     "times",
     [{"exp": 0}, {"exp": -1}, {"iat": NOW, "exp": NOW}, {"iat": NOW, "exp": NOW - 1}],
     ids=repr,
@@ -439,8 +437,8 @@ def test_a_signature_that_would_never_be_valid_is_a_mistake(times: dict[str, Any
         sign_card(full_card(), ALICE, **times)
 
 
-@pytest.mark.parametrize("name", ["iat", "exp"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300], ids=repr)
+@walk("name", ["iat", "exp"])
+@walk("value", [float("nan"), float("inf"), 1e300], ids=repr)
 def test_a_moment_that_is_no_moment_is_a_mistake(name: str, value: float) -> None:
     moments: dict[str, Any] = {name: value}
     with pytest.raises(ConfigurationError):
@@ -454,7 +452,7 @@ def test_a_card_can_be_signed_for_later_and_after_its_end() -> None:
     assert header_of(sign_card(full_card(), ALICE, iat=1, exp=2).card["signatures"][0])["exp"] == 2
 
 
-@pytest.mark.parametrize(
+@walk(
     "jku",
     [
         "",
@@ -513,7 +511,7 @@ class Stranger(Faulty):
         return self.private.sign(data)
 
 
-@pytest.mark.parametrize(
+@walk(
     "signer",
     [
         Der(ALICE),
@@ -563,7 +561,7 @@ def test_one_key_under_two_names_is_not_taken_for_two_signers() -> None:
         sign_card(full_card(), ALICE, alias)
 
 
-@pytest.mark.parametrize("number", [2**53, -(2**53), 2**63, 10**30])
+@walk("number", [2**53, -(2**53), 2**63, 10**30])
 def test_integers_that_readers_round_are_not_signed(number: int) -> None:
     usual = full_card()
     usual["capabilities"]["extensions"] = [{"uri": "https://example.com/x", "params": {"n": [number]}}]
@@ -573,19 +571,19 @@ def test_integers_that_readers_round_are_not_signed(number: int) -> None:
                 sign_card(document, ALICE)
 
 
-@pytest.mark.parametrize("thing", [(1,), {1}, b"x", float("nan"), object()], ids=lambda thing: type(thing).__name__)
+@walk("thing", [(1,), {1}, b"x", float("nan"), object()], ids=lambda thing: type(thing).__name__)
 def test_an_object_that_is_not_json_is_refused(thing: Any) -> None:
     with pytest.raises(MalformedError, match="canonical form"):
         sign_card({**full_card(), "x-vendor": thing}, ALICE)
 
 
-@pytest.mark.parametrize("card", ["card.json", None, 1, [], bytearray(b"{}")], ids=lambda card: type(card).__name__)
+@walk("card", ["card.json", None, 1, [], bytearray(b"{}")], ids=lambda card: type(card).__name__)
 def test_only_cards_are_signed(card: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"the first argument: (?:\w+|the text 'card\.json') is not a card"):
         sign_card(card, ALICE)
 
 
-@pytest.mark.parametrize(
+@walk(
     "document",
     [
         b"[]",

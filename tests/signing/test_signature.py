@@ -12,6 +12,7 @@ from a2a_trust.keys.jws import MAX_HEADER
 from a2a_trust.signing.forms import Form
 from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type, parse_signature, signature_entries
 from tests.signing.making import header_text
+from tests.tables import walk
 
 HEADER = {"alg": "ES256", "kid": "alice"}
 
@@ -32,14 +33,14 @@ def test_a_sound_entry_is_read() -> None:
         signature.header["kid"] = "bob"  # type: ignore[index]
 
 
-@pytest.mark.parametrize("entry", [None, 1, "x", [], True], ids=repr)
+@walk("entry", [None, 1, "x", [], True], ids=repr)
 def test_an_entry_is_an_object(entry: Any) -> None:
     with pytest.raises(MalformedError, match="not a JSON object"):
         parse_signature(entry)
 
 
-@pytest.mark.parametrize("name", ["protected", "signature"])
-@pytest.mark.parametrize("value", [None, 1, [], {}, True], ids=repr)
+@walk("name", ["protected", "signature"])
+@walk("value", [None, 1, [], {}, True], ids=repr)
 def test_protected_and_signature_are_strings(name: str, value: Any) -> None:
     entry = with_header(HEADER)
     with pytest.raises(MalformedError, match="must be strings"):
@@ -49,14 +50,12 @@ def test_protected_and_signature_are_strings(name: str, value: Any) -> None:
         parse_signature(entry)
 
 
-@pytest.mark.parametrize(
-    "typ", ["JOSE", "jose", "JOSE+JSON", "jws", "JWT", "application/jose", "Application/JOSE+JSON"]
-)
+@walk("typ", ["JOSE", "jose", "JOSE+JSON", "jws", "JWT", "application/jose", "Application/JOSE+JSON"])
 def test_types_of_jws_are_taken_whatever_their_case(typ: str) -> None:
     assert parse_signature(with_header({**HEADER, "typ": typ})).header["typ"] == typ
 
 
-@pytest.mark.parametrize(
+@walk(
     "typ",
     [
         "",
@@ -78,7 +77,7 @@ def test_other_types_are_refused(typ: Any) -> None:
         parse_signature(with_header({**HEADER, "typ": typ}))
 
 
-@pytest.mark.parametrize("kid", ["", None, 1, True, [], ["alice"], {}], ids=repr)
+@walk("kid", ["", None, 1, True, [], ["alice"], {}], ids=repr)
 def test_kid_is_a_string_that_is_not_empty(kid: Any) -> None:
     with pytest.raises(MalformedError, match="kid is missing or not a string"):
         parse_signature(with_header({**HEADER, "kid": kid}))
@@ -86,21 +85,21 @@ def test_kid_is_a_string_that_is_not_empty(kid: Any) -> None:
         parse_signature(with_header({"alg": "ES256"}))
 
 
-@pytest.mark.parametrize("alg", [None, 1, True, [], ["ES256"], {}], ids=repr)
+@walk("alg", [None, 1, True, [], ["ES256"], {}], ids=repr)
 def test_alg_is_a_string(alg: Any) -> None:
     with pytest.raises(MalformedError, match="alg is missing or not a string"):
         parse_signature(with_header({**HEADER, "alg": alg}))
 
 
-@pytest.mark.parametrize("name", ["iat", "exp"])
-@pytest.mark.parametrize("value", [None, True, False, "1", "", [], {}], ids=repr)
+@walk("name", ["iat", "exp"])
+@walk("value", [None, True, False, "1", "", [], {}], ids=repr)
 def test_iat_and_exp_are_numbers(name: str, value: Any) -> None:
     with pytest.raises(MalformedError, match=f"{name} is not a number of seconds"):
         parse_signature(with_header({**HEADER, name: value}))
 
 
-@pytest.mark.parametrize("name", ["crit", "b64"])
-@pytest.mark.parametrize("value", [None, [], ["exp"], ["b64"], True, False, "x"], ids=repr)
+@walk("name", ["crit", "b64"])
+@walk("value", [None, [], ["exp"], ["b64"], True, False, "x"], ids=repr)
 def test_crit_and_b64_are_refused_whatever_they_hold_and_wherever(name: str, value: Any) -> None:
     with pytest.raises(MalformedError, match="crit and b64 are rejected"):
         parse_signature(with_header({**HEADER, name: value}))
@@ -108,7 +107,7 @@ def test_crit_and_b64_are_refused_whatever_they_hold_and_wherever(name: str, val
         parse_signature(with_header(HEADER, header={name: value}))
 
 
-@pytest.mark.parametrize("header", [[], "x", 1, True, False, ""], ids=repr)
+@walk("header", [[], "x", 1, True, False, ""], ids=repr)
 def test_the_unprotected_header_is_an_object(header: Any) -> None:
     with pytest.raises(MalformedError, match="unprotected header: not a JSON object"):
         parse_signature(with_header(HEADER, header=header))
@@ -118,7 +117,7 @@ def test_an_unprotected_header_that_is_null_is_none() -> None:
     assert parse_signature(with_header(HEADER, header=None)).unprotected is None
 
 
-@pytest.mark.parametrize("name", ["alg", "kid", "typ", "x"])
+@walk("name", ["alg", "kid", "typ", "x"])
 def test_a_name_stands_in_one_of_the_headers_only(name: str) -> None:
     protected = {**HEADER, "typ": "JOSE", "x": 1}
     with pytest.raises(MalformedError, match="repeats a name of the protected one"):
@@ -130,7 +129,7 @@ def test_a_kid_that_is_only_unprotected_does_not_count() -> None:
         parse_signature(with_header({"alg": "ES256"}, header={"kid": "alice"}))
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     [
         b"",
@@ -155,7 +154,7 @@ def test_the_protected_header_is_one_strict_json_object(text: bytes) -> None:
         parse_signature({"protected": base64url.encode(text), "signature": "AAAA"})
 
 
-@pytest.mark.parametrize(
+@walk(
     "spoil",
     [
         lambda text: text + "=",
@@ -191,7 +190,7 @@ def test_the_marks_are_the_four_texts_of_the_documentation() -> None:
     }
 
 
-@pytest.mark.parametrize("form", list(MARKS.values()))
+@walk("form", list(MARKS.values()))
 def test_a_mark_is_a_protected_cty_and_tells_a_companion_from_a_full_signature(form: Form) -> None:
     signature = parse_signature(with_header({**HEADER, "cty": content_type(form)}))
     assert (signature.mark, signature.is_companion) == (form, form in (Form.PRUNED, Form.V0_3_PYTHON))
@@ -199,7 +198,7 @@ def test_a_mark_is_a_protected_cty_and_tells_a_companion_from_a_full_signature(f
     assert (unprotected.mark, unprotected.is_companion) == (None, False)
 
 
-@pytest.mark.parametrize(
+@walk(
     "cty",
     [
         "application/json;a2a-form=pruned-legacy",
@@ -224,7 +223,7 @@ def test_any_other_cty_is_that_of_another_tool_and_no_error(cty: Any) -> None:
     assert (signature.mark, signature.is_companion) == (None, False)
 
 
-@pytest.mark.parametrize("signatures", [None, [], {}, "", "x", 0, 1, True], ids=repr)
+@walk("signatures", [None, [], {}, "", "x", 0, 1, True], ids=repr)
 def test_signatures_are_a_list_that_is_not_empty(signatures: Any) -> None:
     with pytest.raises(UnsignedCardError):
         signature_entries({"signatures": signatures})

@@ -29,6 +29,7 @@ from a2a_trust.signing.verify import Coverage, verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.signing.cards import full_card
 from tests.signing.making import ANYWHERE, served, signed_in, trust_in, trusted
+from tests.tables import walk
 
 NOW = 1_800_000_000.0
 ALICE, BOB = (generate_signer(kid=name) for name in ("alice", "bob"))
@@ -82,7 +83,7 @@ def test_a_hit_is_for_one_origin_only() -> None:
         verifier.verify(document, origin="https://invoice.example.org")
 
 
-@pytest.mark.parametrize("origin", [None, "", (), 7])
+@walk("origin", [None, "", (), 7])
 def test_what_is_no_origin_finds_no_card_that_may_be_from_anywhere(origin: Any) -> None:
     document = served(sign_card(full_card(), ALICE).card)
     verifier = CardVerifier(trust_in(ALICE), clock=Clock())

@@ -40,6 +40,7 @@ from tests.signing.making import (
     trusted,
     verify,
 )
+from tests.tables import walk
 
 ALICE, BOB = (generate_signer(kid=name) for name in ("alice", "bob"))
 PYTHON, JS = SigningTool.A2A_PYTHON, SigningTool.A2A_JS
@@ -91,7 +92,7 @@ def test_an_interface_that_is_not_encrypted_is_a_warning() -> None:
     assert warning.startswith(f"not encrypted: /supportedInterfaces/{len(card['supportedInterfaces']) - 1}/url; ")
 
 
-@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "[::1]:1"])
+@walk("host", ["localhost:8000", "127.0.0.1", "[::1]:1"])
 def test_what_does_not_leave_this_machine_is_none(host: str) -> None:
     card = {**full_card(), "supportedInterfaces": [{"url": f"http://{host}/rpc", "protocolBinding": "JSONRPC"}]}
     trust = TrustStore([trusted(ALICE, host.removesuffix(":8000").removesuffix(":1"))])
@@ -123,13 +124,13 @@ def test_bytes_and_parsed_objects_are_verified_alike() -> None:
         assert verify_card(document, trust_in(ALICE), origin=ANYWHERE, now=NOW) == from_bytes
 
 
-@pytest.mark.parametrize("document", ["{}", None, 1, [], bytearray(b"{}")], ids=lambda value: type(value).__name__)
+@walk("document", ["{}", None, 1, [], bytearray(b"{}")], ids=lambda value: type(value).__name__)
 def test_only_bytes_and_mappings_are_verified(document: Any) -> None:
     with pytest.raises(ConfigurationError, match="as the bytes that were served or as a dict"):
         verify_card(document, trust_in(ALICE), origin=ANYWHERE, now=NOW)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("wrong", "fix"),
     [
         ({"trust": None}, "the second argument must be a TrustStore"),
@@ -175,7 +176,7 @@ def test_an_integer_beyond_53_bits_is_verified_as_the_double_that_it_is() -> Non
 # --- the gate and the list of signatures
 
 
-@pytest.mark.parametrize(
+@walk(
     "document",
     [b"", b"[]", b"null", b"\xef\xbb\xbf{}", b'{"name":"a","name":"a"}', b'{"Name":"a"}', b'{"name":1}', b"{}{}"],
 )
@@ -184,9 +185,7 @@ def test_what_does_not_pass_the_gate_is_malformed_before_any_signature(document:
         verify(document, trust_in(ALICE))
 
 
-@pytest.mark.parametrize(
-    "signatures", [None, [], {}, "", "x", 0, False, {"protected": "x", "signature": "y"}], ids=repr
-)
+@walk("signatures", [None, [], {}, "", "x", 0, False, {"protected": "x", "signature": "y"}], ids=repr)
 def test_a_card_without_a_list_of_signatures_is_unsigned(signatures: Any) -> None:
     with pytest.raises(UnsignedCardError) as error:
         verify({**full_card(), "signatures": signatures}, trust_in(ALICE))
@@ -328,5 +327,6 @@ def test_a_large_card_is_verified_whatever_its_canonical_form_needs() -> None:
     document = {"name": "x", "capabilities": {"extensions": [{"uri": "u", "params": params}]}}
     signed = signed_in(document, Form.SERVED, ALICE)
     text = json.dumps(signed, separators=(",", ":")).replace("1e+20", "1e20").encode()
-    assert len(verify(text, trust_in(ALICE)).payload) > 4_000_000
-    assert verify(text, trust_in(ALICE)).card["capabilities"]["extensions"][0]["params"]["n"][:1] == [10**20]
+    verified = verify(text, trust_in(ALICE))
+    assert len(verified.payload) > 4_000_000
+    assert verified.card["capabilities"]["extensions"][0]["params"]["n"][:1] == [10**20]

@@ -38,6 +38,7 @@ from tests.signing.making import (
     trusted,
     verify,
 )
+from tests.tables import walk
 
 ALICE, BOB = (generate_signer(kid=name) for name in ("alice", "bob"))
 PYTHON, JS, WHOLE, OURS = SigningTool.A2A_PYTHON, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST
@@ -295,7 +296,7 @@ def test_a_card_is_verified_for_the_hosts_of_its_key_only() -> None:
         assert reasons(card, trust, origin=origin) == [FailureReason.WRONG_ORIGIN]
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "https://evil.example/a2a",
@@ -330,7 +331,7 @@ def test_every_interface_must_be_on_a_host_of_the_key(url: str) -> None:
             assert reasons(signed, trust_in(ALICE)) == [FailureReason.WRONG_ORIGIN]
 
 
-@pytest.mark.parametrize("signer", [None, *SigningTool], ids=str)
+@walk("signer", [None, *SigningTool], ids=str)
 def test_only_the_signer_a2a_python_may_write_the_type_of_a_token(signer: SigningTool | None) -> None:
     trust = TrustStore([trusted(ALICE, signer=signer)])
     for typ in ("JWT", "application/jwt"):
@@ -343,9 +344,7 @@ def test_only_the_signer_a2a_python_may_write_the_type_of_a_token(signer: Signin
         assert reasons(marked, trust) == [FailureReason.MALFORMED]
 
 
-@pytest.mark.parametrize(
-    "url", ["mailto:a@invoice.example.com", "dns:///invoice.example.com", "ftp://invoice.example.com"]
-)
+@walk("url", ["mailto:a@invoice.example.com", "dns:///invoice.example.com", "ftp://invoice.example.com"])
 def test_an_interface_of_a_scheme_without_a_host_is_rejected_for_every_key(url: str) -> None:
     card = full_card()
     card["supportedInterfaces"].append({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"})
@@ -397,7 +396,7 @@ def test_of_several_keys_of_one_kid_the_one_that_signed_says_why_it_does_not_cou
             assert reasons(card, TrustStore(order)) == [reason]
 
 
-@pytest.mark.parametrize("origin", ["", "/x", "https://", "https://a b", "https://ä.example", "a@b", None, 1, b"x"])
+@walk("origin", ["", "/x", "https://", "https://a b", "https://ä.example", "a@b", None, 1, b"x"])
 def test_an_origin_that_is_no_host_is_a_mistake(origin: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^origin: write the URL or host"):
         verify(sign_card(full_card(), ALICE).card, trust_in(ALICE), origin=origin)
@@ -417,8 +416,8 @@ TAKEN: dict[Form, dict[SigningTool | None, bool]] = {
 }
 
 
-@pytest.mark.parametrize("form", Form)
-@pytest.mark.parametrize("tool", [None, *SigningTool])
+@walk("form", Form)
+@walk("tool", [None, *SigningTool])
 def test_an_unmarked_signature_counts_as_its_trust_entry_says(form: Form, tool: SigningTool | None) -> None:
     made = legacy_card() if form is Form.V0_3_PYTHON else many_formed_card()
     card = signed_in({**made, "name": "é"}, form, ALICE)
@@ -430,8 +429,8 @@ def test_an_unmarked_signature_counts_as_its_trust_entry_says(form: Form, tool: 
     assert (verified.form, verified.unverified == ()) == (form, TAKEN[form][tool])
 
 
-@pytest.mark.parametrize("form", [Form.SERVED, Form.SPEC])
-@pytest.mark.parametrize("tool", [None, *SigningTool])
+@walk("form", [Form.SERVED, Form.SPEC])
+@walk("tool", [None, *SigningTool])
 def test_a_marked_signature_is_checked_in_its_own_form_only(form: Form, tool: SigningTool | None) -> None:
     trust = TrustStore([trusted(ALICE, signer=tool)])
     card = many_formed_card()
@@ -442,7 +441,7 @@ def test_a_marked_signature_is_checked_in_its_own_form_only(form: Form, tool: Si
         assert reasons(wrong, trust, coverage=Coverage.SIGNED_PART_ONLY) == [FailureReason.BAD_SIGNATURE]
 
 
-@pytest.mark.parametrize(
+@walk(
     "cty",
     [
         "application/json",
@@ -525,7 +524,7 @@ NO_EVIDENCE: dict[str, Card] = {
 }
 
 
-@pytest.mark.parametrize("name", EVIDENCE)
+@walk("name", EVIDENCE)
 def test_a_signed_empty_value_shows_that_the_signer_drops_nothing(name: str) -> None:
     card = {**full_card(), **EVIDENCE[name]}
     for tool in (None, PYTHON, JS):
@@ -533,7 +532,7 @@ def test_a_signed_empty_value_shows_that_the_signer_drops_nothing(name: str) -> 
         assert (verified.unverified, verified.card) == ((), card)
 
 
-@pytest.mark.parametrize("name", NO_EVIDENCE)
+@walk("name", NO_EVIDENCE)
 def test_other_values_show_nothing_about_the_signer(name: str) -> None:
     card = signed_in({**full_card(), **NO_EVIDENCE[name]}, Form.SERVED, ALICE)
     assert reasons(card, TrustStore([trusted(ALICE, signer=None)])) == [FailureReason.PARTIAL]

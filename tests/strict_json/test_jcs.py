@@ -7,7 +7,6 @@ import datetime as dt
 import decimal
 import enum
 import json
-import os
 import shutil
 import struct
 import subprocess
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 import rfc8785
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
@@ -46,6 +45,8 @@ from tests.signing.json_values import (
     values,
     write,
 )
+from tests.tables import walk
+from tests.tiers import missing
 
 
 def rounded(value: Any) -> Any:
@@ -113,7 +114,6 @@ def test_a_plain_document_has_its_canonical_bytes_on_the_short_way(value: Any) -
         assert canonicalize_parsed(read, plain=plain) == jcs._write(read).encode()
 
 
-@settings(max_examples=500)
 @given(
     st.recursive(
         st.one_of(
@@ -130,12 +130,12 @@ def test_fractions_are_printed_on_the_short_way_as_the_definition_prints_them(va
     assert canonicalize_parsed(read, plain=plain) == jcs._write(read).encode()
 
 
-@pytest.mark.parametrize("value", [[1.0, [2.5]], [2.5, [1.0]], {"a": 0.0, "b": [-0.0]}, [-0.0], [1e-5, 1.0], [1e15]])
+@walk("value", [[1.0, [2.5]], [2.5, [1.0]], {"a": 0.0, "b": [-0.0]}, [-0.0], [1e-5, 1.0], [1e15]])
 def test_doubles_at_every_depth_are_printed_as_the_definition_prints_them(value: Any) -> None:
     assert canonicalize(value) == jcs._write(value).encode()
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "printed"),
     [
         (b"1.0", b"1"),
@@ -178,9 +178,9 @@ def test_only_what_rfc_8785_names_is_escaped() -> None:
     assert canonicalize([every, 1.5]) == f'["{"".join(escaped)}{plain}",1.5]'.encode()
 
 
-@pytest.mark.parametrize("kind", ["lists", "objects", "both"])
-@pytest.mark.parametrize("leaf", [None, 1.5, {"\U0001f600": 1}], ids=["plain", "float", "astral"])
-@pytest.mark.parametrize("depth", [*range(MAX_DEPTH - 2, MAX_DEPTH + 3), 200, 254, 255, 1_500])
+@walk("kind", ["lists", "objects", "both"])
+@walk("leaf", [None, 1.5, {"\U0001f600": 1}], ids=["plain", "float", "astral"])
+@walk("depth", [*range(MAX_DEPTH - 2, MAX_DEPTH + 3), 200, 254, 255, 1_500])
 def test_nesting_is_printed_up_to_its_limit_on_every_way(depth: int, leaf: Any, kind: str) -> None:
     value = nested(depth - (type(leaf) is dict), leaf, kind=kind)
     if depth <= MAX_DEPTH:
@@ -192,13 +192,13 @@ def test_nesting_is_printed_up_to_its_limit_on_every_way(depth: int, leaf: Any, 
             canonicalize_received(value)
 
 
-@pytest.mark.parametrize("integer", [MAX_SAFE_INTEGER, -MAX_SAFE_INTEGER, 10**15, 10**14, 0])
+@walk("integer", [MAX_SAFE_INTEGER, -MAX_SAFE_INTEGER, 10**15, 10**14, 0])
 def test_integers_up_to_53_bits_are_printed_as_they_are(integer: int) -> None:
     assert canonicalize({"n": [integer]}) == b'{"n":[%d]}' % integer
     assert canonicalize_received(integer) == str(integer).encode()
 
 
-@pytest.mark.parametrize("integer", UNSAFE_INTEGERS)
+@walk("integer", UNSAFE_INTEGERS)
 def test_integers_beyond_53_bits_are_refused_by_the_writer_and_doubles_to_the_reader(integer: int) -> None:
     for value in (integer, [integer], {"n": integer}, {"\U0001f600": integer}):
         with pytest.raises(MalformedError, match="an integer is beyond"):
@@ -290,7 +290,7 @@ NOT_JSON = [
 ]
 
 
-@pytest.mark.parametrize("thing", NOT_JSON, ids=lambda thing: type(thing).__name__)
+@walk("thing", NOT_JSON, ids=lambda thing: type(thing).__name__)
 def test_what_is_not_plain_json_is_refused_wherever_it_is(thing: Any) -> None:
     for value in (thing, [thing], {"a": thing}, [1.5, {"\U0001f600": [thing]}], {"a": {"b": [None, thing]}}):
         with pytest.raises(MalformedError, match=f"{type(thing).__name__} is not JSON"):
@@ -301,7 +301,7 @@ def test_what_is_not_plain_json_is_refused_wherever_it_is(thing: Any) -> None:
             jcs._write(value)
 
 
-@pytest.mark.parametrize("name", [1, 1.5, None, True, b"a", (), Word.YES, Text("a"), uuid.UUID(int=0)], ids=repr)
+@walk("name", [1, 1.5, None, True, b"a", (), Word.YES, Text("a"), uuid.UUID(int=0)], ids=repr)
 def test_member_names_that_are_not_text_are_refused(name: Any) -> None:
     for value in ({name: 1}, {"a": {name: 1.5}}, {"\U0001f600": {name: 1}}):
         with pytest.raises(MalformedError, match=f"a member name is {type(name).__name__}, not str"):
@@ -310,7 +310,7 @@ def test_member_names_that_are_not_text_are_refused(name: Any) -> None:
             jcs._write(value)
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@walk("number", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_are_not_finite_are_refused(number: float) -> None:
     for value in (number, [number], {"\U0001f600": number}, {"a": [None, {"b": number}]}):
         with pytest.raises(MalformedError, match="NaN and infinities are not JSON"):
@@ -319,7 +319,7 @@ def test_numbers_that_are_not_finite_are_refused(number: float) -> None:
         es6_number(number)
 
 
-@pytest.mark.parametrize("text", [chr(0xD800), chr(0xDFFF), "a\udc00\ud800", "\ud83d\ude00"], ids=ascii)
+@walk("text", [chr(0xD800), chr(0xDFFF), "a\udc00\ud800", "\ud83d\ude00"], ids=ascii)
 def test_halves_of_surrogate_pairs_are_refused_in_strings_and_names(text: str) -> None:
     for value in (text, [text], {text: 1}, {"\U0001f600": text}, {"\U0001f600": 1, text: 2}, {"a": {text: 1.5}}):
         with pytest.raises(MalformedError, match="half of a surrogate pair"):
@@ -358,7 +358,7 @@ def test_a_printed_double_reads_back_as_itself(value: float) -> None:
     assert canonicalize(value) == es6_number(value).encode()
 
 
-@pytest.mark.parametrize(
+@walk(
     ("value", "printed"),
     [
         (0.0, "0"),
@@ -385,15 +385,11 @@ def test_doubles_at_the_borders_of_the_layouts_of_ecmascript(value: float, print
 
 @pytest.fixture(scope="module")
 def node() -> str:
-    """Node.js; without it the comparison is skipped, loudly, or fails where real components are demanded."""
-    found = shutil.which("node")
-    if found is None:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail("NO NODE, and A2A_TRUST_REQUIRE_REAL=1 demands it")
-        pytest.skip("NO NODE: install Node.js to compare doubles with JSON.stringify")
-    return found
+    """Node.js."""
+    return shutil.which("node") or missing("Node.js", "real-sdks")
 
 
+@pytest.mark.real
 def test_doubles_are_printed_as_node_prints_them(node: str) -> None:
     random = Random(8785)
     patterns = [random.getrandbits(64) for _ in range(60_000)]

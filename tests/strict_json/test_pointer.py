@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.strict_json.pointer import Path, escaped, pointer_of, steps_of, steps_to
+from tests.tables import walk
 
 
-@pytest.mark.parametrize(
+@walk(
     ("steps", "pointer"),
     [  # RFC 6901 5
         ([], ""),

@@ -10,16 +10,14 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, Plain, is_too_deep, parse, reader
 from tests.signing.json_values import NAMES, documents, nested, spell, texts, write
-
-#: A slow machine must not make a property false.
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from tests.tables import walk
 
 randoms = st.integers(0, 2**32).map(Random)
 
@@ -32,21 +30,18 @@ def outcome(document: bytes, *, exactly: bool = False) -> str:
         return "refused"
 
 
-@UNHURRIED
 @given(documents, randoms)
 def test_a_document_is_read_as_it_was_written_whatever_the_spelling(value: Any, random: Random) -> None:
     document = write(value, random).encode()
     assert repr(parse(document)) == repr(value)
 
 
-@UNHURRIED
 @given(documents, randoms)
 def test_the_fast_way_reads_as_the_exact_way(value: Any, random: Random) -> None:
     document = write(value, random).encode()
     assert outcome(document) == outcome(document, exactly=True) == repr(value)
 
 
-@UNHURRIED
 @given(documents)
 def test_a_value_that_is_called_plain_goes_through_orjson_unchanged(value: Any) -> None:
     read, plain = strict_json.read(json.dumps(value).encode())
@@ -56,7 +51,7 @@ def test_a_value_that_is_called_plain_goes_through_orjson_unchanged(value: Any) 
         assert repr(strict_json.parse_printed(compact)) == repr(value)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("document", "plain"),
     [
         (b"{}", Plain.YES),
@@ -100,7 +95,6 @@ def test_numbers_that_need_care_and_astral_names_are_not_plain(document: bytes, 
     assert strict_json.read(document) == (json.loads(document), plain)
 
 
-@UNHURRIED
 @given(documents, randoms, st.integers(0, 10**6), st.integers(0, 255), st.sampled_from(["set", "insert", "delete"]))
 def test_one_changed_byte_is_read_alike_or_refused_by_both_ways(
     value: Any, random: Random, place: int, byte: int, change: str
@@ -111,13 +105,11 @@ def test_one_changed_byte_is_read_alike_or_refused_by_both_ways(
     assert outcome(bytes(document)) == outcome(bytes(document), exactly=True)
 
 
-@UNHURRIED
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]",:\\u0019.eE+-truefalsn \n', max_size=40).map(str.encode))
 def test_arbitrary_bytes_are_read_alike_or_refused_by_both_ways(document: bytes) -> None:
     assert outcome(document) == outcome(document, exactly=True)
 
 
-@UNHURRIED
 @given(
     name=texts,
     others=st.lists(st.tuples(texts, documents), max_size=4),
@@ -147,7 +139,7 @@ def test_a_member_that_is_there_twice_is_refused_wherever_it_is_and_however_it_i
         parse(document.encode())
 
 
-@pytest.mark.parametrize(
+@walk(
     "document",
     [
         r'{"a":1,"a":1}',
@@ -171,8 +163,8 @@ def test_duplicate_members_are_refused_in_every_spelling(document: str) -> None:
         parse(document.encode())
 
 
-@pytest.mark.parametrize("run", range(1, 9))
-@pytest.mark.parametrize("end", ["", '\\"', "\\u0022", "\\n", "\\u005c"])
+@walk("run", range(1, 9))
+@walk("end", ["", '\\"', "\\u0022", "\\n", "\\u005c"])
 def test_runs_of_backslashes_are_not_taken_for_duplicates_and_hide_none(run: int, end: str) -> None:
     string = f'"{chr(92) * 2 * run}{end}"'
     assert parse(f'{{"a":{string},"b":{string}}}'.encode()) == {"a": json.loads(string), "b": json.loads(string)}
@@ -183,8 +175,8 @@ def test_runs_of_backslashes_are_not_taken_for_duplicates_and_hide_none(run: int
         parse(f'{{{string}:1,"b":2,{string}:1}}'.encode())
 
 
-@pytest.mark.parametrize("unit", [r"\u0022", r"\"", r"\\", r"\u005c", r"\u005c\u0022", r"\\\"", r"\\\u0022"])
-@pytest.mark.parametrize("dropped", ["1", '""', r'"\""', r'"\u0022"', '{"x":"y"}', r'["\\"]'])
+@walk("unit", [r"\u0022", r"\"", r"\\", r"\u005c", r"\u005c\u0022", r"\\\"", r"\\\u0022"])
+@walk("dropped", ["1", '""', r'"\""', r'"\u0022"', '{"x":"y"}', r'["\\"]'])
 def test_marks_that_only_one_spelling_shows_do_not_make_up_for_a_dropped_member(unit: str, dropped: str) -> None:
     # The fast way compares numbers of quotation marks; one written as an escape must not stand in for a lost one.
     for times in range(10):
@@ -220,7 +212,7 @@ def test_the_text_of_a_duplicate_is_short_and_printable() -> None:
     assert len(str(refused.value)) < 150
 
 
-@pytest.mark.parametrize(
+@walk(
     ("document", "why"),
     [
         (b"", "not JSON"),
@@ -275,7 +267,7 @@ def test_what_readers_do_not_agree_on_is_refused_with_its_reason(document: bytes
         parse(document, what="thing")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("document", "value"),
     [
         (b"0", 0),
@@ -303,9 +295,9 @@ def test_the_order_of_members_is_kept() -> None:
     assert list(parse(b'{"z":1.5,"a":2,"m":3}')) == ["z", "a", "m"]  # the exact way
 
 
-@pytest.mark.parametrize("kind", ["lists", "objects", "both"])
-@pytest.mark.parametrize("leaf", [None, 1.5, "[{"], ids=repr)
-@pytest.mark.parametrize("depth", range(MAX_DEPTH - 2, MAX_DEPTH + 3))
+@walk("kind", ["lists", "objects", "both"])
+@walk("leaf", [None, 1.5, "[{"], ids=repr)
+@walk("depth", range(MAX_DEPTH - 2, MAX_DEPTH + 3))
 def test_nesting_is_read_up_to_its_limit(depth: int, leaf: Any, kind: str) -> None:
     value = nested(depth, leaf, kind=kind)
     document = json.dumps(value).encode()
@@ -317,8 +309,8 @@ def test_nesting_is_read_up_to_its_limit(depth: int, leaf: Any, kind: str) -> No
     assert is_too_deep(value) is (depth > MAX_DEPTH)
 
 
-@pytest.mark.parametrize("depth", [255, 256, 1_023, 1_025, 5_000, 200_000])
-@pytest.mark.parametrize("unit", [b"[", b'{"a":'])
+@walk("depth", [255, 256, 1_023, 1_025, 5_000, 200_000])
+@walk("unit", [b"[", b'{"a":'])
 def test_absurd_nesting_is_refused_and_not_followed(unit: bytes, depth: int) -> None:
     with pytest.raises(MalformedError):
         parse(unit * depth)
@@ -340,7 +332,7 @@ def test_the_limit_of_bytes_is_checked_before_reading() -> None:
     assert parse(b"12", max_bytes=2) == 12
 
 
-@pytest.mark.parametrize("given", ["{}", bytearray(b"{}"), memoryview(b"{}"), None, {}], ids=lambda v: type(v).__name__)
+@walk("given", ["{}", bytearray(b"{}"), memoryview(b"{}"), None, {}], ids=lambda v: type(v).__name__)
 def test_only_bytes_are_read(given: Any) -> None:
     with pytest.raises(TypeError, match="card: pass the bytes of the document"):
         parse(given, what="card")

@@ -21,9 +21,9 @@ import pytest
 
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
+from a2a_trust.cli.main import main
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.files import sqlite as sqlite_files
-from tests.cli.conftest import COMMAND
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> SqliteApiKeys:
-    return SqliteApiKeys(path, create=True)
+    return SqliteApiKeys(path, create=True, timeout=60)
 
 
 def start(path: Path, body: str) -> subprocess.Popen[str]:
@@ -306,7 +306,9 @@ async def test_a_record_that_is_not_sound_lets_nobody_in_and_keeps_nobody_out(
         "expires = -1.0",
     ],
 )
-async def test_one_odd_record_is_no_outage(store: SqliteApiKeys, path: Path, change: str) -> None:
+async def test_one_odd_record_is_no_outage(
+    store: SqliteApiKeys, path: Path, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     odd, good = store.create(owner="odd"), store.create(owner="good")
     with closing(sqlite3.connect(path, isolation_level=None)) as hand:
         hand.execute(f"UPDATE api_key SET {change} WHERE owner = 'odd'")
@@ -319,10 +321,10 @@ async def test_one_odd_record_is_no_outage(store: SqliteApiKeys, path: Path, cha
     assert store.records() == (good.record,)
     ((_, why),) = store.unreadable()
     assert why.startswith("API key: ")
-    listed = subprocess.run([COMMAND, "api-key", "list", "--store", path], capture_output=True, text=True, check=False)
-    assert listed.returncode == 0
-    assert "unreadable" in listed.stdout
-    assert good.record.key_id in listed.stdout
+    assert main(["api-key", "list", "--store", str(path)]) == 0
+    listed = capsys.readouterr().out
+    assert "unreadable" in listed
+    assert good.record.key_id in listed
 
 
 async def test_a_file_that_takes_the_place_of_another_is_read(store: SqliteApiKeys, path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from a2a_trust.auth.api_key.redis import RedisApiKeys
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, TrustError
+from tests.auth.api_key.test_verifier import Clock
 from tests.auth.test_jwt import NOW
 from tests.databases import PostgresServer, RedisServer, line
 
@@ -56,10 +58,10 @@ def sqlite(request: pytest.FixtureRequest) -> Store:
     SqliteApiKeys(path, create=True)
 
     def damage(key_id: str) -> None:
-        command = f"UPDATE api_key SET owner = '' WHERE id = '{key_id}'"
-        subprocess.run(["sqlite3", path, command], check=True)
+        with closing(sqlite3.connect(path, isolation_level=None)) as hand:
+            hand.execute("UPDATE api_key SET owner = '' WHERE id = ?", (key_id,))
 
-    return Store(f"SqliteApiKeys({str(path)!r})", damage)
+    return Store(f"SqliteApiKeys({str(path)!r}, timeout=20)", damage)
 
 
 def postgresql(request: pytest.FixtureRequest) -> Store:
@@ -89,7 +91,7 @@ def redis(request: pytest.FixtureRequest) -> Store:
 STORES = {"sqlite": sqlite, "postgres": postgresql, "redis": redis}
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["sqlite", *(pytest.param(name, marks=pytest.mark.real) for name in ("postgres", "redis"))])
 def store(request: pytest.FixtureRequest) -> Store:
     return STORES[request.param](request)
 
@@ -112,13 +114,13 @@ async def is_accepted(verifier: ApiKeyVerifier, text: str) -> bool:
 
 async def until(is_so: Callable[[], bool], keys: ApiKeyStore) -> None:
     """Look keys up until that is so; a machine that is busy may take longer for one than the store waits."""
-    for _ in range(1_000):
+    for _ in range(3_000):
         if is_so():
             return
         with suppress(KeySourceUnavailableError):
             await keys.find(())
         await asyncio.sleep(0.02)
-    raise AssertionError("not in 20 seconds")
+    raise AssertionError("not in a minute")
 
 
 async def found(keys: ApiKeyStore, *digests: bytes) -> list[str]:
@@ -254,12 +256,13 @@ os._exit(0)
     assert sorted(record.owner for record in keys.records()) == ["child", "parent", "parent again"]
 
 
+@pytest.mark.real
 async def test_a_key_that_is_revoked_in_postgresql_is_rejected_at_once(postgres: PostgresServer) -> None:
-    """A notification shortens the delay: without it the key would count for a minute."""
+    """A notification shortens the delay: without it the key would count for ten minutes."""
     url = postgres.database()
     keys = PostgresApiKeys(url, timeout=20)
     issued = keys.create(owner="ann")
-    verifier = ApiKeyVerifier(keys, refresh=60, stale_if_error=60)
+    verifier = ApiKeyVerifier(keys, refresh=600, stale_if_error=600)
     try:
         await verifier.verify(issued.text, NOW)
         listens = "SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
@@ -267,7 +270,7 @@ async def test_a_key_that_is_revoked_in_postgresql_is_rejected_at_once(postgres:
         await asyncio.sleep(0.1)
         await verifier.verify(issued.text, NOW)
         await asyncio.to_thread(PostgresApiKeys(url, timeout=20).revoke, issued.record.key_id)
-        ends = time.monotonic() + 10
+        ends = time.monotonic() + 60
         while await is_accepted(verifier, issued.text):
             assert time.monotonic() < ends
             await asyncio.sleep(0.005)
@@ -275,6 +278,7 @@ async def test_a_key_that_is_revoked_in_postgresql_is_rejected_at_once(postgres:
         await keys.aclose()
 
 
+@pytest.mark.real
 def test_a_change_in_redis_that_ignores_the_lock_undoes_the_other_one(redis_server: RedisServer) -> None:
     keys = RedisApiKeys(redis_server.url, create=True, timeout=20)
     before = keys.create(owner="ann").record
@@ -289,6 +293,7 @@ def test_a_change_in_redis_that_ignores_the_lock_undoes_the_other_one(redis_serv
     assert keys.records(owner="ann") == (before,)
 
 
+@pytest.mark.real
 async def test_a_line_for_notifications_that_dies_without_a_word_is_given_up(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +310,7 @@ async def test_a_line_for_notifications_that_dies_without_a_word_is_given_up(
         await asyncio.sleep(0.3)
         assert not listening.done()  # it is tried, and works
         way.is_dead = True
-        await asyncio.wait_for(listening, 5)
+        await asyncio.wait_for(listening, 60)
         way.is_dead = False
         before = len(told)
         await until(lambda: len(told) > before, keys)
@@ -315,26 +320,28 @@ async def test_a_line_for_notifications_that_dies_without_a_word_is_given_up(
         await keys.aclose()
 
 
+@pytest.mark.real
 async def test_a_server_without_the_store_is_no_empty_store(redis_server: RedisServer) -> None:
     """After a failover to an empty server, keys are not unknown: nobody can tell."""
-    keys = RedisApiKeys(redis_server.url, create=True)
+    keys, clock = RedisApiKeys(redis_server.url, create=True, timeout=20), Clock()
     issued = keys.create(owner="ann")
-    verifier = ApiKeyVerifier(keys, refresh=0.01, stale_if_error=0.3)
+    verifier = ApiKeyVerifier(keys, refresh=1, stale_if_error=30, clock=clock)
     await verifier.verify(issued.text, NOW)
     with redis_server.client() as client:
         client.flushall()
-    await asyncio.sleep(0.02)
+    clock.at += 2
     assert (await verifier.verify(issued.text, NOW)).subject == "ann"
-    await asyncio.sleep(0.4)
+    clock.at += 40
     with pytest.raises(KeySourceUnavailableError):
         await verifier.verify(issued.text, NOW)
     with pytest.raises(KeySourceUnavailableError):
         await verifier.verify("unknown", NOW)
     with pytest.raises(KeySourceUnavailableError, match="the server is new, or lost its data"):
-        RedisApiKeys(redis_server.url).create(owner="bob")
+        RedisApiKeys(redis_server.url, timeout=20).create(owner="bob")
     await keys.aclose()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("value", [b"[" * 100_000, b"\xff", b"[NaN]", b"[]", b"null", b"", b"x" * 1_000_000])
 async def test_a_value_of_redis_that_is_no_record_keeps_out_no_other(redis_server: RedisServer, value: bytes) -> None:
     with redis_server.client() as client:
@@ -355,6 +362,7 @@ async def test_a_value_of_redis_that_is_no_record_keeps_out_no_other(redis_serve
     await keys.aclose()
 
 
+@pytest.mark.real
 async def test_a_replica_of_redis_is_not_asked_for_keys(redis_server: RedisServer) -> None:
     """It goes on answering when its master is gone, with a key that was revoked there."""
     with redis_server.client() as client:
@@ -384,13 +392,14 @@ async def test_a_replica_of_redis_is_not_asked_for_keys(redis_server: RedisServe
     await keys.aclose()
 
 
+@pytest.mark.real
 async def test_the_databases_hold_digests_and_no_key(
     postgres: PostgresServer,
     redis_server: RedisServer,
     tmp_path: Path,
 ) -> None:
     url = postgres.database()
-    for keys in (PostgresApiKeys(url, timeout=20), RedisApiKeys(redis_server.url, create=True)):
+    for keys in (PostgresApiKeys(url, timeout=20), RedisApiKeys(redis_server.url, create=True, timeout=20)):
         issued = keys.create(owner="ann")
         keys.import_key(FOREIGN, owner="bob")
         if isinstance(keys, PostgresApiKeys):

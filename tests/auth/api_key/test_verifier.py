@@ -34,6 +34,8 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MalformedError,
 )
+from tests.tables import walk
+from tests.waiting import settled
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +144,7 @@ def test_every_typo_of_one_character_is_caught_by_the_checksum() -> None:
             key_id_of(other)
 
 
-@pytest.mark.parametrize("prefix", ["", "a", "A2A", "1a", "a_b", "a-b", "a" * 17, "ä2", "a2a\n"])
+@walk("prefix", ["", "a", "A2A", "1a", "a_b", "a-b", "a" * 17, "ä2", "a2a\n"])
 def test_a_prefix_is_one_small_word(prefix: str) -> None:
     with pytest.raises(ConfigurationError, match="as in a2a"):
         MemoryApiKeys().create(owner="alice", prefix=prefix)
@@ -185,13 +187,13 @@ async def test_keys_of_one_owner_are_one_caller_and_owners_of_two_stores_are_two
     assert len({*names}) == 3
 
 
-@pytest.mark.parametrize("owner", ["", " ", "alice ", "\talice", "al\u200bice", "al\x00ice", "a" * 257, "al\ud800ice"])
+@walk("owner", ["", " ", "alice ", "\talice", "al\u200bice", "al\x00ice", "a" * 257, "al\ud800ice"])
 def test_owners_that_only_look_alike_are_refused(owner: str) -> None:
     with pytest.raises(ConfigurationError, match="printable"):
         MemoryApiKeys().create(owner=owner)
 
 
-@pytest.mark.parametrize("scopes", ["read", ["read write"], [""], ['a"b'], ["a\\b"], ["é"], ["a\n"]])
+@walk("scopes", ["read", ["read write"], [""], ['a"b'], ["a\\b"], ["é"], ["a\n"]])
 def test_scopes_are_words(scopes: list[str] | str) -> None:
     with pytest.raises(ConfigurationError, match="scope"):
         MemoryApiKeys().create(owner="alice", scopes=scopes)
@@ -268,7 +270,7 @@ async def test_a_key_ends_at_its_moment_of_expiry() -> None:
             await verifier.verify(issued.text, moment)
 
 
-@pytest.mark.parametrize("expires", [0.0, 1.0, math.nan, -math.inf, 1_900_000_000_000.0])
+@walk("expires", [0.0, 1.0, math.nan, -math.inf, 1_900_000_000_000.0])
 def test_a_key_is_not_made_to_end_in_the_past_or_in_milliseconds(expires: float) -> None:
     store = MemoryApiKeys()
     with pytest.raises(ConfigurationError, match="seconds"):
@@ -321,9 +323,7 @@ async def test_an_imported_key_that_begins_with_the_id_of_another_is_still_its_o
     assert (await verifier.verify(issued.text, NOW)).subject == "alice"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x" * 31, "x" * 1025, "x" * 40 + " ", " " + "x" * 40, "x" * 40 + "\n", "é" * 40, "x\x7f" * 20]
-)
+@walk("text", ["", "x" * 31, "x" * 1025, "x" * 40 + " ", " " + "x" * 40, "x" * 40 + "\n", "é" * 40, "x\x7f" * 20])
 def test_a_key_that_is_short_or_would_not_pass_a_header_is_not_imported(text: str) -> None:
     store = MemoryApiKeys()
     with pytest.raises(ConfigurationError, match="an imported key") as caught:
@@ -356,7 +356,7 @@ async def test_a_rotated_key_is_good_for_the_overlap_beside_its_successor() -> N
     assert before + 3600 <= ends <= time.time() + 3600
     assert kept[old.record.key_id].replaced_by == new.record.key_id
     assert new.text.startswith("acme_")
-    assert new.record.expires - new.record.created == pytest.approx(7200, abs=1)
+    assert new.record.expires - new.record.created == pytest.approx(7200, abs=60)
     verifier = ApiKeyVerifier(store)
     old_identity, new_identity = [await verifier.verify(key.text, time.time()) for key in (old, new)]
     assert (old_identity.subject, old_identity.scopes) == (new_identity.subject, new_identity.scopes)
@@ -455,7 +455,7 @@ async def test_a_request_that_is_cancelled_does_not_end_the_read_for_the_others(
     store.gate.clear()
     verifier = ApiKeyVerifier(store)
     first, second = (asyncio.create_task(verifier.verify(key, NOW)) for _ in range(2))
-    await asyncio.sleep(0.01)
+    await settled()
     first.cancel()
     await asyncio.sleep(0)
     store.gate.set()
@@ -589,12 +589,12 @@ async def test_a_flood_of_junk_neither_delays_a_revocation_nor_shuts_out_a_known
     await background(verifier)
     store.gate.clear()
     flood = [asyncio.create_task(verifier.verify(f"junk {number}", NOW)) for number in range(1000)]
-    await asyncio.sleep(0.01)
+    await settled()
     assert any(task.done() for task in flood), "the queue is full"
     store.revoke(thief.record.key_id)
     clock.at += age
     waiting = [asyncio.create_task(verifier.verify(key.text, NOW)) for key in (thief, good)]
-    await asyncio.sleep(0.01)
+    await settled()
     assert [task.done() for task in waiting] == [age < 2] * 2, "a key that was confirmed lately does not wait"
     store.looked_up = []
     store.gate.set()
@@ -834,9 +834,7 @@ async def test_a_key_is_in_no_repr_pickle_exception_or_log(caplog: pytest.LogCap
 # --- configuration
 
 
-@pytest.mark.parametrize(
-    ("refresh", "stale"), [(0.0, 30.0), (-1.0, 30.0), (5.0, 1.0), (1.0, math.inf), (math.nan, 30.0), (1.0, math.nan)]
-)
+@walk(("refresh", "stale"), [(0.0, 30.0), (-1.0, 30.0), (5.0, 1.0), (1.0, math.inf), (math.nan, 30.0), (1.0, math.nan)])
 def test_delays_are_bounded(refresh: float, stale: float) -> None:
     with pytest.raises(ConfigurationError, match="refresh"):
         ApiKeyVerifier(MemoryApiKeys(), refresh=refresh, stale_if_error=stale)
@@ -848,7 +846,7 @@ def test_an_issuer_has_a_name() -> None:
         ApiKeyVerifier(store, issuer="")
 
 
-@pytest.mark.parametrize("change", [{"key_id": "alice"}, {"digest": b"short"}, {"created": math.nan}])
+@walk("change", [{"key_id": "alice"}, {"digest": b"short"}, {"created": math.nan}])
 def test_a_record_that_says_nothing_sound_is_refused(change: dict[str, object]) -> None:
     record = MemoryApiKeys().create(owner="alice").record
     with pytest.raises(ConfigurationError, match="API key"):

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from a2a_trust.auth.basic.user_pass import read_user_pass
 from a2a_trust.errors import InvalidCredentialsError
+from tests.tables import walk
 
 
 def encoded(text: str | bytes) -> str:
     return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
 
 
-@pytest.mark.parametrize(
+@walk(
     ("credential", "user", "password"),
     [
         ("QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Aladdin", "open sesame"),  # RFC 7617 2
@@ -37,7 +38,7 @@ def test_the_name_ends_at_the_first_colon(credential: str, user: str, password: 
     assert read_user_pass(credential) == (user, password)
 
 
-@pytest.mark.parametrize(
+@walk(
     "credential",
     [
         "",

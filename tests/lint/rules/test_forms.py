@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 
 from a2a_trust.lint.rules.forms import RULES
@@ -11,6 +10,7 @@ from a2a_trust.signing.forms import Form, project
 from tests.lint.cards import GONE, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.signing import cards as made
 from tests.signing.cards import Card
+from tests.tables import walk
 
 EXAMPLES: dict[str, list[Example]] = {
     "explicit-default": [
@@ -75,7 +75,7 @@ EXAMPLES: dict[str, list[Example]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@walk("rule", RULES, ids=lambda rule: rule.id)
 def test_every_rule_finds_the_bad_card_and_lets_the_good_one_be(rule: Rule) -> None:
     check_examples(rule, EXAMPLES[rule.id])
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from a2a_trust.lint.rules.members import RULES
 from a2a_trust.lint.rules.rule import Rule
 from tests.lint.cards import GONE, Example, check_examples, clean_card, having, old_card, rules_found
+from tests.tables import walk
 
 OLDEST = (("/authentication", {"schemes": ["key"]}), ("/security", None))
 
@@ -82,7 +81,7 @@ EXAMPLES: dict[str, list[Example]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@walk("rule", RULES, ids=lambda rule: rule.id)
 def test_every_rule_finds_the_bad_card_and_lets_the_good_one_be(rule: Rule) -> None:
     check_examples(rule, EXAMPLES[rule.id])
 

@@ -12,6 +12,7 @@ from a2a_trust.lint.rules.rule import Rule
 from a2a_trust.lint.rules.secrets import RULES
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having, rules_found
 from tests.signing.cards import Card
+from tests.tables import walk
 
 #: Split, so that no scanner takes this file for a leak.
 SECRETS = {
@@ -93,7 +94,7 @@ def placed(secret: str) -> dict[str, Card | bytes]:
     }
 
 
-@pytest.mark.parametrize("kind", SECRETS)
+@walk("kind", SECRETS)
 def test_no_finding_repeats_a_secret(kind: str) -> None:
     secret = SECRETS[kind]
     for place, card in placed(secret).items():

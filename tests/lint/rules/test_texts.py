@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from a2a_trust.lint.rules.rule import Rule
 from a2a_trust.lint.rules.texts import RULES
 from tests.lint.cards import OAUTH, SKILL, Example, check_examples, clean_card, having
+from tests.tables import walk
 
 EXAMPLES: dict[str, list[Example]] = {
     "control-character": [
@@ -59,6 +58,6 @@ EXAMPLES: dict[str, list[Example]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@walk("rule", RULES, ids=lambda rule: rule.id)
 def test_every_rule_finds_the_bad_card_and_lets_the_good_one_be(rule: Rule) -> None:
     check_examples(rule, EXAMPLES[rule.id])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules.rule import Rule
 from a2a_trust.lint.rules.urls import RULES
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having
+from tests.tables import walk
 
 EXAMPLES: dict[str, list[Example]] = {
     "http-url": [
@@ -68,12 +67,12 @@ EXAMPLES: dict[str, list[Example]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@walk("rule", RULES, ids=lambda rule: rule.id)
 def test_every_rule_finds_the_bad_card_and_lets_the_good_one_be(rule: Rule) -> None:
     check_examples(rule, EXAMPLES[rule.id])
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "severity"),
     [
         *((f"{scheme}://{host}/a", Severity.WARNING)

@@ -29,7 +29,7 @@ from tests.tiers import missing
 
 __all__ = ["Line", "PostgresServer", "RedisServer", "line", "postgres", "postgres_url", "redis_server", "redis_url"]
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def free_port() -> int:

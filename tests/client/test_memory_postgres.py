@@ -201,6 +201,7 @@ def work(who):
 
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a program with threads, from Python 3.12 on
+memory.records()  # connect now: a thread that connects during a fork leaves a lock of OpenSSL held in the child
 busy = threading.Thread(target=work, args=["thread"])
 busy.start()
 children = []

@@ -13,7 +13,6 @@ import pytest
 from tests.conftest import ROOT
 from tests.docs.newcomer import Newcomer
 from tests.docs.pages import PAGES
-from tests.tiers import missing
 
 PAGE = PAGES["docs/many-cards.md"]
 pytestmark = pytest.mark.real
@@ -37,10 +36,11 @@ def test_the_page_runs_as_it_stands(folder: Path) -> None:
     assert len(list((folder / "dask-reports").iterdir())) > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "package"), [("Ray", "ray"), ("Spark", "pyspark")])
 def test_the_other_recipes_give_the_same(name: str, package: str, folder: Path) -> None:
     if subprocess.run([sys.executable, "-c", f"import {package}"], capture_output=True, check=False).returncode:
-        missing(f"{name} (with what it needs to run its recipe)", "real-frameworks")
+        pytest.skip(f"NO {name.upper()}: install it and what it needs to run its recipe")
     Newcomer(folder, Path(sys.executable).parent).follow(PAGE.partition("## What the lines say")[0])
     subprocess.run([sys.executable, "-c", RECIPES[name]], cwd=folder, check=True, capture_output=True)
     parts = [path for path in (folder / f"{name.lower()}-reports").iterdir() if not path.name.startswith(("_", "."))]

@@ -54,6 +54,7 @@ from tests.attacks.calling import (
 )
 from tests.client.agents import OWNER_TRUSTED, Asked, Page
 from tests.client.proofs import proof_in
+from tests.tables import walk
 
 SIGNER: Final = generate_signer("ES256", kid="client")
 
@@ -126,7 +127,7 @@ NAMES: Final = (
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@walk("name", NAMES)
 def test_a_card_that_names_another_server_gets_no_token(servers: Servers, asks: Ask, name: str) -> None:
     card = card_with(servers.origin, {"login": schemes_of_the_attacker(servers)[name]}, {"login": []})
     for grant in GRANTS:
@@ -138,8 +139,8 @@ def test_a_card_that_names_another_server_gets_no_token(servers: Servers, asks: 
     assert [servers.agent.asked, servers.thief.asked, servers.login.asked] == [[], [], []]
 
 
-@pytest.mark.parametrize("grant", GRANTS)
-@pytest.mark.parametrize("authentication", [*AUTHENTICATIONS])
+@walk("grant", GRANTS)
+@walk("authentication", [*AUTHENTICATIONS])
 def test_a_card_that_names_another_server_beside_the_right_one_changes_nothing(
     servers: Servers, asks: Ask, grant: str, authentication: str
 ) -> None:
@@ -179,8 +180,8 @@ def scopes_asked(servers: Servers) -> list[str]:
 # Challenges
 
 
-@pytest.mark.parametrize("status", [401, 403])
-@pytest.mark.parametrize(
+@walk("status", [401, 403])
+@walk(
     "challenge",
     [
         'Bearer resource_metadata="{evil}/.well-known/oauth-protected-resource"',
@@ -214,7 +215,7 @@ def test_no_challenge_leads_elsewhere_or_to_more(servers: Servers, asks: Ask, st
     assert {asked.headers["authorization"] for asked in servers.agent.asked} == {f"Bearer {TOKEN}"}
 
 
-@pytest.mark.parametrize(
+@walk(
     "scope",
     [
         "admin",
@@ -285,8 +286,8 @@ def test_a_step_up_that_the_server_refuses_fails_nobody_who_waits_for_less(serve
 # Endless demands
 
 
-@pytest.mark.parametrize("status", [401, 403])
-@pytest.mark.parametrize("dpop", [None, SIGNER], ids=["bearer", "dpop"])
+@walk("status", [401, 403])
+@walk("dpop", [None, SIGNER], ids=["bearer", "dpop"])
 def test_endless_demands_come_to_an_end(servers: Servers, asks: Ask, status: int, dpop: Any) -> None:
     """Each answer has another nonce, and wants another token and more scopes."""
     kind = "Bearer" if dpop is None else "DPoP"
@@ -334,8 +335,8 @@ def test_nonces_of_the_agent_do_not_go_to_the_login(servers: Servers, asks: Ask)
 # The configured server misbehaves
 
 
-@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
-@pytest.mark.parametrize("authentication", [*AUTHENTICATIONS])
+@walk("status", [300, 301, 302, 303, 307, 308])
+@walk("authentication", [*AUTHENTICATIONS])
 def test_a_token_endpoint_that_redirects_sends_nobody_on(
     servers: Servers, asks: Ask, status: int, authentication: str
 ) -> None:
@@ -388,7 +389,7 @@ ODD: Final[dict[str, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*ODD])
+@walk("name", [*ODD])
 def test_an_answer_that_is_no_token_is_none(
     servers: Servers, asks: Ask, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -416,8 +417,8 @@ def test_a_token_endpoint_that_never_answers_holds_nobody_up(servers: Servers, a
     assert servers.agent.asked == []
 
 
-@pytest.mark.parametrize("status", [200, 400, 401, 403, 500])
-@pytest.mark.parametrize("authentication", ["basic", "post", "jwt"])
+@walk("status", [200, 400, 401, 403, 500])
+@walk("authentication", ["basic", "post", "jwt"])
 def test_a_token_endpoint_that_repeats_what_it_got_is_not_quoted(
     servers: Servers, asks: Ask, status: int, authentication: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -441,9 +442,9 @@ def test_a_token_endpoint_that_repeats_what_it_got_is_not_quoted(
     assert servers.agent.asked == servers.thief.asked == []
 
 
-@pytest.mark.parametrize("status", [401, 403])
-@pytest.mark.parametrize("scheme", ["bearer", "basic"])
-@pytest.mark.parametrize("said", ["as it came", PASSWORD])
+@walk("status", [401, 403])
+@walk("scheme", ["bearer", "basic"])
+@walk("said", ["as it came", PASSWORD])
 def test_an_agent_that_repeats_what_it_got_is_not_quoted(
     servers: Servers, asks: Ask, status: int, scheme: str, said: str
 ) -> None:

@@ -32,6 +32,7 @@ from a2a_trust.net.fetcher import Fetcher
 from tests.client.agents import OWNER_TRUSTED, Agent, Page, card_of, serving_agent, signed, trusting
 from tests.client.proofs import proof_in
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 VICTIM, EVIL = "127.0.0.1", "localhost"
 SIGNER: Final = generate_signer("ES256")
@@ -111,8 +112,8 @@ def nonces(agent: Agent) -> list[str | None]:
 # Elsewhere
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("where", ["another name", "http", "here"])
+@walk("status", [301, 302, 303, 307, 308])
+@walk("where", ["another name", "http", "here"])
 def test_a_redirect_takes_no_token_along(agent: Agent, thief: Agent, ask: Ask, status: int, where: str) -> None:
     elsewhere = {
         "another name": agent.origin(EVIL),
@@ -160,7 +161,7 @@ def test_a_redirect_to_the_demand_for_a_nonce_makes_no_further_request(agent: Ag
     assert (len(agent.asked), len(thief.asked)) == (1, 1)
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "http://agent.example/rpc",
@@ -205,7 +206,7 @@ def test_control_the_right_url_in_other_spellings_is_no_other(agent: Agent, ask:
 # Downgrade
 
 
-@pytest.mark.parametrize(
+@walk(
     "challenge",
     [
         "Bearer",
@@ -268,8 +269,8 @@ UNUSABLE: Final = [
 ]
 
 
-@pytest.mark.parametrize("nonce", UNUSABLE, ids=short)
-@pytest.mark.parametrize("status", [401, 200])
+@walk("nonce", UNUSABLE, ids=short)
+@walk("status", [401, 200])
 def test_a_nonce_that_no_proof_could_hold_goes_into_none(server: Agent, nonce: str, status: int) -> None:
     server.pages["/rpc"] = Page(status=status, headers={"WWW-Authenticate": DEMAND, "DPoP-Nonce": nonce})
     auth = auth_to(server)
@@ -283,7 +284,7 @@ def test_a_nonce_that_no_proof_could_hold_goes_into_none(server: Agent, nonce: s
     assert nonces(server) == [None] * 3
 
 
-@pytest.mark.parametrize("nonce", UNUSABLE, ids=short)
+@walk("nonce", UNUSABLE, ids=short)
 def test_a_nonce_of_a_token_endpoint_that_no_proof_could_hold_goes_into_none(server: Agent, nonce: str) -> None:
     answer = Page(status=400, body=b'{"error":"use_dpop_nonce"}', headers={"DPoP-Nonce": nonce})
     server.pages["/token"] = answer

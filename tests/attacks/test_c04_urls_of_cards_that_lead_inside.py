@@ -35,6 +35,7 @@ from tests.attacks.recording import events_outside
 from tests.attacks.test_t08_fetches_of_inner_addresses import INNER
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority, Names
+from tests.tables import walk
 
 HOST = "agent.test"
 METADATA = "169.254.169.254"
@@ -67,7 +68,7 @@ def fetcher_for(agent: Agent, authority: Authority, **names: list[list[str]]) ->
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("address", INNER)
+@walk("address", INNER)
 async def test_a_name_with_an_inner_address_is_not_asked_for_its_card(address: str) -> None:
     for addresses in ([address], ["8.8.8.8", address]):
         fetcher = Fetcher(resolver=Names(evil_example=[addresses]))
@@ -93,7 +94,7 @@ async def test_an_inner_address_is_not_asked_for_its_card(host: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "file:///etc/passwd", "file:///etc/cards/agent.json", "file://agent.test/agent.json",
@@ -123,8 +124,8 @@ async def test_plain_http_is_refused_also_where_the_agent_redirects_to_https(aut
         assert (plain.asked, names.asked) == ([], [])
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("to", [f"http://{METADATA}/latest/meta-data", "file:///etc/passwd", "{origin}/inner.json"])
+@walk("status", [301, 302, 303, 307, 308])
+@walk("to", [f"http://{METADATA}/latest/meta-data", "file:///etc/passwd", "{origin}/inner.json"])
 def test_an_agent_redirects_to_somewhere_inside(agent: Agent, authority: Authority, status: int, to: str) -> None:
     agent.pages = {
         NEW: Page(status=status, headers={"Location": to.format(origin=agent.origin("other.test"))}),
@@ -299,7 +300,7 @@ EVIL = "https://evil.example"
 IMPLICIT = f'{{"implicit": {{"authorizationUrl": "{EVIL}/", "scopes": {{}}}}}}'
 
 
-@pytest.mark.parametrize(
+@walk(
     ("was", "becomes", "named"),
     [
         ('"{origin}/rest"', f'"{EVIL}/rest"', EVIL),
@@ -368,7 +369,7 @@ def rest(agent: Agent) -> list[dict[str, str]]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("segment", OTHER_SPELLINGS)
+@walk("segment", OTHER_SPELLINGS)
 async def test_no_url_with_a_dot_segment_is_asked(agent: Agent, authority: Authority, segment: str) -> None:
     """Below it the well-known names of cards and issuers, and URLs that the documents of issuers name."""
     fetcher, base = fetcher_for(agent, authority), f"{agent.origin()}/a/{segment}"

@@ -20,6 +20,7 @@ from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.middleware.agent import CARD, Agent, guarded, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -76,8 +77,8 @@ async def test_the_control_is_good() -> None:
 # Another request
 
 
-@pytest.mark.parametrize("remembered", [False, True])
-@pytest.mark.parametrize(
+@walk("remembered", [False, True])
+@walk(
     "changes",
     [
         {"htm": "GET"},

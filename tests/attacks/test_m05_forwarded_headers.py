@@ -23,6 +23,7 @@ from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers
 from tests.middleware.proxies.told import ANN, BOB, TOLD
 from tests.servers.guarded_servers import GuardedServers, guarded_servers
+from tests.tables import walk
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def user(answer: bytes) -> str | None:
     return name
 
 
-@pytest.mark.parametrize("lines", FORWARDED)
+@walk("lines", FORWARDED)
 def test_what_a_proxy_would_write_changes_nothing(servers: GuardedServers, lines: str) -> None:
     check(servers, f"{servers.lines(lines)}\r\nConnection: close")
 
@@ -151,8 +152,8 @@ def test_an_alias_beside_a_credential_is_refused(servers: GuardedServers, creden
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol, "h11", "httptools"])
-@pytest.mark.parametrize(
+@walk("protocol", [H11Protocol, HttpToolsProtocol, "h11", "httptools"])
+@walk(
     "headers",
     [{}, {"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}, {"X-Real-IP": "10.0.0.1"}],
 )
@@ -164,8 +165,8 @@ async def test_nobody_writes_himself_into_a_network(protocol: Any, headers: dict
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol])
-@pytest.mark.parametrize(
+@walk("protocol", [H11Protocol, HttpToolsProtocol])
+@walk(
     "name",
     [
         "X-Forwarded-For", "X_Forwarded_For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Proto", "X-Forwarded-Port",

@@ -25,6 +25,7 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.routing import Target
 from tests.middleware.agent import CALL, CARD, KEY, verifiers
 from tests.middleware.test_rules import Behind, Server, ask, guarded
+from tests.tables import walk
 
 SIZE = RequestRules().max_body
 KINDS: dict[str, bytes] = {
@@ -91,14 +92,14 @@ def python_calls(of: Callable[[], Any]) -> int:
     return count
 
 
-@pytest.mark.parametrize(("kind", "place"), PLACED)
+@walk(("kind", "place"), PLACED)
 def test_16_mb_take_hardly_any_memory_beside_themselves(kind: str, place: str) -> None:
     body = filled(kind, place, SIZE)
     assert len(body) > SIZE - 50
     assert peak(lambda: read(body)) < 1_000_000
 
 
-@pytest.mark.parametrize(("kind", "place"), PLACED)
+@walk(("kind", "place"), PLACED)
 def test_the_work_in_python_does_not_grow_with_the_body(kind: str, place: str) -> None:
     small, large = (python_calls(partial(read, filled(kind, place, size))) for size in (50_000, 1_000_000))
     # Non-ASCII text is decoded in pieces of 64 KiB, each by one call at most.

@@ -25,6 +25,7 @@ from tests.middleware.agent import CALL, grouped, uvicorn_serving
 from tests.middleware.several import ALL, agent_at, card_of, verifiers
 from tests.middleware.test_generated import Time
 from tests.middleware.test_protection import PATHS
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +85,7 @@ def late(application: Application, **options: Any) -> Any:
     return protect(application.app, card=FromApplication(), verifiers=verifiers(), **grouped(options))
 
 
-@pytest.mark.parametrize("changed", OPEN)
+@walk("changed", OPEN)
 async def test_a_card_that_comes_to_say_other_rules_opens_nothing(changed: dict[str, Any], time: Time) -> None:
     application = Application(card_of(""))
     app = late(application, signer=generate_signer())

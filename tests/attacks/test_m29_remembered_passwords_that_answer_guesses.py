@@ -89,6 +89,7 @@ async def test_a_peer_is_what_the_limits_count(user: str, attacker: str, seen: i
     assert await status(app, PASSWORD, attacker) == seen
 
 
+@pytest.mark.real
 async def test_the_same_holds_beyond_a_limit_that_several_processes_reached(redis_url: str) -> None:
     shared = [RedisCounters(redis_url) for _ in range(2)]
     try:

@@ -43,6 +43,7 @@ from tests.client.agents import NEW, OLD, OWNER, Agent, card_of, serving_agent, 
 from tests.client.memories import KINDS, Memory, memory_of
 from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 from tests.net.test_fetcher import Authority, Names
+from tests.tables import walk
 
 SITE = f"https://{HOST}"
 A, B = f"{SITE}/a", f"{SITE}/b"
@@ -180,7 +181,7 @@ SPELLINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("url", SPELLINGS)
+@walk("url", SPELLINGS)
 def test_another_spelling_or_a_query_is_the_same_agent(
     memory: Memory, card: JSONObject, owner: LocalSigner, mallory: LocalSigner, url: str
 ) -> None:
@@ -194,7 +195,7 @@ def test_another_spelling_or_a_query_is_the_same_agent(
     assert [str(record.location) for record in memory.records()] == [A]
 
 
-@pytest.mark.parametrize("path", ["/new", "/a/b", "/A", "/a;x=1", "/a%2Fb", "/cards/a.json", "", "/a.json"])
+@walk("path", ["/new", "/a/b", "/A", "/a;x=1", "/a%2Fb", "/cards/a.json", "", "/a.json"])
 def test_another_key_at_a_new_path_of_a_known_host(
     memory: Memory, card: JSONObject, owner: LocalSigner, mallory: LocalSigner, path: str
 ) -> None:
@@ -209,9 +210,7 @@ def test_another_key_at_a_new_path_of_a_known_host(
     assert seen(memory, by(owner, card), published(owner, mallory), SITE + path).before is None
 
 
-@pytest.mark.parametrize(
-    "url", [f"{SITE}:8443", f"{SITE}:8443/new", f"http://{HOST}", f"http://{HOST}/new", f"http://{HOST}:8080/new"]
-)
+@walk("url", [f"{SITE}:8443", f"{SITE}:8443/new", f"http://{HOST}", f"http://{HOST}/new", f"http://{HOST}:8080/new"])
 def test_another_key_at_another_port_of_a_known_host(
     memory: Memory, card: JSONObject, owner: LocalSigner, mallory: LocalSigner, url: str
 ) -> None:
@@ -229,7 +228,7 @@ def test_another_key_at_another_port_of_a_known_host(
         assert seen(memory, by(mallory, moved, NOW - number), trust, elsewhere).before is None
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "https://[2001:db8:0:0::1]",
@@ -289,9 +288,7 @@ def test_what_one_tenant_does_first_does_not_make_its_key_that_of_the_next(
         seen(memory, by(mallory, card), both, A)
 
 
-@pytest.mark.parametrize(
-    "path", ["/a/../b", "/a/%2e%2e/b", "/b/.", "/%2E/b", "/%", "/b%2", "/.well-known/../b/.well-known/agent.json"]
-)
+@walk("path", ["/a/../b", "/a/%2e%2e/b", "/b/.", "/%2E/b", "/%", "/b%2", "/.well-known/../b/.well-known/agent.json"])
 def test_a_path_that_servers_read_differently_is_no_location(
     memory: Memory, card: JSONObject, owner: LocalSigner, path: str
 ) -> None:

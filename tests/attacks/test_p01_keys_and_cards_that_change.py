@@ -39,6 +39,7 @@ from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, ser
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 from tests.client.memories import KINDS, Memory, memory_of
 from tests.databases import PostgresServer, postgres, postgres_url  # noqa: F401  fixtures
+from tests.tables import walk
 
 AGENT = f"https://{HOST}"
 TOFU = TrustOnFirstUse()
@@ -497,7 +498,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-@pytest.mark.parametrize("paths", [["", ""], ["/a", "/b"], ["", "/a", "/b", "/b"]])
+@walk("paths", [["", ""], ["/a", "/b"], ["", "/a", "/b", "/b"]])
 def test_of_processes_that_are_first_at_once_one_wins(
     card: JSONObject, tmp_path: Path, place: str, paths: list[str]
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from a2a_trust.cli.main import main
 from tests.attacks.forgery import JSONObject, pruned
 from tests.attacks.verifying import ORIGIN
+from tests.tables import walk
 
 Sign = Callable[..., int]
 KEYS = ["--jwks", "key.jwks.json"]
@@ -36,10 +37,8 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: JSONObject) -
     return run
 
 
-@pytest.mark.parametrize("named", [["cards"], ["cards/*.json"], ["cards/**/*.json"], ["--files-from", "list"]])
-@pytest.mark.parametrize(
-    "gate", [["verify", *KEYS, "--origin", ORIGIN], ["lint"], ["sign", "--key", "key.pem", "--check"], ["inspect"]]
-)
+@walk("named", [["cards"], ["cards/*.json"], ["cards/**/*.json"], ["--files-from", "list"]])
+@walk("gate", [["verify", *KEYS, "--origin", ORIGIN], ["lint"], ["sign", "--key", "key.pem", "--check"], ["inspect"]])
 def test_a_gate_without_a_card_is_red(gate: list[str], named: list[str], command: Sign) -> None:
     Path("list").write_text("cards/card.json\n")
     assert command(*gate, *named) == 0
@@ -64,8 +63,8 @@ def test_the_card_that_is_served_is_not_passed_over(gate: list[str], named: str,
     assert command(*gate, named) == 1
 
 
-@pytest.mark.parametrize("gate", ["verify", "inspect"])
-@pytest.mark.parametrize("form", [[], ["--json"], ["--json-lines"], ["-q"]])
+@walk("gate", ["verify", "inspect"])
+@walk("form", [[], ["--json"], ["--json-lines"], ["-q"]])
 def test_a_file_is_never_verified_for_nowhere_by_mistake(gate: str, form: list[str], command: Sign) -> None:
     Path("trust.toml").write_text("version = 1\n")
     assert command("trust", "add", "trust.toml", "--origin", ORIGIN, *KEYS) == 0

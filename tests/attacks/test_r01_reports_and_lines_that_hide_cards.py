@@ -24,6 +24,7 @@ from a2a_trust.signing.lines import verify_lines
 from a2a_trust.signing.sign import sign_card
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import ORIGIN
+from tests.tables import walk
 
 TRUST = ["--trust", "trust.toml", "--origin-from-card"]
 
@@ -61,8 +62,8 @@ def stripped(path: Path) -> None:
     path.write_text(json.dumps({**card, "securityRequirements": []}))
 
 
-@pytest.mark.parametrize("change", [stripped, Path.unlink, lambda path: path.write_text("{}")])
-@pytest.mark.parametrize("number", [0, 4, 9])
+@walk("change", [stripped, Path.unlink, lambda path: path.write_text("{}")])
+@walk("number", [0, 4, 9])
 def test_a_card_that_was_changed_meanwhile_is_verified_again(number: int, change: Callable[[Path], object]) -> None:
     change(Path(f"cards/{number}.json"))
     code = main(["verify", *(f"cards/{each}.json" for each in range(10)), *TRUST, "--report", "report"])
@@ -130,7 +131,7 @@ def ended(text: str) -> str:
     return text + '{"command": "verify", "ok": true, "exit": 0, "cards": 10}\n'
 
 
-@pytest.mark.parametrize(
+@walk(
     ("change", "what"),
     [
         (without_run, "other keys or options"),

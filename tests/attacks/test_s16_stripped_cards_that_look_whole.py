@@ -105,6 +105,7 @@ def test_signed_part_only_does_not_stand_in_for_the_trust_entry(
         refusal(PartialSignatureError, document, trusting(owner, None), PARTIAL, coverage=Coverage.SIGNED_PART_ONLY)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("sdk", ["python_1_3_0", "js_1_3_0"])
 def test_what_released_sdks_signed_is_not_whole_once_it_is_stripped(
     sdk: str, card: JSONObject, owner: LocalSigner, request: pytest.FixtureRequest

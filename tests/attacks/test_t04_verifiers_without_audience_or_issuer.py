@@ -13,6 +13,7 @@ import pytest
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token, verifier
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -22,9 +23,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize("kind", [JwtVerifier, IdTokenVerifier])
-@pytest.mark.parametrize("name", ["issuer", "audience"])
-@pytest.mark.parametrize("nothing", ["", None, [], [""], [AUDIENCE, None], b"https://a.example", 5])
+@walk("kind", [JwtVerifier, IdTokenVerifier])
+@walk("name", ["issuer", "audience"])
+@walk("nothing", ["", None, [], [""], [AUDIENCE, None], b"https://a.example", 5])
 def test_there_is_no_verifier_without_issuer_and_audience(kind: Any, name: str, nothing: Any) -> None:
     assert inspect.signature(kind).parameters[name].default is inspect.Parameter.empty
     given: dict[str, Any] = {"issuer": ISSUER, "audience": AUDIENCE}

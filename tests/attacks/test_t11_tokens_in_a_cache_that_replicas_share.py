@@ -22,8 +22,9 @@ from a2a_trust.keys.sealed import Seal
 from tests.auth.introspecting import CLIENT_SECRET, IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import NOW, Keys, b64
 from tests.databases import RedisServer
+from tests.tables import walk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 SECRET = b"the secret of all the replicas.."
 EVE, ANN = "token-of-eve", "token-of-ann"
@@ -91,7 +92,7 @@ FORGERIES: dict[str, Callable[[bytes, bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORGERIES)
+@walk("name", FORGERIES)
 async def test_a_value_that_was_made_or_changed_is_a_miss(redis_url: str, attacker: Attacker, name: str) -> None:
     async with introspecting(**{EVE: active(sub="eve")}) as server:
         async with replica(server, redis_url) as one:

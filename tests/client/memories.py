@@ -14,7 +14,7 @@ __all__ = ["KINDS", "Memory", "memory_of"]
 
 Memory = VolatileCardMemory | SqliteCardMemory | PostgresCardMemory
 
-KINDS = ("volatile", "sqlite", "postgres")
+KINDS = ("volatile", "sqlite", pytest.param("postgres", marks=pytest.mark.real))
 
 
 def memory_of(request: pytest.FixtureRequest) -> Memory:

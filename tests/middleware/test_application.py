@@ -37,6 +37,7 @@ from a2a_trust.strict_json import MAX_BYTES
 from tests.middleware.agent import CARD, KEY, Message, grouped, verifiers
 from tests.middleware.several import agent_at, asked, card_of, running
 from tests.middleware.test_protection import PATHS, ask
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -225,7 +226,7 @@ def huge_in_pieces(request: Request) -> Response:
     return StreamingResponse((b"a" * 65_536 for _ in range(20)), media_type="application/json")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("answer", "words"),
     [
         (
@@ -298,7 +299,7 @@ async def test_what_it_does_after_its_answer_is_its_own() -> None:
     assert await application.card_of_application(app, FromApplication("/x"), "", None, {}) == body
 
 
-@pytest.mark.parametrize("path", ["x", "", "/x?y", "/x#y", "/x y", "/x\n", "/\u00e4", 5])
+@walk("path", ["x", "", "/x?y", "/x#y", "/x y", "/x\n", "/\u00e4", 5])
 def test_a_path_is_a_path(path: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"FromApplication: .* is not a path; write FromApplication"):
         FromApplication(path)
@@ -423,7 +424,7 @@ async def test_head_asks_by_get_and_has_no_body() -> None:
     assert inner.asked[0][0]["method"] == "GET"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("body", "signs"),
     [
         *product((b"", b"hello", b"[]", b"null", b'{"a":1,"a":2}', b"{" + b" " * MAX_BYTES + b"}"), (True, False)),

@@ -41,6 +41,7 @@ from a2a_trust.middleware.caller import (
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import ProtectedAgent, protect_agents
 from tests.middleware.agent import CARD, KEY, STORE, uvicorn_serving, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -306,7 +307,7 @@ KINDS = pytest.mark.parametrize("kind", contexts(None))
 
 
 @KINDS
-@pytest.mark.parametrize("caller", [ANN, Anonymous()])
+@walk("caller", [ANN, Anonymous()])
 def test_the_caller_is_found_in_whatever_a_handler_has(kind: str, caller: Principal | Anonymous) -> None:
     context = contexts(CallerCredentials(caller))[kind]
     assert principal_of(context) is caller
@@ -327,7 +328,7 @@ NOT_OURS: list[Any] = [None, "x", ["read"], {"caller": ANN}, 7, ANN, AuthCredent
 
 
 @KINDS
-@pytest.mark.parametrize("auth", NOT_OURS)
+@walk("auth", NOT_OURS)
 def test_what_no_guard_has_written_is_nobodys(kind: str, auth: object) -> None:
     context = contexts(auth, user=ANN, **{"a2a_trust.principal": "ann"})[kind]
     with pytest.raises(ConfigurationError, match=r"principal_of: this request did not come through protect"):

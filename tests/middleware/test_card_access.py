@@ -16,6 +16,7 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, grouped, uvicorn_serving, verifiers
 from tests.middleware.test_protection import GOOD, PATHS, application, ask
+from tests.tables import walk
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_key_set_and_metadata_stay_public() -> None:
         assert ask(app, "POST", "/rpc").status_code == 401
 
 
-@pytest.mark.parametrize(
+@walk(
     ("peer", "status"),
     [
         ("10.0.0.1", 200),

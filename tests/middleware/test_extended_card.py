@@ -29,6 +29,7 @@ from a2a_trust.middleware.rules import RulesMiddleware
 from a2a_trust.signing.verify import verify_card
 from tests.middleware.agent import CARD as GUARDED
 from tests.middleware.agent import KEY, verifiers
+from tests.tables import walk
 
 URL = "https://invoice.example.com"
 INTERFACES = [
@@ -141,8 +142,8 @@ def test_every_path_gives_the_card_of_its_generation(path: str) -> None:
     assert agent.behind.bodies == []
 
 
-@pytest.mark.parametrize("method", RPC_NAMES)
-@pytest.mark.parametrize("call_id", [7, "seven", 7.5, None])
+@walk("method", RPC_NAMES)
+@walk("call_id", [7, "seven", 7.5, None])
 def test_both_methods_give_the_card_of_their_generation(method: str, call_id: Any) -> None:
     agent = Agent()
     response = agent.call(method, id=call_id, params={})

@@ -30,6 +30,7 @@ from tests.middleware.agent import CALL, CARD, KEY, Agent, grouped, verifiers
 from tests.middleware.several import ALL, agent_at, asked, card_of, judged_by, running
 from tests.middleware.test_card import events
 from tests.middleware.test_protection import PATHS, ask
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -138,7 +139,7 @@ async def test_it_is_asked_for_after_the_application_has_started() -> None:
         assert order == ["started", "card"]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("card", "words"),
     [
         (RuntimeError("no database"), "card: making it failed with RuntimeError: no database"),
@@ -390,8 +391,8 @@ def test_other_rules_are_not_served_and_not_enforced(
     assert inner.paths == ["/rpc"] * 3
 
 
-@pytest.mark.parametrize("signs", [False, True])
-@pytest.mark.parametrize("failure", [RuntimeError("secret-password"), b"{", [], b"[]"])
+@walk("signs", [False, True])
+@walk("failure", [RuntimeError("secret-password"), b"{", [], b"[]"])
 def test_a_card_that_cannot_be_read_again_leaves_the_last_one(
     failure: Any, time: Time, caplog: pytest.LogCaptureFixture, *, signs: bool
 ) -> None:

@@ -34,6 +34,7 @@ from a2a_trust.servers import connection, hypercorn
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.certificates import SERVER, Authority, Leaf
 from tests.middleware.agent import Agent
+from tests.tables import walk
 
 CARD: Final[dict[str, Any]] = {
     "name": "agent",
@@ -216,8 +217,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-@pytest.mark.parametrize("server", TELLING)
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
+@walk("server", TELLING)
+@walk("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
 def test_a_good_certificate_is_the_caller_in_every_request_and_in_a_resumed_session(
     world: World, server: str, version: ssl.TLSVersion
 ) -> None:
@@ -277,8 +278,8 @@ def test_a_certificate_that_tls_takes_and_the_verifier_does_not_is_refused(world
     assert world.ask(server, world.context(world.other.issue(ANN))).status == 401
 
 
-@pytest.mark.parametrize("server", TELLING)
-@pytest.mark.parametrize("wrong", ["authority", "expired", "usage"])
+@walk("server", TELLING)
+@walk("wrong", ["authority", "expired", "usage"])
 def test_a_certificate_that_tls_does_not_take_gets_no_answer(world: World, server: str, wrong: str) -> None:
     leaf = {
         "authority": lambda: Authority("Root").issue(ANN),

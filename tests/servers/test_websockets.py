@@ -12,6 +12,7 @@ import pytest
 
 from tests.servers.guarded_servers import GuardedServers, guarded_servers
 from tests.servers.serving import SERVERS
+from tests.tables import walk
 
 HANDSHAKE = (
     "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -36,9 +37,9 @@ def shake(origin: str, path: str, line: str) -> tuple[int, str, bytes]:
             return response.status, response.headers.get("www-authenticate", ""), after
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("path", ["/rpc", "/.well-known/agent-card.json", "/"])
-@pytest.mark.parametrize("line", ["X-Other: 1", "X-API-Key: other", "Authorization: Bearer other"])
+@walk("server", SERVERS)
+@walk("path", ["/rpc", "/.well-known/agent-card.json", "/"])
+@walk("line", ["X-Other: 1", "X-API-Key: other", "Authorization: Bearer other"])
 def test_a_websocket_without_a_good_credential_is_refused(
     servers: GuardedServers, server: str, path: str, line: str
 ) -> None:

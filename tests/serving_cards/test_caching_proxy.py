@@ -15,6 +15,9 @@ import pytest
 from tests.servers.serving import free_port, serving
 from tests.serving_cards.agent_card import EXTENDED, JSON_RPC, REST
 from tests.serving_cards.conftest import AGENTS, Agents
+from tests.tables import walk
+
+pytestmark = pytest.mark.real
 
 PUBLIC = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 EXTENDED_CARDS = (
@@ -79,7 +82,7 @@ def test_the_public_card_is_kept_and_asked_for_again(http: httpx.Client, proxy: 
     assert (head.status_code, head.headers["etag"]) == (200, tag)
 
 
-@pytest.mark.parametrize("how", EXTENDED_CARDS, ids=" ".join)
+@walk("how", EXTENDED_CARDS, ids=" ".join)
 def test_extended_cards_are_never_kept(http: httpx.Client, proxy: str, agents: Agents, how: tuple[str, str]) -> None:
     tenant = "acme" if "acme" in how[1] else "nobody"
     for order in permutations(("ann", "ben", "eve", None)):

@@ -17,6 +17,8 @@ import pytest
 from tests.serving_cards.agent_card import EXTENDED, JSON_RPC, MARKER, REST
 from tests.serving_cards.conftest import Agents, agents_serving
 
+pytestmark = pytest.mark.real
+
 METHODS = {"GetExtendedAgentCard": "1.0", "agent/getAuthenticatedExtendedCard": "0.3"}
 NAMES = {"/extendedAgentCard": "1.0", "/v1/card": "0.3", "/agent/authenticatedExtendedCard": "0.3"}
 BEFORE = (

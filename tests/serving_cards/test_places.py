@@ -20,6 +20,7 @@ from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import CardServing, protect
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -101,8 +102,8 @@ async def test_calls_are_known_at_the_path_of_the_url_or_where_it_is_said(
         assert answer.status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/rpc%0A", "/extendedAgentCard%0A", "/%0A", "/a%0Ab"])
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@walk("path", ["/rpc%0A", "/extendedAgentCard%0A", "/%0A", "/a%0Ab"])
+@walk("method", ["GET", "POST"])
 async def test_a_path_with_a_newline_is_refused(method: str, path: str) -> None:
     app = agent("https://agent.example/rpc")
     answer = await ask(app, method, f"http://inner{path}", headers=CREDENTIAL)

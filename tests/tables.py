@@ -22,11 +22,14 @@ def walk(names: str | tuple[str, ...], table: Iterable[Any], *, ids: Any = None)
     """As ``pytest.mark.parametrize``, in one case: the test is called with each entry, also after one has failed.
 
     Each entry has its own ``tmp_path``, ``monkeypatch`` and documents (dict, list), and an empty ``caplog`` and
-    ``capsys``. All other fixtures are made once for the whole table.
+    ``capsys``. All other fixtures are made once for the whole table. One that has ``begin_entry`` is
+    told of each entry.
     """
     arguments = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     entries = list(table)
     assert entries
+    if ids is not None and not callable(ids):
+        ids = list(ids)
 
     def decorator(test: Test) -> Test:
         @functools.wraps(test)
@@ -78,6 +81,9 @@ def _own(fixtures: dict[str, Any]) -> Iterator[dict[str, Any]]:
     own = {name: copy.deepcopy(value) if type(value) in (dict, list) else value for name, value in fixtures.items()}
     if "tmp_path" in own:
         own["tmp_path"] = Path(tempfile.mkdtemp(dir=own["tmp_path"]))
+    for value in own.values():
+        if hasattr(value, "begin_entry"):
+            value.begin_entry()
     for name in {"caplog"} & own.keys():
         own[name].clear()
     for name in {"capsys", "capfd"} & own.keys():

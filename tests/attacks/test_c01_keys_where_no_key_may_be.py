@@ -86,7 +86,7 @@ def test_a_key_stands_in_no_place_that_there_is_not(servers: Servers, asks: Ask,
     assert not servers.agent.asked
 
 
-@pytest.mark.parametrize("location", ["header", "query", "cookie"])
+@walk("location", ["header", "query", "cookie"])
 def test_control_a_key_stands_where_the_card_says(servers: Servers, asks: Ask, location: str) -> None:
     ask_with_key(servers, asks, key_scheme("x-key.1", location))
     [asked] = servers.agent.asked

@@ -215,7 +215,7 @@ def test_no_challenge_leads_elsewhere_or_to_more(servers: Servers, asks: Ask, st
     assert {asked.headers["authorization"] for asked in servers.agent.asked} == {f"Bearer {TOKEN}"}
 
 
-@walk(
+@pytest.mark.parametrize(
     "scope",
     [
         "admin",
@@ -286,8 +286,8 @@ def test_a_step_up_that_the_server_refuses_fails_nobody_who_waits_for_less(serve
 # Endless demands
 
 
-@walk("status", [401, 403])
-@walk("dpop", [None, SIGNER], ids=["bearer", "dpop"])
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("dpop", [None, SIGNER], ids=["bearer", "dpop"])
 def test_endless_demands_come_to_an_end(servers: Servers, asks: Ask, status: int, dpop: Any) -> None:
     """Each answer has another nonce, and wants another token and more scopes."""
     kind = "Bearer" if dpop is None else "DPoP"

@@ -112,8 +112,8 @@ def nonces(agent: Agent) -> list[str | None]:
 # Elsewhere
 
 
-@walk("status", [301, 302, 303, 307, 308])
-@walk("where", ["another name", "http", "here"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("where", ["another name", "http", "here"])
 def test_a_redirect_takes_no_token_along(agent: Agent, thief: Agent, ask: Ask, status: int, where: str) -> None:
     elsewhere = {
         "another name": agent.origin(EVIL),
@@ -269,8 +269,8 @@ UNUSABLE: Final = [
 ]
 
 
-@walk("nonce", UNUSABLE, ids=short)
-@walk("status", [401, 200])
+@pytest.mark.parametrize("nonce", UNUSABLE, ids=short)
+@pytest.mark.parametrize("status", [401, 200])
 def test_a_nonce_that_no_proof_could_hold_goes_into_none(server: Agent, nonce: str, status: int) -> None:
     server.pages["/rpc"] = Page(status=status, headers={"WWW-Authenticate": DEMAND, "DPoP-Nonce": nonce})
     auth = auth_to(server)
@@ -284,7 +284,7 @@ def test_a_nonce_that_no_proof_could_hold_goes_into_none(server: Agent, nonce: s
     assert nonces(server) == [None] * 3
 
 
-@walk("nonce", UNUSABLE, ids=short)
+@pytest.mark.parametrize("nonce", UNUSABLE, ids=short)
 def test_a_nonce_of_a_token_endpoint_that_no_proof_could_hold_goes_into_none(server: Agent, nonce: str) -> None:
     answer = Page(status=400, body=b'{"error":"use_dpop_nonce"}', headers={"DPoP-Nonce": nonce})
     server.pages["/token"] = answer
@@ -351,7 +351,7 @@ def test_a_challenge_of_many_kilobytes_is_read_in_one_go(server: Agent, challeng
     assert nonces(server) == [None]
 
 
-@pytest.mark.parametrize(
+@walk(
     "body",
     [
         b"[" * 100_000,

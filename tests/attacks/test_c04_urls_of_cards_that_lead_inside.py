@@ -85,7 +85,7 @@ async def test_a_name_with_an_inner_address_is_not_asked_for_its_card(address: s
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("host", [METADATA, "127.0.0.1", "[::1]", "[fd00:ec2::254]", "10.0.0.1", "[::ffff:127.0.0.1]"])
+@walk("host", [METADATA, "127.0.0.1", "[::1]", "[fd00:ec2::254]", "10.0.0.1", "[::ffff:127.0.0.1]"])
 async def test_an_inner_address_is_not_asked_for_its_card(host: str) -> None:
     for url in (f"https://{host}", f"https://{host}:8443/team", f"https://{host}/latest/meta-data.json"):
         with events_outside() as events, pytest.raises(FetchError, match="not a public one"):
@@ -124,8 +124,8 @@ async def test_plain_http_is_refused_also_where_the_agent_redirects_to_https(aut
         assert (plain.asked, names.asked) == ([], [])
 
 
-@walk("status", [301, 302, 303, 307, 308])
-@walk("to", [f"http://{METADATA}/latest/meta-data", "file:///etc/passwd", "{origin}/inner.json"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("to", [f"http://{METADATA}/latest/meta-data", "file:///etc/passwd", "{origin}/inner.json"])
 def test_an_agent_redirects_to_somewhere_inside(agent: Agent, authority: Authority, status: int, to: str) -> None:
     agent.pages = {
         NEW: Page(status=status, headers={"Location": to.format(origin=agent.origin("other.test"))}),
@@ -341,7 +341,7 @@ def test_an_extended_card_leads_further_than_the_public_one(
 OTHER_SPELLINGS = ["..", "%2e%2E", ".%2e", "..;x=1", "..%3Bx", "x%2f..%2f..", "..%5c", "%252e%252e", "..%00"]
 
 
-@pytest.mark.parametrize("tenant", ["..", "../admin", "a/../../admin", "..;", "..\\admin", "%2e%2e", "."])
+@walk("tenant", ["..", "../admin", "a/../../admin", "..;", "..\\admin", "%2e%2e", "."])
 def test_a_tenant_leads_out_of_the_interface(agent: Agent, authority: Authority, tenant: str) -> None:
     """The name of a tenant comes from the program's own callers, and credentials go where it leads."""
     agent.pages[NEW] = signed(card_of(agent.origin(), supportedInterfaces=rest(agent)))
@@ -369,7 +369,7 @@ def rest(agent: Agent) -> list[dict[str, str]]:
 
 
 @pytest.mark.anyio
-@walk("segment", OTHER_SPELLINGS)
+@pytest.mark.parametrize("segment", OTHER_SPELLINGS)
 async def test_no_url_with_a_dot_segment_is_asked(agent: Agent, authority: Authority, segment: str) -> None:
     """Below it the well-known names of cards and issuers, and URLs that the documents of issuers name."""
     fetcher, base = fetcher_for(agent, authority), f"{agent.origin()}/a/{segment}"

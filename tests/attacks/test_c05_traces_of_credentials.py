@@ -153,9 +153,7 @@ def test_no_object_is_pickled_or_copied_with_its_secret(tmp_path: Path) -> None:
 # Mistakes of the program
 
 
-@pytest.mark.parametrize(
-    "secret", ["secret-key\n", " secret-key", "secret-key\x00", "sécret secret-key", b"secret-key", ["secret-key"]]
-)
+@walk("secret", ["secret-key\n", " secret-key", "secret-key\x00", "sécret secret-key", b"secret-key", ["secret-key"]])
 def test_a_secret_that_is_refused_is_not_shown(secret: Any) -> None:
     client: Any = object()
     for call in (

@@ -92,7 +92,7 @@ def leftovers(servers: Servers, *, but: Any) -> list[Any]:
     return [asked for asked in servers.agent.asked if asked is not but and (KEY in repr(asked) or TOKEN in repr(asked))]
 
 
-@pytest.mark.parametrize("card", ["unsigned", "by a stranger", "of another host", "no JSON", "none", "changed"])
+@walk("card", ["unsigned", "by a stranger", "of another host", "no JSON", "none", "changed"])
 def test_without_a_verified_card_nothing_is_sent(servers: Servers, bundle: Path, card: str) -> None:
     document = document_of(servers, servers.origin)
     changed = json.loads(signed(document)) | {"securityRequirements": [{"schemes": {}}]}

@@ -19,7 +19,6 @@ from a2a_trust.client import UnverifiedCardError
 from a2a_trust.errors import CardMemoryUnavailableError, RolledBackCardError
 from tests.client.agents import NEW, OLD, card_of, signed, trusting
 from tests.client.memories import KINDS, Memory, memory_of
-from tests.tables import walk
 
 HOST: Final = "agent.test"
 ORIGIN: Final = f"https://{HOST}"
@@ -146,7 +145,7 @@ def test_an_old_card_brings_back_no_url_that_the_agent_has_retired(make: Make, m
     client.rejects("POST", RPC)
 
 
-@walk("url", [RPC, f"{ORIGIN}/team/other"])
+@pytest.mark.parametrize("url", [RPC, f"{ORIGIN}/team/other"])
 def test_control_the_same_card_in_two_places_and_other_agents_are_not_concerned(
     make: Make, memory: Memory, url: str
 ) -> None:

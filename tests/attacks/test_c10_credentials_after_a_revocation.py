@@ -42,7 +42,6 @@ from a2a_trust.keys.policy import OriginPolicy
 from a2a_trust.strict_json.jcs import canonicalize
 from tests.attacks.calling import KEY, VICTIM, Ask, Servers
 from tests.client.agents import NEW, OWNER, card_of, signed
-from tests.tables import walk
 
 AUDITOR = generate_signer("ES256", kid="auditor")
 
@@ -101,7 +100,7 @@ CHANGES = {
 }
 
 
-@walk("change", CHANGES)
+@pytest.mark.parametrize("change", CHANGES)
 def test_no_credential_after_the_trust_has_changed(servers: Servers, asks: Ask, change: str) -> None:
     trust = ChangingTrust(trusted())
     auth = auth_for(servers, trust)

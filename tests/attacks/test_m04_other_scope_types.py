@@ -58,7 +58,7 @@ BAD: list[tuple[tuple[bytes, bytes], ...]] = [
 ]
 
 
-@pytest.mark.parametrize("headers", BAD)
+@walk("headers", BAD)
 async def test_a_websocket_is_refused_before_it_is_accepted(headers: tuple[tuple[bytes, bytes], ...]) -> None:
     agent = Agent()
     app = guarded(agent, allow_cors_preflight=True)

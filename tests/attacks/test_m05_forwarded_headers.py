@@ -22,7 +22,7 @@ from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers
 from tests.middleware.proxies.told import ANN, BOB, TOLD
-from tests.servers.guarded_servers import GuardedServers, guarded_servers
+from tests.servers.guarded_servers import GROUPS, GuardedServers, guarded_servers
 from tests.tables import walk
 
 
@@ -34,9 +34,9 @@ def anyio_backend() -> str:
 CARD_PATH = "/.well-known/agent-card.json"
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[GuardedServers]:
-    with guarded_servers(FORWARDED_ALLOW_IPS="*") as running:
+@pytest.fixture(scope="module", params=GROUPS)
+def servers(request: pytest.FixtureRequest) -> Iterator[GuardedServers]:
+    with guarded_servers(*request.param, FORWARDED_ALLOW_IPS="*") as running:
         yield running
 
 
@@ -130,7 +130,7 @@ def test_what_a_proxy_would_write_changes_nothing(servers: GuardedServers, lines
     check(servers, f"{servers.lines(lines)}\r\nConnection: close")
 
 
-@pytest.mark.parametrize("names", CONNECTION)
+@walk("names", CONNECTION)
 def test_a_connection_header_that_names_credentials_changes_nothing(servers: GuardedServers, names: str) -> None:
     check(servers, f"Connection: close, {names}")
 

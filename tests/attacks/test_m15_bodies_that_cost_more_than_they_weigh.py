@@ -106,7 +106,7 @@ def test_the_work_in_python_does_not_grow_with_the_body(kind: str, place: str) -
     assert large <= small + 40
 
 
-@pytest.mark.parametrize(
+@walk(
     "members",
     [
         b",".join(b'"%d":0' % number for number in range(1_400_000)),
@@ -115,7 +115,7 @@ def test_the_work_in_python_does_not_grow_with_the_body(kind: str, place: str) -
     ],
     ids=["many", "long", "the same"],
 )
-@pytest.mark.parametrize("place", [b"{%b}", b'{"jsonrpc":"2.0","method":"x","params":{%b}}'], ids=["request", "params"])
+@walk("place", [b"{%b}", b'{"jsonrpc":"2.0","method":"x","params":{%b}}'], ids=["request", "params"])
 def test_names_of_members_are_bounded_too(place: bytes, members: bytes) -> None:
     body = place % members
     assert len(body) < SIZE
@@ -179,7 +179,7 @@ def test_a_cut_off_upload_leaves_nothing_behind() -> None:
 ODD = "%CC%81" * 5_000 + "%CC%A7" * 5_000  # to normalize them takes time with the square of their number
 
 
-@pytest.mark.parametrize(
+@walk(
     ("method", "target", "status"),
     [
         ("GET", f"/{ODD}", 404),

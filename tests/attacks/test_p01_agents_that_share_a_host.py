@@ -78,7 +78,7 @@ def seen(memory: Memory, document: bytes, trust: TrustStore, url: str) -> Admitt
 # --- neither locks the other out -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trusts", [named, published], ids=["named", "on-first-use"])
+@walk("trusts", [named, published], ids=["named", "on-first-use"])
 def test_what_one_agent_signs_later_makes_no_card_of_the_other_old(
     memory: Memory, card: JSONObject, owner: LocalSigner, trusts: Any
 ) -> None:
@@ -91,7 +91,7 @@ def test_what_one_agent_signs_later_makes_no_card_of_the_other_old(
     assert [record.issued for record in memory.records()] == [NOW - 5000, NOW - 100, NOW - 9000]
 
 
-@pytest.mark.parametrize("trusts", [named, published], ids=["named", "on-first-use"])
+@walk("trusts", [named, published], ids=["named", "on-first-use"])
 def test_agents_that_share_a_url_and_differ_in_the_tenant_go_on_side_by_side(
     memory: Memory, card: JSONObject, owner: LocalSigner, trusts: Any
 ) -> None:
@@ -181,7 +181,7 @@ SPELLINGS = [
 ]  # fmt: skip
 
 
-@walk("url", SPELLINGS)
+@pytest.mark.parametrize("url", SPELLINGS)
 def test_another_spelling_or_a_query_is_the_same_agent(
     memory: Memory, card: JSONObject, owner: LocalSigner, mallory: LocalSigner, url: str
 ) -> None:
@@ -210,7 +210,9 @@ def test_another_key_at_a_new_path_of_a_known_host(
     assert seen(memory, by(owner, card), published(owner, mallory), SITE + path).before is None
 
 
-@walk("url", [f"{SITE}:8443", f"{SITE}:8443/new", f"http://{HOST}", f"http://{HOST}/new", f"http://{HOST}:8080/new"])
+@pytest.mark.parametrize(
+    "url", [f"{SITE}:8443", f"{SITE}:8443/new", f"http://{HOST}", f"http://{HOST}/new", f"http://{HOST}:8080/new"]
+)
 def test_another_key_at_another_port_of_a_known_host(
     memory: Memory, card: JSONObject, owner: LocalSigner, mallory: LocalSigner, url: str
 ) -> None:

@@ -37,8 +37,10 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: JSONObject) -
     return run
 
 
-@walk("named", [["cards"], ["cards/*.json"], ["cards/**/*.json"], ["--files-from", "list"]])
-@walk("gate", [["verify", *KEYS, "--origin", ORIGIN], ["lint"], ["sign", "--key", "key.pem", "--check"], ["inspect"]])
+@pytest.mark.parametrize("named", [["cards"], ["cards/*.json"], ["cards/**/*.json"], ["--files-from", "list"]])
+@pytest.mark.parametrize(
+    "gate", [["verify", *KEYS, "--origin", ORIGIN], ["lint"], ["sign", "--key", "key.pem", "--check"], ["inspect"]]
+)
 def test_a_gate_without_a_card_is_red(gate: list[str], named: list[str], command: Sign) -> None:
     Path("list").write_text("cards/card.json\n")
     assert command(*gate, *named) == 0
@@ -50,8 +52,8 @@ def test_a_gate_without_a_card_is_red(gate: list[str], named: list[str], command
     assert command(*gate, *named) != 0
 
 
-@pytest.mark.parametrize("named", ["cards", "cards/**/*.json", "**/agent-card.json"])
-@pytest.mark.parametrize("gate", [["verify", *KEYS, "--origin", ORIGIN], ["sign", "--key", "key.pem", "--check"]])
+@walk("named", ["cards", "cards/**/*.json", "**/agent-card.json"])
+@walk("gate", [["verify", *KEYS, "--origin", ORIGIN], ["sign", "--key", "key.pem", "--check"]])
 def test_the_card_that_is_served_is_not_passed_over(gate: list[str], named: str, command: Sign) -> None:
     """A static site has its card in a hidden directory, beside others: ``site/.well-known/agent-card.json``."""
     Path("cards/.well-known").mkdir()

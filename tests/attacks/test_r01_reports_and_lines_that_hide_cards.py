@@ -62,8 +62,8 @@ def stripped(path: Path) -> None:
     path.write_text(json.dumps({**card, "securityRequirements": []}))
 
 
-@walk("change", [stripped, Path.unlink, lambda path: path.write_text("{}")])
-@walk("number", [0, 4, 9])
+@pytest.mark.parametrize("change", [stripped, Path.unlink, lambda path: path.write_text("{}")])
+@pytest.mark.parametrize("number", [0, 4, 9])
 def test_a_card_that_was_changed_meanwhile_is_verified_again(number: int, change: Callable[[Path], object]) -> None:
     change(Path(f"cards/{number}.json"))
     code = main(["verify", *(f"cards/{each}.json" for each in range(10)), *TRUST, "--report", "report"])
@@ -85,7 +85,7 @@ def test_a_card_is_reported_under_its_name() -> None:
     assert [card["file"] for card in lines()[1:-1]] == [f"cards/{name}.json" for name in (*range(9), 99)]
 
 
-@pytest.mark.parametrize(
+@walk(
     "options",
     [
         ["--trust", "trust.toml", "--any-origin"],
@@ -131,7 +131,7 @@ def ended(text: str) -> str:
     return text + '{"command": "verify", "ok": true, "exit": 0, "cards": 10}\n'
 
 
-@walk(
+@pytest.mark.parametrize(
     ("change", "what"),
     [
         (without_run, "other keys or options"),
@@ -195,7 +195,7 @@ def test_a_new_report_has_the_rights_of_a_file_of_its_user() -> None:
     assert Path("new").stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize(
+@walk(
     "line",
     [
         '{{"card": {other}, "card": {card}}}',

@@ -355,7 +355,7 @@ def test_members_that_the_sdk_did_not_sign_are_named(
     }
 
 
-@pytest.mark.parametrize("name", ADDED)
+@walk("name", ADDED)
 def test_members_added_to_an_sdk_card_are_named_or_left_out(
     card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, sdk_trust: TrustStore, name: str
 ) -> None:

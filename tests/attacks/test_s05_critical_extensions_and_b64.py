@@ -63,7 +63,7 @@ def test_crit_or_b64_in_a_protected_header_is_refused_although_the_owner_signed_
         verify_jws(payload=payload, key=owner.public_key, **made)
 
 
-@pytest.mark.parametrize("members", UNPROTECTED.values(), ids=UNPROTECTED)
+@walk("members", UNPROTECTED.values(), ids=UNPROTECTED)
 def test_crit_or_b64_in_an_unprotected_header_is_refused(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, members: dict[str, Any]
 ) -> None:

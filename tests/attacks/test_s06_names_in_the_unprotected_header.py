@@ -42,7 +42,7 @@ REPEATED: dict[str, tuple[JSONObject, JSONObject]] = {
 }
 
 
-@pytest.mark.parametrize(("protected", "header"), MOVED.values(), ids=MOVED)
+@walk(("protected", "header"), MOVED.values(), ids=MOVED)
 def test_a_name_that_decides_is_moved_to_the_unprotected_header(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, protected: JSONObject, header: JSONObject
 ) -> None:

@@ -99,9 +99,7 @@ def test_a_good_signature_is_spelled_otherwise(
             verify_jws(payload=payload, key=signer.public_key, **other)
 
 
-@pytest.mark.parametrize(
-    ("victim", "member"), [("owner", "x"), ("owner", "y"), ("ed_owner", "x"), ("rsa_owner", "n"), ("rsa_owner", "e")]
-)
+@walk(("victim", "member"), [("owner", "x"), ("owner", "y"), ("ed_owner", "x"), ("rsa_owner", "n"), ("rsa_owner", "e")])
 def test_a_member_of_a_jwk_is_spelled_otherwise(request: pytest.FixtureRequest, victim: str, member: str) -> None:
     signer: LocalSigner = request.getfixturevalue(victim)
     jwk = signer.public_key.to_jwk()

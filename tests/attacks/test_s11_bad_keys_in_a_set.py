@@ -192,7 +192,7 @@ def test_whatever_stands_in_a_key_only_that_key_is_skipped(
 # --- halves that do not belong together ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256"])
+@walk("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256"])
 def test_the_public_half_is_not_the_one_of_the_private_half(alg: str) -> None:
     """Whoever signs with such a key publishes a name that is not his, or leaks the private one."""
     one, other = (generate_signer(alg, rsa_bits=2048) for _ in range(2))

@@ -83,7 +83,7 @@ def test_the_host_of_the_key_is_the_name_server_of_the_interface(
     refusal(UntrustedCardError, document, anywhere, WRONG, match="the scheme")
 
 
-@pytest.mark.parametrize("name", ["unix", "dns", "xds", "ipv4", "passthrough", "grpc", "https"])
+@walk("name", ["unix", "dns", "xds", "ipv4", "passthrough", "grpc", "https"])
 def test_the_name_of_a_host_is_the_scheme_of_a_resolver(card: JSONObject, owner: LocalSigner, name: str) -> None:
     """``unix:443`` is a socket in the folder of the program, not the host of that name."""
     card = pointing(card, f"{name}:443")

@@ -20,7 +20,6 @@ from tests.attacks.forgery import JSONObject, canonical, entry, served, signs, w
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 from tests.client.memories import KINDS, Memory, memory_of
 from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
-from tests.tables import walk
 
 
 @pytest.fixture(params=KINDS)
@@ -80,7 +79,7 @@ def test_the_way_back_stays_closed_in_another_process(
     assert again.expects_signature(ORIGIN)
 
 
-@walk("signatures", ["absent", None, [], {}, ""])
+@pytest.mark.parametrize("signatures", ["absent", None, [], {}, ""])
 def test_an_unsigned_card_after_a_signed_one(
     memory: Memory, card: JSONObject, owner: LocalSigner, trust: TrustStore, signatures: object
 ) -> None:

@@ -206,7 +206,7 @@ def test_a_set_that_publishes_a_private_key_does_not_get_it_used(owner: LocalSig
     assert leaked["d"] not in repr(found)
 
 
-@pytest.mark.parametrize(
+@walk(
     "make",
     [
         lambda: ec.generate_private_key(ec.SECP256K1()),

@@ -35,6 +35,7 @@ from tests.attacks.forgery import (
 from tests.attacks.verifying import HOST, ORIGIN, refusal, verified
 from tests.interop.conftest import js_1_3_0, python_1_3_0
 from tests.interop.sdk_process import SdkProcess
+from tests.tables import walk
 
 __all__ = ["js_1_3_0", "python_1_3_0"]
 
@@ -203,7 +204,7 @@ NEWER: dict[str, JSONObject] = {
 }
 
 
-@pytest.mark.parametrize("name", NEWER)
+@walk("name", NEWER)
 def test_a_signer_whose_schema_has_one_more_field_is_not_taken_for_one_that_drops_nothing(
     name: str, card: JSONObject, owner: LocalSigner
 ) -> None:
@@ -230,7 +231,7 @@ def test_marks_that_the_owner_did_not_protect_change_nothing(
     )
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@walk("tool", TOOLS)
 def test_our_mark_over_the_bytes_of_another_form_is_a_bad_signature(
     tool: SigningTool | None, card: JSONObject, owner: LocalSigner
 ) -> None:
@@ -251,7 +252,7 @@ def _relabelled(signature: JSONObject) -> Iterator[JSONObject]:
         yield {**signature, "protected": b64(json.dumps(changed, sort_keys=True, separators=(",", ":")).encode())}
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@walk("tool", TOOLS)
 def test_our_own_companion_stays_one(tool: SigningTool | None, card: JSONObject, owner: LocalSigner) -> None:
     """Whoever serves the card deletes the full signature, and the companion's mark."""
     signed = sign_card(card, owner, companion=True).card

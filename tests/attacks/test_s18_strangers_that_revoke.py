@@ -84,7 +84,7 @@ def test_a_revocation_in_one_entry_leaves_the_same_kid_of_another(card: JSONObje
     assert verified(sign_card(card, twin).card, trust).key == twin.public_key
 
 
-@pytest.mark.parametrize("how", ["listed", *REVOCATIONS])
+@walk("how", ["listed", *REVOCATIONS])
 def test_a_strangers_set_does_not_block_the_first_use_of_a_key_that_it_lists(how: str, card: JSONObject) -> None:
     url = "https://victim.example.org"
     victim = LocalSigner(BANK.private_key, kid="victim")

@@ -117,7 +117,7 @@ def test_control_a_key_that_is_valid_by_its_own_words_proves(
     assert done.valid_until == members.get("exp", math.inf)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("own", "given", "valid"),
     [
         ({"exp": NOW + 10}, {"not_after": NOW + 20}, (-math.inf, NOW + 10)),
@@ -161,9 +161,7 @@ def test_a_limit_of_the_wrong_type_drops_that_key_and_no_other(
     assert (found.keys, [key.index for key in found.skipped]) == ((ed_owner.public_key,), [0])
 
 
-@pytest.mark.parametrize(
-    "value", [math.nan, math.inf, -math.inf, 10**400, -(10**400)], ids=lambda value: str(value)[:9]
-)
+@walk("value", [math.nan, math.inf, -math.inf, 10**400, -(10**400)], ids=lambda value: str(value)[:9])
 def test_a_limit_that_is_no_number_is_refused(owner: LocalSigner, value: float) -> None:
     for member in ("exp", "nbf"):
         with pytest.raises(MalformedError, match=f"^JWK: {member} must be a moment"):

@@ -34,7 +34,7 @@ def test_there_is_no_verifier_without_issuer_and_audience(kind: Any, name: str, 
         kind(Keys(EC), **{**given, name: nothing})
 
 
-@pytest.mark.parametrize("aud", ["https://other.example", ["https://other.example"], [], ..., "*", None])
+@walk("aud", ["https://other.example", ["https://other.example"], [], ..., "*", None])
 async def test_a_token_for_another_server_of_the_same_issuer_is_refused(aud: Any) -> None:
     assert (await verifier().verify(token(claims(aud=AUDIENCE)), NOW)).subject == "alice"
     with pytest.raises(InvalidCredentialsError, match=r'audience .* does not include "https?:'):

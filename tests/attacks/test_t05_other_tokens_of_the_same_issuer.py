@@ -64,7 +64,7 @@ async def test_it_is_no_access_token(changes: dict[str, Any], typ: Any, profile:
         await verifier(profile=profile).verify(token(claims(**changes), typ=typ), NOW)
 
 
-@pytest.mark.parametrize(
+@walk(
     "changes",
     [
         {"tokenType": "access-token"},
@@ -166,7 +166,7 @@ async def test_a_moment_that_is_no_number_is_no_moment(name: str, text: str) -> 
         await verifier().verify(token(body.encode()), NOW)
 
 
-@pytest.mark.parametrize("exp", [..., None, NOW, NOW - 1, 0])
+@walk("exp", [..., None, NOW, NOW - 1, 0])
 async def test_a_token_without_end_or_at_its_end_is_refused(exp: Any) -> None:
     with pytest.raises(InvalidCredentialsError, match=r"it has expired|it has no exp"):
         await verifier(skew=300).verify(token(claims(exp=exp)), NOW)

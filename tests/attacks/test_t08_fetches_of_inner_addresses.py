@@ -53,7 +53,7 @@ async def test_an_inner_address_is_refused_as_a_literal(address: str) -> None:
         assert [event for event in events if event.startswith("socket.")] == []
 
 
-@pytest.mark.parametrize("address", OUTER)
+@walk("address", OUTER)
 async def test_control_public_addresses_pass_the_check(address: str) -> None:
     fetcher = Fetcher(resolver=Names(good_example=[[address, "127.0.0.1"]]))
     with pytest.raises(FetchError, match=r"has the address 127\.0\.0\.1"):  # the second one: the first was good

@@ -181,9 +181,7 @@ def raising(query: Mapping[str, str]) -> str | None:
     return f"/{int(query['id'])}"
 
 
-@pytest.mark.parametrize(
-    "card_of", [raising, lambda query: 5, lambda query: [], lambda query: None, lambda query: "ops"]
-)
+@walk("card_of", [raising, lambda query: 5, lambda query: [], lambda query: None, lambda query: "ops"])
 def test_a_query_that_card_of_does_not_expect_names_no_agent(card_of: Any) -> None:
     assert ask(three(card_of=card_of), "GET", f"{CARD}?id=ops").status_code == 404
 

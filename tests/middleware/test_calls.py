@@ -8,7 +8,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.card.operations import METHODS, Binding, Operation
@@ -43,7 +43,7 @@ def test_a_method_is_an_operation_of_its_generation(method: str) -> None:
     assert (call.binding, call.method, call.tenants, call.call_id) == (Binding.JSONRPC, method, frozenset(), b"7")
 
 
-@pytest.mark.parametrize("method", ["x", "acme/rebook", "GetTasks", "rpc.discover", "tasks/send2", "Größe"])
+@walk("method", ["x", "acme/rebook", "GetTasks", "rpc.discover", "tasks/send2", "Größe"])
 def test_a_method_that_a2a_does_not_have_is_an_extension(method: str) -> None:
     call = read_call(JSON_RPC, request(method, {"tenant": "acme"}), b"")
     assert (call.generation, call.operation, call.method, call.tenant) == (None, None, method, "acme")
@@ -132,7 +132,7 @@ def test_what_readers_could_read_otherwise_is_refused(body: bytes, wanted: int) 
     assert code(body) == wanted
 
 
-@pytest.mark.parametrize("call_id", ["7", '"seven"', "null", "7.5", "1e999", '"\\ud83d\\ude00"'])
+@walk("call_id", ["7", '"seven"', "null", "7.5", "1e999", '"\\ud83d\\ude00"'])
 def test_an_id_comes_back_as_it_was(call_id: str) -> None:
     body = '{"jsonrpc":"2.0", "id" : %s , "method":"SendMessage"}' % call_id  # noqa: UP031
     assert read_call(JSON_RPC, body.encode(), b"").call_id == call_id.encode()
@@ -243,7 +243,7 @@ def test_a_body_of_http_json_is_read_as_strictly() -> None:
     assert read_call(SEND, b"", b"").tenants == frozenset()
 
 
-@pytest.mark.parametrize(
+@walk(
     "value",
     [
         b"application/json",
@@ -358,7 +358,6 @@ _values = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(params=st.dictionaries(_names, _values, max_size=5), ascii_only=st.booleans(), indent=st.sampled_from([None, 2]))
 def test_a_call_that_is_read_names_the_tenants_that_protobuf_would_see(
     params: dict[str, Any], ascii_only: bool, indent: int | None

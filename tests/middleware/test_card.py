@@ -223,7 +223,7 @@ BROKEN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+@walk("change", BROKEN.values(), ids=BROKEN)
 def test_a_file_that_proves_nothing_is_no_start(
     change: Callable[[Any], Any], signer: LocalSigner, clock: Clock, tmp_path: Path
 ) -> None:

@@ -332,7 +332,7 @@ def test_a_card_that_says_other_rules_is_not_served_and_read_once(monkeypatch: p
 # URLs that nobody can call
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "interface", "places"),
     [
         ("http://0.0.0.0:8000", "http://0.0.0.0:8000/rpc", ["url", "the card's interface"]),

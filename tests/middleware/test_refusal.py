@@ -185,7 +185,7 @@ def lacking_by_dpop() -> Refused:
     return forbidden(("read",), {"oauth": ("read",)}, by_dpop=True)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("error", "bearer", "dpop"),
     [
         (MISSING, "Bearer", f"DPoP {ALGS}"),

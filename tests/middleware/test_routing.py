@@ -45,8 +45,8 @@ def operation(of: Interfaces, method: str, path: str, root_path: str = "") -> An
     return found.generation, found.operation, sorted(found.tenants), found.task_id
 
 
-@pytest.mark.parametrize("generation", list(Generation))
-@pytest.mark.parametrize("base", ["", "/a2a/rest"])
+@walk("generation", list(Generation))
+@walk("base", ["", "/a2a/rest"])
 def test_every_route_of_a_generation_is_its_operation(generation: Generation, base: str) -> None:
     of = interfaces({**REST, "url": HOST + base, "protocolVersion": generation.value})
     for route in ROUTES[generation]:
@@ -123,7 +123,7 @@ def test_a_path_that_ends_like_an_operation_of_no_interface_is_undeclared(method
     assert isinstance(meaning(interfaces(*BOTH), method, path), Undeclared)
 
 
-@pytest.mark.parametrize("path", ["/docs", "/a2a/rest", "/a2a/rest/x", "/task", "/mytasks", "/tasks/1/2", "/v1/cards"])
+@walk("path", ["/docs", "/a2a/rest", "/a2a/rest/x", "/task", "/mytasks", "/tasks/1/2", "/v1/cards"])
 def test_everything_else_is_the_applications(path: str) -> None:
     for method in ("GET", "POST", "DELETE", "WEBSOCKET"):
         assert meaning(interfaces(*BOTH), method, path) == Other()
@@ -200,7 +200,7 @@ def test_encoded_paths_are_the_same_paths() -> None:
     assert meaning(interfaces({**RPC, "url": HOST}), "POST", "") == Target(binding=Binding.JSONRPC)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("method", "path", "root_path", "wanted"),
     [
         ("POST", "/rpc", "", 'a2a/rpc is served at "/a2a/rpc": if a proxy'),

@@ -139,7 +139,7 @@ class Server:
         self.sent.append(message)
 
     def run(self, app: Any) -> None:
-        asyncio.run(asyncio.wait_for(app(self.scope, self.receive, self.send), 30))
+        asyncio.run(asyncio.wait_for(app(self.scope, self.receive, self.send), 60))
 
 
 def in_pieces(body: bytes, size: int = 10) -> list[dict[str, Any]]:
@@ -206,7 +206,7 @@ def test_a_client_that_goes_away_ends_the_wait_for_a_reader(monkeypatch: pytest.
 
     async def run() -> None:
         try:
-            await asyncio.wait_for(guarded(behind)(server.scope, server.receive, server.send), 10)
+            await asyncio.wait_for(guarded(behind)(server.scope, server.receive, server.send), 60)
         finally:
             go_on.set()
 
@@ -252,7 +252,7 @@ def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(m
 # In which words
 
 
-@pytest.mark.parametrize(
+@walk(
     ("content", "headers", "code"),
     [
         (b"{", JSON, -32700),

@@ -61,7 +61,7 @@ def ask(http: httpx.Client, proxy: str, how: tuple[str, str], credential: dict[s
     return http.post(proxy + JSON_RPC, headers=credential, json=call)
 
 
-@pytest.mark.parametrize("path", PUBLIC)
+@walk("path", PUBLIC)
 def test_the_public_card_is_kept_and_asked_for_again(http: httpx.Client, proxy: str, path: str) -> None:
     url = proxy + path
     first = http.get(url)

@@ -62,8 +62,8 @@ async def ask(app: Any, method: str, url: str, **request: Any) -> httpx.Response
         return await http.request(method, url, **request)
 
 
-@pytest.mark.parametrize("url", ["https://agent.example", "https://agent.example/team/", "https://agent.example/a/b"])
-@pytest.mark.parametrize("is_mounted", [False, True])
+@walk("url", ["https://agent.example", "https://agent.example/team/", "https://agent.example/a/b"])
+@walk("is_mounted", [False, True])
 async def test_the_key_set_is_where_the_signature_says(url: str, is_mounted: bool) -> None:
     app = agent(f"{url.rstrip('/')}/rpc", url=url, serving=CardServing(signer=SIGNER))
     path = urlsplit(url).path.rstrip("/")
@@ -76,7 +76,7 @@ async def test_the_key_set_is_where_the_signature_says(url: str, is_mounted: boo
     assert (jwks.status_code, read_jwks(jwks.content).keys) == (200, (SIGNER.public_key,))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("named", "served_at", "path"),
     [
         ("https://agent.example/rpc", None, "/rpc"),

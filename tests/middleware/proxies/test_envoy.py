@@ -59,7 +59,7 @@ def test_elements_of_envoy_that_prove_nothing(value: str) -> None:
         chain(Envoy(), [("X-Forwarded-Client-Cert", value)])
 
 
-@pytest.mark.parametrize(
+@walk(
     "value",
     [
         f"{xfcc(BOB)},{GOOD}",

@@ -40,7 +40,7 @@ def test_the_proxy_by_its_address(address: str) -> None:
     assert INNER.chain(scope(TELLING, extensions=recorded(address))) == (ANN,)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.6", "127.0.0.1", "::1", "fe80::1%eth0", None])
+@walk("address", ["10.0.0.6", "127.0.0.1", "::1", "fe80::1%eth0", None])
 def test_another_peer_that_tells_of_a_certificate(address: str | None) -> None:
     for headers in (TELLING, NGINX_NONE, [("X_SSL_Client_Cert", "x")]):
         with pytest.raises(InvalidCredentialsError, match="is not the proxy"):
@@ -48,8 +48,8 @@ def test_another_peer_that_tells_of_a_certificate(address: str | None) -> None:
     assert INNER.chain(scope([], extensions=recorded(address))) == ()
 
 
-@pytest.mark.parametrize("extensions", [None, {}, {"tls": {"client_cert_chain": []}}])
-@pytest.mark.parametrize("peers", [Networks("10.0.0.5"), UnixSocket()], ids=repr)
+@walk("extensions", [None, {}, {"tls": {"client_cert_chain": []}}])
+@walk("peers", [Networks("10.0.0.5"), UnixSocket()], ids=repr)
 def test_a_server_that_records_no_peer_is_no_refusal(peers: Any, extensions: Any) -> None:
     told = scope(TELLING, extensions=extensions, client=("10.0.0.5", 1))
     with pytest.raises(KeySourceUnavailableError, match=r"a2a_trust\.servers\.uvicorn:HttpToolsProtocol"):

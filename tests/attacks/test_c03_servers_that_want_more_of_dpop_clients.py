@@ -351,7 +351,7 @@ def test_a_challenge_of_many_kilobytes_is_read_in_one_go(server: Agent, challeng
     assert nonces(server) == [None]
 
 
-@walk(
+@pytest.mark.parametrize(
     "body",
     [
         b"[" * 100_000,

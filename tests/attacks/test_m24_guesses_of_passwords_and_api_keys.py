@@ -12,7 +12,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ import pytest
 
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.principal import Identity
-from a2a_trust.auth.throttle import FailureLimits
+from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.errors import TemporarilyUnavailableError
 from tests.attacks.test_m09_passwords_written_oddly import CARD_OF_BASIC
 from tests.auth.passwords import Passwords
@@ -55,8 +55,8 @@ def passwords(**others: str) -> Passwords:
     return Passwords(ann="right", bob="right", **others)
 
 
-def agent(login: Passwords, limits: FailureLimits = LIMITS, clock: Callable[[], float] = time.time) -> Any:
-    return guarded(Agent(), LOGIN, verifiers={**verifiers(), "login": login}, failures=limits, clock=clock)
+def agent(login: Passwords, limits: FailureLimits = LIMITS) -> Any:
+    return guarded(Agent(), LOGIN, verifiers={**verifiers(), "login": login}, failures=limits, clock=time.time)
 
 
 class Caller:
@@ -240,10 +240,13 @@ async def test_many_peers_and_names_do_not_grow_the_memory(monkeypatch: pytest.M
         ("/rest/message:send", "application/a2a+json", ("status", "RESOURCE_EXHAUSTED")),
     ],
 )
-async def test_the_answer_is_in_the_words_of_the_binding(path: str, media_type: str, error: tuple[str, Any]) -> None:
+async def test_the_answer_is_in_the_words_of_the_binding(
+    path: str, media_type: str, error: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits = FailureLimits(by_credential="1/2 seconds")
-    now = time.time()
-    app = agent(passwords(), limits, lambda: now)
+    now = 1_000.0
+    monkeypatch.setattr(Throttle.__init__, "__defaults__", (lambda: now,))
+    app = agent(passwords(), limits)
     async with uvicorn_serving(app, "h11") as origin, calling(origin, ATTACKER) as attacker:
         assert (await attacker(path, x_login="ann:wrong")).status_code == 401
         answer = await attacker(path, x_login="ann:right")

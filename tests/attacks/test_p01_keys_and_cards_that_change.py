@@ -283,7 +283,7 @@ def test_the_first_use_is_shown_to_the_user(
 # --- rollback ------------------------------------------------------------------------------------------------------
 
 
-@walk("trusts", [named, published], ids=["named", "on-first-use"])
+@pytest.mark.parametrize("trusts", [named, published], ids=["named", "on-first-use"])
 def test_an_older_card_after_a_newer_one(memory: Memory, card: JSONObject, owner: LocalSigner, trusts: Any) -> None:
     older = {**card, "description": "with the fault that was put right"}
     seen(memory, by(owner, card, iat=NOW - 100), trusts(owner))

@@ -52,8 +52,8 @@ def test_a_gate_without_a_card_is_red(gate: list[str], named: list[str], command
     assert command(*gate, *named) != 0
 
 
-@walk("named", ["cards", "cards/**/*.json", "**/agent-card.json"])
-@walk("gate", [["verify", *KEYS, "--origin", ORIGIN], ["sign", "--key", "key.pem", "--check"]])
+@pytest.mark.parametrize("named", ["cards", "cards/**/*.json", "**/agent-card.json"])
+@pytest.mark.parametrize("gate", [["verify", *KEYS, "--origin", ORIGIN], ["sign", "--key", "key.pem", "--check"]])
 def test_the_card_that_is_served_is_not_passed_over(gate: list[str], named: str, command: Sign) -> None:
     """A static site has its card in a hidden directory, beside others: ``site/.well-known/agent-card.json``."""
     Path("cards/.well-known").mkdir()

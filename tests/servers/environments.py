@@ -9,9 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import pytest
-
 from tests.interop.sdk_process import SDKS, SdkUnavailableError, _environment, _run, python_environment
+from tests.tiers import missing
 
 __all__ = ["answer_of", "answer_of_node", "python_of"]
 
@@ -22,7 +21,7 @@ _RUN_SECONDS: Final = 180
 def python_of(name: str, folder: Path = SDKS) -> Path:
     """The interpreter of the environment that is locked in ``<folder>/<name>``, made on first use.
 
-    The test is skipped, loudly, where it cannot be made; with A2A_TRUST_REQUIRE_REAL=1 it fails.
+    The test fails where it cannot be made: it is marked with ``pytest.mark.real``.
     """
 
     try:
@@ -37,7 +36,7 @@ def answer_of(environment: str, script: str, question: Any, **settings: str) -> 
 
 
 def answer_of_node(environment: str, script: Path, question: Any) -> Any:
-    """What a module of Node answers, as JSON, with the packages of that environment; skipped as ``python_of``."""
+    """What a module of Node answers, as JSON, with the packages of that environment; fails as ``python_of``."""
 
     def build(folder: Path) -> None:
         shutil.copytree(SDKS / environment, folder, dirs_exist_ok=True)
@@ -70,6 +69,4 @@ def _answer(command: list[str], question: Any, folder: Path, settings: dict[str,
 
 
 def _unavailable(name: str, error: SdkUnavailableError) -> NoReturn:
-    if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-        pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no environment {name}: {error}")
-    pytest.skip(f"NO ENVIRONMENT {name}: {error}")
+    missing(f"the environment {name} ({error})", "real-sdks")

@@ -16,6 +16,7 @@ from tests.servers.serving import free_port, serving
 from tests.serving_cards.agent_card import EXTENDED, JSON_RPC, REST
 from tests.serving_cards.conftest import AGENTS, Agents
 from tests.tables import walk
+from tests.tiers import missing
 
 pytestmark = pytest.mark.real
 
@@ -35,9 +36,7 @@ def proxy(request: pytest.FixtureRequest, agents: Agents, tmp_path_factory: pyte
     """The origin of an nginx in front of an agent."""
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
     if nginx is None:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail("A2A_TRUST_REQUIRE_REAL=1 and no nginx")
-        pytest.skip("NO NGINX: install nginx-light")
+        missing("nginx", "real-proxies")
     folder, port = tmp_path_factory.mktemp("nginx"), free_port()
     text = (Path(__file__).parent / "nginx.conf").read_text(encoding="utf-8")
     text = text.replace("@PORT@", str(port)).replace("@ORIGIN@", agents.origins[request.param])

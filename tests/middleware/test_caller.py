@@ -159,6 +159,7 @@ async def test_a_worker_that_a_request_started_is_no_part_of_a_later_one() -> No
     """So a2a-sdk 1.0.0 runs the messages of all callers of a task: in a task that the first request started."""
     jobs: asyncio.Queue[asyncio.Future[str]] = asyncio.Queue()
     workers: list[asyncio.Task[None]] = []
+    may_end = asyncio.Event()
 
     async def work() -> None:
         while True:
@@ -168,15 +169,17 @@ async def test_a_worker_that_a_request_started_is_no_part_of_a_later_one() -> No
         if not workers:
             workers.append(asyncio.create_task(work()))
         if request.url.path == "/open-ended":
-            await asyncio.sleep(0.2)
+            await may_end.wait()
         result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         await jobs.put(result)
         return JSONResponse(await result)
 
     app = served(handler)
     first = asyncio.create_task(answers(app, "/open-ended"))
-    await asyncio.sleep(0.05)
+    while not workers:
+        await asyncio.sleep(0)
     assert await answers(app, key=BOBS_KEY) == IN_ANOTHER_TASK
+    may_end.set()
     assert await first == IN_ANOTHER_TASK
     assert await answers(app, key=BOBS_KEY) == ENDED
     workers[0].cancel()

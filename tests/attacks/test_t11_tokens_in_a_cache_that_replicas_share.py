@@ -22,7 +22,6 @@ from a2a_trust.keys.sealed import Seal
 from tests.auth.introspecting import CLIENT_SECRET, IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import NOW, Keys, b64
 from tests.databases import RedisServer
-from tests.tables import walk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -92,7 +91,7 @@ FORGERIES: dict[str, Callable[[bytes, bytes], bytes]] = {
 }
 
 
-@walk("name", FORGERIES)
+@pytest.mark.parametrize("name", FORGERIES)
 async def test_a_value_that_was_made_or_changed_is_a_miss(redis_url: str, attacker: Attacker, name: str) -> None:
     async with introspecting(**{EVE: active(sub="eve")}) as server:
         async with replica(server, redis_url) as one:

@@ -66,6 +66,11 @@ class Servers:
     login: Agent
     authority: Authority
 
+    def begin_entry(self) -> None:
+        """Nobody was asked for anything yet: tests.tables.walk."""
+        for each in (self.agent, self.thief, self.login):
+            each.asked.clear()
+
     @property
     def origin(self) -> str:
         return self.agent.origin(VICTIM)

@@ -12,8 +12,11 @@ from a2a_trust.keys import LocalSigner, SigningTool
 from tests.attacks.calling import EVIL, VICTIM, Ask, Servers, asking
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, signs, without_signatures
 from tests.attacks.verifying import HOST
+from tests.cheap_hashes import cheap_hashes
 from tests.client.agents import Page, serving_agent
 from tests.net.test_fetcher import Authority
+
+__all__ = ["cheap_hashes"]
 
 #: Every member that a pruned form drops is somewhere in it: requirements without scopes, a mutual TLS scheme without
 #: description, an empty allow-list.
@@ -67,6 +70,11 @@ _CARD: JSONObject = {
         {"id": "ask", "name": "Ask", "description": "Answers questions.", "tags": ["ledger"]},
     ],
 }
+
+
+@pytest.fixture(autouse=True)
+def _cheap(cheap_hashes: None) -> None:
+    """What hashes cost is counted here: tests/auth/basic makes real ones."""
 
 
 @pytest.fixture

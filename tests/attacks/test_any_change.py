@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from a2a_trust import CardVerifier, TrustedKey, TrustError, TrustStore, sign_card, verify_card
@@ -26,7 +26,6 @@ from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, ser
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 
 #: No deadline: the machine may be busy with other things.
-thorough = settings(max_examples=300, deadline=None)
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,6 @@ def edited(text: bytes, changes: list[tuple[str, float, bytes]]) -> bytes:
     return text
 
 
-@thorough
 @given(which=which, changes=edits)
 def test_octets_of_the_document_are_changed(
     targets: list[Target], which: int, changes: list[tuple[str, float, bytes]]
@@ -137,7 +135,6 @@ def test_each_octet_of_the_document_is_changed_in_turn(targets: list[Target]) ->
 # --- the protected header and the signature ------------------------------------------------------------------------
 
 
-@thorough
 @given(which=which, changes=edits)
 def test_octets_of_a_protected_header_are_changed(
     targets: list[Target], which: int, changes: list[tuple[str, float, bytes]]
@@ -151,7 +148,6 @@ def test_octets_of_a_protected_header_are_changed(
     assert target.ask(served(target.document, changed)) is None
 
 
-@thorough
 @example(which=0, part="signature", changes=[("insert", 0.999, b"=")])
 @example(which=0, part="signature", changes=[("insert", 0.5, b"\n")])
 @given(which=which, part=st.sampled_from(["protected", "signature"]), changes=edits)
@@ -209,7 +205,6 @@ def shuffled(value: Any, chance: random.Random) -> Any:
     return value
 
 
-@thorough
 @given(which=which, chance=chance)
 def test_the_order_of_members_is_changed(targets: list[Target], which: int, chance: random.Random) -> None:
     target = targets[which]
@@ -218,7 +213,6 @@ def test_the_order_of_members_is_changed(targets: list[Target], which: int, chan
     assert target.ask(json.dumps(document).encode()) == target.verified
 
 
-@settings(deadline=None)
 @given(chance=chance)
 def test_the_order_of_members_when_signing_does_not_matter(owner: LocalSigner, chance: random.Random) -> None:
     card = {
@@ -251,7 +245,6 @@ def spelled(value: Any, chance: random.Random) -> str:
     return f"{blank(chance)}{text}{blank(chance)}"
 
 
-@thorough
 @given(which=which, chance=chance)
 def test_blanks_and_spelling_are_changed(targets: list[Target], which: int, chance: random.Random) -> None:
     target = targets[which]
@@ -300,7 +293,6 @@ def places_in(document: JSONObject) -> list[tuple[Any, Any]]:
     return members + [(place, at) for place in containers(document, list) for at in range(len(place))]
 
 
-@thorough
 @given(which=which, at=st.integers(0, 200), name=interesting | st.text(max_size=6), value=json_values)
 @example(which=0, at=0, name="security_requirements", value=[{}])
 @example(which=1, at=0, name="url", value="https://evil.example/")
@@ -315,7 +307,6 @@ def test_members_are_inserted_anywhere(targets: list[Target], which: int, at: in
     assert target.ask(json.dumps(document).encode()) in (None, target.verified)
 
 
-@thorough
 @given(which=which, number=st.integers(0, 500), value=json_values, last=st.booleans())
 def test_a_member_is_written_twice(targets: list[Target], which: int, number: int, value: Any, last: bool) -> None:
     """Readers differ in which of the two they keep; the document is text here, so that both are there."""
@@ -332,7 +323,6 @@ def test_a_member_is_written_twice(targets: list[Target], which: int, number: in
     assert target.ask(text.replace('"\\u0000again"', json.dumps(name)).encode()) is None
 
 
-@thorough
 @given(which=which, at=st.integers(0, 200), place=st.integers(0, 5), value=json_values)
 def test_items_are_inserted_into_any_list(targets: list[Target], which: int, at: int, place: int, value: Any) -> None:
     target = targets[which]
@@ -342,7 +332,6 @@ def test_items_are_inserted_into_any_list(targets: list[Target], which: int, at:
     assert target.ask(json.dumps(document).encode()) in (None, target.verified)
 
 
-@thorough
 @given(which=which, at=st.lists(st.integers(0, 500), min_size=1, max_size=3), value=json_values | st.just("DELETE"))
 def test_any_members_are_changed_or_deleted(targets: list[Target], which: int, at: list[int], value: Any) -> None:
     target = targets[which]
@@ -371,7 +360,6 @@ def test_each_member_of_the_card_is_deleted_in_turn(targets: list[Target]) -> No
 # --- documents of any kind -----------------------------------------------------------------------------------------
 
 
-@thorough
 @given(octets=st.binary(max_size=200) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_octets_of_any_kind_raise_nothing_but_a_trust_error(trust: TrustStore, octets: bytes) -> None:
     for document in (octets, b'{"signatures":[' + octets + b"]}", b'{"name":' + octets + b"}"):
@@ -379,7 +367,6 @@ def test_octets_of_any_kind_raise_nothing_but_a_trust_error(trust: TrustStore, o
             verify_card(document, trust, origin=ORIGIN, now=NOW)
 
 
-@thorough
 @given(card=st.dictionaries(interesting, json_values, max_size=6), signatures=st.lists(json_values, max_size=3))
 def test_cards_of_any_kind_raise_nothing_but_a_trust_error(
     trust: TrustStore, good_header: str, card: JSONObject, signatures: list[Any]
@@ -394,7 +381,6 @@ def test_cards_of_any_kind_raise_nothing_but_a_trust_error(
             verify_card(document, trust, origin=ORIGIN, now=NOW)
 
 
-@thorough
 @given(card=st.dictionaries(interesting.filter(lambda name: name != "signatures"), json_values, max_size=5))
 def test_a_card_of_any_kind_is_refused_or_signed_and_verified_as_it_was_signed(
     owner: LocalSigner, card: JSONObject
@@ -431,7 +417,6 @@ header_members = st.dictionaries(
 )
 
 
-@thorough
 @given(protected=header_members | json_values, unprotected=header_members | json_values, signature=st.text(max_size=90))
 def test_headers_of_any_kind_raise_nothing_but_a_trust_error(
     trust: TrustStore, owner: LocalSigner, protected: Any, unprotected: Any, signature: str
@@ -443,7 +428,6 @@ def test_headers_of_any_kind_raise_nothing_but_a_trust_error(
         verify_jws(payload=b"{}", key=owner.public_key, **made)
 
 
-@thorough
 @example(header={"alg": "ES256", "kid": "owner", "exp": "soon"})
 @example(header={"alg": "ES256", "kid": "owner", "iat": [0]})
 @given(header=header_members | header_members.map(lambda members: {"alg": "ES256", "kid": "owner", **members}))

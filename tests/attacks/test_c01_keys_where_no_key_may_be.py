@@ -39,6 +39,7 @@ from tests.attacks.calling import (
 )
 from tests.client.agents import OWNER_TRUSTED, Page, trusting
 from tests.client.proofs import proof_in
+from tests.tables import walk
 
 SIGNER = generate_signer("ES256")
 
@@ -60,7 +61,7 @@ def ask_with_key(servers: Servers, asks: Ask, scheme: dict[str, Any]) -> None:
     asks(CardAuth(card, {"s": ApiKey(KEY, origins=[servers.origin])}, trust=OWNER_TRUSTED), f"{servers.origin}/rpc")
 
 
-@pytest.mark.parametrize("name", [*UNSAFE, *NOT_NAMES], ids=ascii)
+@walk("name", [*UNSAFE, *NOT_NAMES], ids=ascii)
 def test_a_key_stands_in_no_header_that_means_something_else(servers: Servers, asks: Ask, name: str) -> None:
     with pytest.raises(TrustError) as refused:
         ask_with_key(servers, asks, key_scheme(name))
@@ -68,8 +69,8 @@ def test_a_key_stands_in_no_header_that_means_something_else(servers: Servers, a
     assert leaks_in(str(refused.value)) == []
 
 
-@pytest.mark.parametrize("location", ["query", "cookie"])
-@pytest.mark.parametrize("name", NOT_PARAMETERS, ids=ascii)
+@walk("location", ["query", "cookie"])
+@walk("name", NOT_PARAMETERS, ids=ascii)
 def test_a_key_has_no_name_that_means_something_in_its_place(
     servers: Servers, asks: Ask, location: str, name: str
 ) -> None:
@@ -78,14 +79,14 @@ def test_a_key_has_no_name_that_means_something_in_its_place(
     assert not servers.agent.asked
 
 
-@pytest.mark.parametrize("location", ["", "body", "path", "Header", "header ", "cookie2", "authorization"])
+@walk("location", ["", "body", "path", "Header", "header ", "cookie2", "authorization"])
 def test_a_key_stands_in_no_place_that_there_is_not(servers: Servers, asks: Ask, location: str) -> None:
     with pytest.raises(TrustError):
         ask_with_key(servers, asks, key_scheme("X-API-Key", location))
     assert not servers.agent.asked
 
 
-@pytest.mark.parametrize("location", ["header", "query", "cookie"])
+@walk("location", ["header", "query", "cookie"])
 def test_control_a_key_stands_where_the_card_says(servers: Servers, asks: Ask, location: str) -> None:
     ask_with_key(servers, asks, key_scheme("x-key.1", location))
     [asked] = servers.agent.asked
@@ -95,8 +96,8 @@ def test_control_a_key_stands_where_the_card_says(servers: Servers, asks: Ask, l
     }
 
 
-@pytest.mark.parametrize("location", ["header", "query", "cookie"])
-@pytest.mark.parametrize("text", ["secret-key\r\nX-Evil: 1", "secret-key\n", "", " secret-key", "sécret-key", "a\x00b"])
+@walk("location", ["header", "query", "cookie"])
+@walk("text", ["secret-key\r\nX-Evil: 1", "secret-key\n", "", " secret-key", "sécret-key", "a\x00b"])
 def test_a_key_that_a_function_gives_splits_no_header(servers: Servers, asks: Ask, location: str, text: str) -> None:
     card = card_with(servers.origin, {"s": key_scheme("key", location)}, {"s": []})
     with pytest.raises(TrustError) as refused:
@@ -108,7 +109,7 @@ def test_a_key_that_a_function_gives_splits_no_header(servers: Servers, asks: As
     assert leaks_in(str(refused.value)) == []
 
 
-@pytest.mark.parametrize("text", ["secret-key;admin=1", "secret-key, b", 'secret"key', "secret\\key"])
+@walk("text", ["secret-key;admin=1", "secret-key, b", 'secret"key', "secret\\key"])
 def test_a_key_makes_no_second_cookie(servers: Servers, asks: Ask, text: str) -> None:
     card = card_with(servers.origin, {"s": key_scheme("key", "cookie")}, {"s": []})
     with pytest.raises(CredentialsError):
@@ -168,9 +169,9 @@ def everything(servers: Servers, *, token: bool = True) -> CardAuth:
     return CardAuth(card, {"header": key, "query": key, "cookie": key, "login": held}, trust=OWNER_TRUSTED)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("where", ["another name", "another port", "http", "here", "the same URL"])
-@pytest.mark.parametrize("token", [True, False], ids=["dpop", "basic"])
+@walk("status", [301, 302, 303, 307, 308])
+@walk("where", ["another name", "another port", "http", "here", "the same URL"])
+@walk("token", [True, False], ids=["dpop", "basic"])
 def test_nothing_goes_along_on_a_redirect(servers: Servers, asks: Ask, status: int, where: str, token: bool) -> None:
     elsewhere = {
         "another name": f"{servers.evil}/steal?x=1",

@@ -44,6 +44,7 @@ from tests.attacks.calling import (
 )
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import OWNER, OWNER_TRUSTED, Page, card_of, signed, trusting
+from tests.tables import walk
 
 SIGNER: Final = generate_signer("ES256")
 
@@ -97,7 +98,7 @@ def test_control_each_kind_goes_to_its_agent(servers: Servers, asks: Ask, kind: 
         assert_got_nothing(servers.agent)
 
 
-@pytest.mark.parametrize("at", ["another name", "another port"])
+@walk("at", ["another name", "another port"])
 def test_a_verified_card_of_the_attackers_own_agent_gets_nothing(
     servers: Servers, asks: Ask, kind: str, at: str
 ) -> None:
@@ -191,7 +192,7 @@ def with_all_keys(origin: str) -> CardAuth:
     return CardAuth(card, {name: ApiKey(KEY, origins=[origin]) for name in schemes}, trust=OWNER_TRUSTED)
 
 
-@pytest.mark.parametrize("url", LOOKALIKES, ids=ascii)
+@walk("url", LOOKALIKES, ids=ascii)
 def test_a_url_that_looks_like_the_right_one_gets_nothing(url: str) -> None:
     network = Recorder()
     auth = with_all_keys("https://agent.example.com")
@@ -216,7 +217,7 @@ def test_another_target_does_not_lead_the_key_away(servers: Servers) -> None:
     assert servers.agent.paths() == [f"/rpc?key={KEY}"]
 
 
-@pytest.mark.parametrize(
+@walk(
     "origin",
     [
         *("https://agent.example.com/", "https://agent.example.com/rpc", "agent.example.com", "http://agent"),

@@ -32,6 +32,7 @@ from a2a_trust.net.fetcher import Fetcher
 from tests.client.agents import OWNER_TRUSTED, Agent, Page, card_of, serving_agent, signed, trusting
 from tests.client.proofs import proof_in
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 VICTIM, EVIL = "127.0.0.1", "localhost"
 SIGNER: Final = generate_signer("ES256")
@@ -160,7 +161,7 @@ def test_a_redirect_to_the_demand_for_a_nonce_makes_no_further_request(agent: Ag
     assert (len(agent.asked), len(thief.asked)) == (1, 1)
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "http://agent.example/rpc",
@@ -205,7 +206,7 @@ def test_control_the_right_url_in_other_spellings_is_no_other(agent: Agent, ask:
 # Downgrade
 
 
-@pytest.mark.parametrize(
+@walk(
     "challenge",
     [
         "Bearer",

@@ -35,6 +35,7 @@ from tests.attacks.recording import events_outside
 from tests.attacks.test_t08_fetches_of_inner_addresses import INNER
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority, Names
+from tests.tables import walk
 
 HOST = "agent.test"
 METADATA = "169.254.169.254"
@@ -67,7 +68,7 @@ def fetcher_for(agent: Agent, authority: Authority, **names: list[list[str]]) ->
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("address", INNER)
+@walk("address", INNER)
 async def test_a_name_with_an_inner_address_is_not_asked_for_its_card(address: str) -> None:
     for addresses in ([address], ["8.8.8.8", address]):
         fetcher = Fetcher(resolver=Names(evil_example=[addresses]))
@@ -84,7 +85,7 @@ async def test_a_name_with_an_inner_address_is_not_asked_for_its_card(address: s
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("host", [METADATA, "127.0.0.1", "[::1]", "[fd00:ec2::254]", "10.0.0.1", "[::ffff:127.0.0.1]"])
+@walk("host", [METADATA, "127.0.0.1", "[::1]", "[fd00:ec2::254]", "10.0.0.1", "[::ffff:127.0.0.1]"])
 async def test_an_inner_address_is_not_asked_for_its_card(host: str) -> None:
     for url in (f"https://{host}", f"https://{host}:8443/team", f"https://{host}/latest/meta-data.json"):
         with events_outside() as events, pytest.raises(FetchError, match="not a public one"):
@@ -93,7 +94,7 @@ async def test_an_inner_address_is_not_asked_for_its_card(host: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "file:///etc/passwd", "file:///etc/cards/agent.json", "file://agent.test/agent.json",
@@ -299,7 +300,7 @@ EVIL = "https://evil.example"
 IMPLICIT = f'{{"implicit": {{"authorizationUrl": "{EVIL}/", "scopes": {{}}}}}}'
 
 
-@pytest.mark.parametrize(
+@walk(
     ("was", "becomes", "named"),
     [
         ('"{origin}/rest"', f'"{EVIL}/rest"', EVIL),

@@ -61,6 +61,7 @@ from tests.attacks.calling import (
     tokens,
 )
 from tests.client.agents import OWNER_TRUSTED, Page, trusting
+from tests.tables import walk
 
 PACKAGE: Final = str(Path(a2a_trust.__file__).parent)
 SIGNER: Final = generate_signer("ES256")
@@ -152,9 +153,7 @@ def test_no_object_is_pickled_or_copied_with_its_secret(tmp_path: Path) -> None:
 # Mistakes of the program
 
 
-@pytest.mark.parametrize(
-    "secret", ["secret-key\n", " secret-key", "secret-key\x00", "sécret secret-key", b"secret-key", ["secret-key"]]
-)
+@walk("secret", ["secret-key\n", " secret-key", "secret-key\x00", "sécret secret-key", b"secret-key", ["secret-key"]])
 def test_a_secret_that_is_refused_is_not_shown(secret: Any) -> None:
     client: Any = object()
     for call in (
@@ -246,8 +245,8 @@ ANSWERS: Final[dict[str, Page]] = {
 }
 
 
-@pytest.mark.parametrize("answer", [*ANSWERS])
-@pytest.mark.parametrize("trouble", [*TROUBLE])
+@walk("answer", [*ANSWERS])
+@walk("trouble", [*TROUBLE])
 def test_a_login_that_fails_shows_nothing(
     servers: Servers, asks: Ask, trouble: str, answer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,7 +264,7 @@ def test_a_key_that_cannot_stand_in_a_cookie_shows_nothing(servers: Servers, ask
     assert_untold(*traces_of(raised(lambda: asks(CardAuth(card, keys, trust=OWNER_TRUSTED), f"{servers.origin}/rpc"))))
 
 
-@pytest.mark.parametrize("status", [200, 401, 403, 500])
+@walk("status", [200, 401, 403, 500])
 def test_no_log_has_a_credential(servers: Servers, asks: Ask, status: int, caplog: pytest.LogCaptureFixture) -> None:
     """Those of httpx, httpcore and this package, at the level that says most."""
     caplog.set_level(logging.DEBUG)
@@ -283,9 +282,9 @@ def test_no_log_has_a_credential(servers: Servers, asks: Ask, status: int, caplo
     assert_untold(*told, caplog.text, *[repr(vars(record)) for record in caplog.records])
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-@pytest.mark.parametrize("trouble", ["no connection", "no card", "no extended card"])
-@pytest.mark.parametrize("also", [True, False], ids=["anything", "cards"])
+@walk("kind", ["sync", "async"])
+@walk("trouble", ["no connection", "no card", "no extended card"])
+@walk("also", [True, False], ids=["anything", "cards"])
 def test_a_verifying_transport_that_fails_shows_nothing(servers: Servers, kind: str, trouble: str, also: bool) -> None:
     schemes = {"a": key_scheme("key", "query"), "b": key_scheme("X-Key")}
     card = card_with(servers.origin, schemes, {name: [] for name in schemes})

@@ -16,6 +16,7 @@ from a2a_trust.client import ClientSecret, PrivateKeyJwt
 from a2a_trust.errors import TrustError
 from tests.auth.introspecting import CLIENT_ID, CLIENT_SECRET, IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import NOW, Keys
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -62,8 +63,8 @@ async def traces_of(server: IntrospectionServer, **options: Any) -> str:
     return "".join(chain.format()) + repr(vars(verifier)) + repr(vars(verifier._endpoint))
 
 
-@pytest.mark.parametrize("failing", FAILURES)
-@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+@walk("failing", FAILURES)
+@walk("method", ["client_secret_basic", "client_secret_post"])
 async def test_no_failure_tells_the_token_or_the_secret(
     failing: tuple[str, bytes], method: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

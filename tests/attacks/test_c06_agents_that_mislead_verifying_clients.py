@@ -26,6 +26,7 @@ from a2a_trust.client import (
 from a2a_trust.errors import TrustError
 from tests.attacks.calling import KEY, TOKEN, VICTIM, Servers, assert_got_nothing, key_scheme, oauth_scheme, tokens
 from tests.client.agents import NEW, OLD, Page, card_of, signed, trusting
+from tests.tables import walk
 
 SIGNER: Final = generate_signer("ES256")
 MALLORY: Final = generate_signer("ES256", kid="mallory")
@@ -91,7 +92,7 @@ def leftovers(servers: Servers, *, but: Any) -> list[Any]:
     return [asked for asked in servers.agent.asked if asked is not but and (KEY in repr(asked) or TOKEN in repr(asked))]
 
 
-@pytest.mark.parametrize("card", ["unsigned", "by a stranger", "of another host", "no JSON", "none", "changed"])
+@walk("card", ["unsigned", "by a stranger", "of another host", "no JSON", "none", "changed"])
 def test_without_a_verified_card_nothing_is_sent(servers: Servers, bundle: Path, card: str) -> None:
     document = document_of(servers, servers.origin)
     changed = json.loads(signed(document)) | {"securityRequirements": [{"schemes": {}}]}
@@ -111,8 +112,8 @@ def test_without_a_verified_card_nothing_is_sent(servers: Servers, bundle: Path,
     assert servers.login.asked == []
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("path", [NEW, "/rpc"])
+@walk("status", [301, 302, 303, 307, 308])
+@walk("path", [NEW, "/rpc"])
 def test_a_redirect_leads_neither_to_a_card_nor_to_a_credential(
     servers: Servers, bundle: Path, status: int, path: str
 ) -> None:

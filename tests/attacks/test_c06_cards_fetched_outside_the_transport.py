@@ -30,6 +30,7 @@ from a2a_trust.client import UnsafePassAnything, UnverifiedCardError, VolatileCa
 from a2a_trust.errors import RolledBackCardError
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 VICTIM, EVIL = "127.0.0.1", "localhost"
 SECRETS = {"X-API-Key": "secret-key", "Authorization": "Bearer secret-token", "Cookie": "session=secret-cookie"}
@@ -154,8 +155,8 @@ def test_a_call_to_the_impostor_is_not_sent(make: Make, impostor: Agent) -> None
     assert_saw_no_secret(impostor)
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/", "/rpc", "/rest/message:send", "/rest/extendedAgentCard", "/v1/card", NEW])
+@walk("method", ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
+@walk("path", ["/", "/rpc", "/rest/message:send", "/rest/extendedAgentCard", "/v1/card", NEW])
 def test_no_request_but_the_get_of_a_card_reaches_the_impostor(
     make: Make, impostor: Agent, method: str, path: str
 ) -> None:
@@ -299,7 +300,7 @@ def test_a_key_of_the_attackers_host_cannot_name_the_victims(make: Make, agent: 
     assert_saw_no_secret(agent)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@walk("status", [301, 302, 303, 307, 308])
 def test_a_redirect_leads_only_where_a_verified_card_says(
     make: Make, agent: Agent, impostor: Agent, status: int
 ) -> None:
@@ -315,7 +316,7 @@ def test_a_redirect_leads_only_where_a_verified_card_says(
 # --- spellings -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     "path",
     [
         "/rpcx",

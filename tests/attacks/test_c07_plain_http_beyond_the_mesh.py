@@ -37,6 +37,7 @@ from tests.attacks.calling import KEY, assert_got_nothing
 from tests.attacks.recording import events_outside
 from tests.client.agents import NEW, OWNER, OWNER_TRUSTED, Agent, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Names
+from tests.tables import walk
 
 MESH: Final = "svc.cluster.local"
 NAME: Final = f"agent.team.{MESH}"
@@ -122,7 +123,7 @@ def connections(events: list[str]) -> list[str]:
 # --- a public address ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", OUTSIDE)
+@walk("address", OUTSIDE)
 def test_a_name_with_an_address_outside_is_not_fetched_from(address: str) -> None:
     for addresses in ([address], ["10.0.0.1", address], [address, "127.0.0.1"]):
         fetcher = Fetcher(http_within=[MESH], resolver=Names(**{NAME: [addresses]}))
@@ -131,21 +132,22 @@ def test_a_name_with_an_address_outside_is_not_fetched_from(address: str) -> Non
         assert connections(events) == []
 
 
-@pytest.mark.parametrize("address", OUTSIDE)
+@walk("address", OUTSIDE)
 def test_a_name_with_an_address_outside_is_sent_nothing(call: Call, address: str) -> None:
-    for addresses in ([address], ["10.0.0.1", address], [address, "127.0.0.1"]):
-        for also in ((), [f"http://{NAME}"], UnsafePassAnything()):
-            with events_outside() as events:
-                [refused] = call(Names(**{NAME: [addresses]}), f"http://{NAME}/rpc", also=also)
-            assert isinstance(refused, UnverifiedCardError)
-            assert "for private addresses only" in str(refused)
-            assert connections(events) == []
+    tried: list[tuple[list[str], Any]] = [(["10.0.0.1", address], ()), ([address, "127.0.0.1"], ())]
+    tried += [([address], also) for also in ((), [f"http://{NAME}"], UnsafePassAnything())]
+    for addresses, also in tried:
+        with events_outside() as events:
+            [refused] = call(Names(**{NAME: [addresses]}), f"http://{NAME}/rpc", also=also)
+        assert isinstance(refused, UnverifiedCardError)
+        assert "for private addresses only" in str(refused)
+        assert connections(events) == []
 
 
 # --- a look-alike ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", LOOK_ALIKES)
+@walk("host", LOOK_ALIKES)
 def test_a_look_alike_is_neither_looked_up_nor_asked(call: Call, host: str) -> None:
     names = Names(**{each: [["127.0.0.1"]] for each in (*LOOK_ALIKES, "evil.com")})
     with events_outside() as events:

@@ -28,6 +28,7 @@ from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
 from a2a_trust.errors import MissingCredentialsError
 from tests.certificates import SERVER, Authority
 from tests.client.agents import NEW, card_of, signed, trusting
+from tests.tables import walk
 
 HOST: Final = "127.0.0.1"
 ALIAS: Final = "localhost"
@@ -207,7 +208,7 @@ def test_the_search_for_a_card_does_not_show_it(make: Make, agent: Server) -> No
     assert set(agent.names()[:-1]) == {""}
 
 
-@pytest.mark.parametrize("card", ["unsigned", "by a stranger", "none"])
+@walk("card", ["unsigned", "by a stranger", "none"])
 def test_without_a_verified_card_no_server_sees_it(make: Make, agent: Server, card: str) -> None:
     document = card_of(agent.origin(), **SCHEMES)
     pages = {"unsigned": json.dumps(document).encode(), "by a stranger": signed(document, by=MALLORY), "none": b"[]"}

@@ -25,6 +25,7 @@ from a2a_trust.client import (
 from tests.attacks.calling import KEY
 from tests.attacks.forgery import b64, canonical
 from tests.client.agents import OWNER_TRUSTED, card_of, signed, trusting
+from tests.tables import walk
 
 HOST = "agent.example"
 ORIGIN = f"https://{HOST}"
@@ -86,7 +87,7 @@ def credentials() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@walk("kind", HOSTILE)
 def test_a_card_that_no_credential_satisfies_makes_a_short_error(kind: str) -> None:
     auth = CardAuth(verified(**HOSTILE[kind]), credentials(), trust=OWNER_TRUSTED)
     with httpx.Client(auth=auth, transport=httpx.MockTransport(lambda _: httpx.Response(200))) as http:

@@ -20,6 +20,7 @@ from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.middleware.agent import CARD, Agent, guarded, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -76,8 +77,8 @@ async def test_the_control_is_good() -> None:
 # Another request
 
 
-@pytest.mark.parametrize("remembered", [False, True])
-@pytest.mark.parametrize(
+@walk("remembered", [False, True])
+@walk(
     "changes",
     [
         {"htm": "GET"},
@@ -212,7 +213,7 @@ async def test_both_schemes_at_once_are_refused() -> None:
     assert inner.paths == []
 
 
-@pytest.mark.parametrize("value", ["DPoP", "DPoP ", "DPoP  x", "DPoP\tx", "DPoP x y", "DPoP =", "DPoP x,y"])
+@walk("value", ["DPoP", "DPoP ", "DPoP  x", "DPoP\tx", "DPoP x y", "DPoP =", "DPoP x,y"])
 async def test_a_dpop_token_written_oddly_is_refused(value: str) -> None:
     app, inner = agent()
     answer = await ask(app, [(b"authorization", value.encode()), (b"dpop", b"x")])

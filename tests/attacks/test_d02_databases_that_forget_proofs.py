@@ -30,6 +30,7 @@ from tests.databases import (
     line,
     temporary_folder,
 )
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +87,7 @@ def own_postgres() -> Iterator[PostgresServer]:
         server.kill()
 
 
+@pytest.mark.real
 async def test_a_redis_that_was_emptied_or_restarted(own_redis: RedisServer) -> None:
     async with memories(RedisProofMemory, own_redis.url, 3) as (one, two, three):
         await refused(one, "1", "it is new, was restarted")
@@ -106,6 +108,7 @@ async def test_a_redis_that_was_emptied_or_restarted(own_redis: RedisServer) -> 
         await refused(two, "new", "it is new, was restarted")
 
 
+@pytest.mark.real
 async def test_redis_counts_again_when_no_forgotten_proof_can_be_valid(
     redis_server: RedisServer, redis_url: str
 ) -> None:
@@ -116,6 +119,7 @@ async def test_redis_counts_again_when_no_forgotten_proof_can_be_valid(
         assert await use(memory, "late", iat=3)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
 async def test_a_redis_that_drops_keys_to_make_room(redis_server: RedisServer, redis_url: str, policy: str) -> None:
     with redis_server.client() as client:
@@ -132,6 +136,7 @@ async def test_a_redis_that_drops_keys_to_make_room(redis_server: RedisServer, r
             client.config_set("maxmemory-policy", "noeviction")
 
 
+@pytest.mark.real
 async def test_a_redis_that_begins_to_drop_keys(redis_server: RedisServer, redis_url: str) -> None:
     """Open connections notice it, too."""
     async with memories(RedisProofMemory, redis_url) as (memory,):
@@ -147,6 +152,7 @@ async def test_a_redis_that_begins_to_drop_keys(redis_server: RedisServer, redis
         assert await use(memory, "3")
 
 
+@pytest.mark.real
 async def test_a_full_redis(redis_server: RedisServer, redis_url: str) -> None:
     async with memories(RedisProofMemory, redis_url) as (memory,):
         assert await use(memory, "1")
@@ -161,6 +167,7 @@ async def test_a_full_redis(redis_server: RedisServer, redis_url: str) -> None:
         assert not await use(memory, "1")
 
 
+@pytest.mark.real
 async def test_a_standby_that_takes_the_place_of_postgresql(own_postgres: PostgresServer) -> None:
     """It may lack the last proofs; a standby is another timeline once it is the server."""
     url = own_postgres.database()
@@ -186,6 +193,7 @@ async def test_a_standby_that_takes_the_place_of_postgresql(own_postgres: Postgr
                 standby.kill()
 
 
+@pytest.mark.real
 async def test_a_postgresql_without_its_tables(postgres: PostgresServer) -> None:
     url = postgres.database()
     name = url.rpartition("/")[2]
@@ -197,6 +205,7 @@ async def test_a_postgresql_without_its_tables(postgres: PostgresServer) -> None
         await refused(memory, "1", "run: a2a-sign database migrate")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("how", ["truncated", "restored", "database"])
 async def test_a_postgresql_whose_proofs_were_replaced_by_hand(
     postgres: PostgresServer, postgres_url: str, how: str
@@ -224,6 +233,7 @@ async def test_a_postgresql_whose_proofs_were_replaced_by_hand(
         await three.aclose()
 
 
+@pytest.mark.real
 async def test_a_proof_that_is_dropped_at_the_moment_of_its_replay(postgres: PostgresServer, postgres_url: str) -> None:
     """Its row is in what the statement sees, and gone when it inserts: the old row counts, whatever the new attempt."""
     name = postgres_url.rpartition("/")[2]
@@ -247,6 +257,7 @@ async def test_a_proof_that_is_dropped_at_the_moment_of_its_replay(postgres: Pos
     await two.aclose()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("ahead", [-11.0, 11.0, 3_600.0])
 async def test_replicas_whose_clocks_differ_too_much(redis_url: str, postgres_url: str, ahead: float) -> None:
     for kind, url in ((RedisProofMemory, redis_url), (PostgresProofMemory, postgres_url)):
@@ -256,9 +267,9 @@ async def test_replicas_whose_clocks_differ_too_much(redis_url: str, postgres_ur
             assert await use(memory, "2", ahead=ahead / abs(ahead) * 9)
 
 
-@pytest.mark.parametrize("first", [-SKEW, 0.0, SKEW])
-@pytest.mark.parametrize("then", [-SKEW, 0.0, SKEW])
-@pytest.mark.parametrize("iat", [-WINDOW, 0.0, WINDOW])
+@walk("first", [-SKEW, 0.0, SKEW])
+@walk("then", [-SKEW, 0.0, SKEW])
+@walk("iat", [-WINDOW, 0.0, WINDOW])
 def test_a_proof_is_kept_for_longer_than_any_replica_accepts_it(first: float, then: float, iat: float) -> None:
     """By the clock of the database: used at 0 by one replica, and sent again to another one."""
     used = Use(digest=b"", attempt=b"", now=first, issued=first + iat, window=WINDOW, until=0)
@@ -268,6 +279,7 @@ def test_a_proof_is_kept_for_longer_than_any_replica_accepts_it(first: float, th
     assert used.issued <= 0 + WINDOW + 2 * SKEW
 
 
+@pytest.mark.real
 async def test_a_holder_of_one_token_cannot_fill_the_database(redis_url: str) -> None:
     memory = RedisProofMemory(redis_url, capacity=64)
     for number in range(4):
@@ -292,6 +304,7 @@ def lose_first_answer(memory: Memory) -> list[int]:
     return lost
 
 
+@pytest.mark.real
 async def test_a_command_that_is_sent_again_is_no_replay_and_a_request_is(
     redis_url: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +319,7 @@ async def test_a_command_that_is_sent_again_is_no_replay_and_a_request_is(
             assert not await use(two, "1")
 
 
+@pytest.mark.real
 async def test_a_replay_whose_first_answer_is_lost_is_still_a_replay(
     redis_url: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +332,7 @@ async def test_a_replay_whose_first_answer_is_lost_is_still_a_replay(
             assert not await use(two, "1")
 
 
+@pytest.mark.real
 async def test_of_proofs_that_replicas_get_at_once_each_is_accepted_once(redis_url: str, postgres_url: str) -> None:
     for kind, url in ((RedisProofMemory, redis_url), (PostgresProofMemory, postgres_url)):
         async with memories(kind, url, 4) as replicas:
@@ -333,6 +348,7 @@ class Later(RedisProofMemory):
         return state._replace(at=uses[0].now), first
 
 
+@pytest.mark.real
 async def test_a_window_that_grew_while_nobody_asked_brings_no_used_proof_back(
     redis_server: RedisServer, redis_url: str
 ) -> None:
@@ -348,6 +364,7 @@ async def test_a_window_that_grew_while_nobody_asked_brings_no_used_proof_back(
     await after.aclose()
 
 
+@pytest.mark.real
 async def test_the_first_server_comes_back_without_the_proofs_of_the_second(own_redis: RedisServer) -> None:
     """As with an address that moves to another server for a moment, and back."""
     own_redis.has_run_for_long()
@@ -374,8 +391,9 @@ async def test_the_first_server_comes_back_without_the_proofs_of_the_second(own_
             second.kill()
 
 
-@pytest.mark.parametrize("field", ["since", "dropped", "server"])
-@pytest.mark.parametrize("value", [b"nan", b"x", b"\xff", b""])
+@pytest.mark.real
+@walk("field", ["since", "dropped", "server"])
+@walk("value", [b"nan", b"x", b"\xff", b""])
 async def test_what_redis_says_about_itself_is_damaged(
     redis_server: RedisServer, redis_url: str, field: str, value: bytes
 ) -> None:
@@ -389,6 +407,7 @@ async def test_what_redis_says_about_itself_is_damaged(
         assert found[b"server"].decode() == client.info("server")["run_id"]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("column", ["since", "dropped"])
 async def test_what_postgresql_says_about_itself_is_damaged(
     postgres: PostgresServer, postgres_url: str, column: str
@@ -402,6 +421,7 @@ async def test_what_postgresql_says_about_itself_is_damaged(
         assert dropped < time.time()
 
 
+@pytest.mark.real
 async def test_a_crowd_before_a_slow_database_waits_for_twice_the_limit_at_most(
     redis_server: RedisServer, redis_url: str
 ) -> None:
@@ -429,6 +449,7 @@ async def test_a_crowd_before_a_slow_database_waits_for_twice_the_limit_at_most(
         assert len(client.keys("a2a:proof:*")) < 700
 
 
+@pytest.mark.real
 async def test_a_request_that_is_cancelled_leaves_no_room_taken(redis_url: str) -> None:
     memory = RedisProofMemory(redis_url, capacity=16)
     for number in range(50):

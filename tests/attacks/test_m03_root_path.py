@@ -17,6 +17,7 @@ from starlette.routing import Mount, Route
 
 from a2a_trust.middleware import routing as interfaces
 from tests.middleware.agent import KEY, Agent, guarded, raw_exchange, uvicorn_serving
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -49,8 +50,8 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("root", ROOTS)
-@pytest.mark.parametrize("path", PATHS)
+@walk("root", ROOTS)
+@walk("path", PATHS)
 def test_the_guard_and_the_router_see_the_same_path(root: str, path: str) -> None:
     scope: dict[str, Any] = {"type": "http", "path": path, "root_path": root}
     assert interfaces.route_path(scope) == get_route_path(scope)

@@ -12,6 +12,7 @@ import pytest
 
 from a2a_trust.errors import ConfigurationError
 from tests.middleware.agent import KEY, Agent, guarded, raw_exchange, uvicorn_serving
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +58,7 @@ BAD: list[tuple[tuple[bytes, bytes], ...]] = [
 ]
 
 
-@pytest.mark.parametrize("headers", BAD)
+@walk("headers", BAD)
 async def test_a_websocket_is_refused_before_it_is_accepted(headers: tuple[tuple[bytes, bytes], ...]) -> None:
     agent = Agent()
     app = guarded(agent, allow_cors_preflight=True)
@@ -98,7 +99,7 @@ async def test_a_real_server_answers_the_handshake_with_401(http: str, ws: str) 
     assert [scope["type"] for scope in agent.scopes] == ["websocket"]
 
 
-@pytest.mark.parametrize("kind", ["webtransport", "HTTP", "http2", "quic", "", "lifespan2", "websocket ", None, 1])
+@walk("kind", ["webtransport", "HTTP", "http2", "quic", "", "lifespan2", "websocket ", None, 1])
 async def test_a_scope_of_an_unknown_type_is_refused_even_with_a_good_credential(kind: Any) -> None:
     agent = Agent()
     scope = websocket_scope((b"x-api-key", KEY.encode()), type=kind, method="GET")

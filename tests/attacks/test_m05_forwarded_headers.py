@@ -22,7 +22,8 @@ from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers
 from tests.middleware.proxies.told import ANN, BOB, TOLD
-from tests.servers.guarded_servers import GuardedServers, guarded_servers
+from tests.servers.guarded_servers import GROUPS, GuardedServers, guarded_servers
+from tests.tables import walk
 
 
 @pytest.fixture
@@ -33,9 +34,9 @@ def anyio_backend() -> str:
 CARD_PATH = "/.well-known/agent-card.json"
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[GuardedServers]:
-    with guarded_servers(FORWARDED_ALLOW_IPS="*") as running:
+@pytest.fixture(scope="module", params=GROUPS)
+def servers(request: pytest.FixtureRequest) -> Iterator[GuardedServers]:
+    with guarded_servers(*request.param, FORWARDED_ALLOW_IPS="*") as running:
         yield running
 
 
@@ -124,12 +125,12 @@ def user(answer: bytes) -> str | None:
     return name
 
 
-@pytest.mark.parametrize("lines", FORWARDED)
+@walk("lines", FORWARDED)
 def test_what_a_proxy_would_write_changes_nothing(servers: GuardedServers, lines: str) -> None:
     check(servers, f"{servers.lines(lines)}\r\nConnection: close")
 
 
-@pytest.mark.parametrize("names", CONNECTION)
+@walk("names", CONNECTION)
 def test_a_connection_header_that_names_credentials_changes_nothing(servers: GuardedServers, names: str) -> None:
     check(servers, f"Connection: close, {names}")
 
@@ -151,8 +152,8 @@ def test_an_alias_beside_a_credential_is_refused(servers: GuardedServers, creden
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol, "h11", "httptools"])
-@pytest.mark.parametrize(
+@walk("protocol", [H11Protocol, HttpToolsProtocol, "h11", "httptools"])
+@walk(
     "headers",
     [{}, {"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}, {"X-Real-IP": "10.0.0.1"}],
 )
@@ -164,8 +165,8 @@ async def test_nobody_writes_himself_into_a_network(protocol: Any, headers: dict
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol])
-@pytest.mark.parametrize(
+@walk("protocol", [H11Protocol, HttpToolsProtocol])
+@walk(
     "name",
     [
         "X-Forwarded-For", "X_Forwarded_For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Proto", "X-Forwarded-Port",

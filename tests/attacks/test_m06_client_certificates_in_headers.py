@@ -21,6 +21,7 @@ from a2a_trust.middleware.proxies.with_verdict import Nginx
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.middleware.agent import CARD, KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
 from tests.middleware.proxies.told import ANN, BOB, SECRET, TOLD, Headers, Told
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +90,7 @@ async def test_two_lines_where_the_proxy_writes_one(told: Told) -> None:
 
 
 @FORMS
-@pytest.mark.parametrize(
+@walk(
     "word",
     [
         "", "::", ":", "(null)", "none", "None", "NONE", "null", "nil", "undefined", "-", "0", "SUCCESS", "<nil>", "{}",

@@ -14,6 +14,7 @@ import pytest
 from a2a_trust.auth import FailureLimits
 from a2a_trust.errors import ConfigurationError
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -68,9 +69,7 @@ def test_an_agent_that_lets_everybody_in_cannot_promise_one(flag: dict[str, obje
             guarded(Agent(), card, verifiers=given, allow_anonymous=True)
 
 
-@pytest.mark.parametrize(
-    "path", [*PATHS, "/a/b/c/extendedAgentCard", "/x/y/v1/card", "/v1/card/", "/tasks", "/r/tasks/5"]
-)
+@walk("path", [*PATHS, "/a/b/c/extendedAgentCard", "/x/y/v1/card", "/v1/card/", "/tasks", "/r/tasks/5"])
 def test_it_cannot_be_made_public_by_its_path(path: str) -> None:
     with pytest.raises(ConfigurationError, match="is an operation of A2A, for callers only"):
         guarded(Agent(), PROMISING, public_paths=[path])

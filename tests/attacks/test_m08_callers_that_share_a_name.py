@@ -6,7 +6,7 @@ Seen in a2a-python (#1159: every anonymous caller is the same one) and salesagen
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
@@ -21,7 +21,6 @@ def name_of(identities: list[tuple[str, str, str]]) -> str:
     ).display_name
 
 
-@settings(deadline=None)
 @given(one=IDENTITIES, other=IDENTITIES)
 def test_names_are_equal_only_when_everything_is(
     one: list[tuple[str, str, str]], other: list[tuple[str, str, str]]

@@ -33,6 +33,7 @@ from tests.auth.test_jwt import claims, token
 from tests.certificates import Authority
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, guarded, uvicorn_serving, verifiers
 from tests.middleware.proxies.told import ANN, TOLD
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +54,7 @@ def bearer(**changes: Any) -> dict[str, str]:
 OPEN = {**CARD, "securityRequirements": [*CARD["securityRequirements"], {}]}
 
 
-@pytest.mark.parametrize(
+@walk(
     "carried",
     [
         {"X-API-Key": "wrong"},
@@ -123,7 +124,7 @@ def test_no_door_opens_for_want_of_a_verifier() -> None:
             guarded(Agent(), verifiers=given)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("method", "path", "body"),
     [
         ("POST", "/rpc", '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"tenant":"acme"}}'),
@@ -150,8 +151,8 @@ async def test_tenant_rules_cannot_be_skipped(method: str, path: str, body: str)
         assert agent.scopes == []
 
 
-@pytest.mark.parametrize("permission", [None, 1, "refused", "true", object()])
-@pytest.mark.parametrize("card", [OPEN, {**CARD, "securityRequirements": []}], ids=["with {}", "none"])
+@walk("permission", [None, 1, "refused", "true", object()])
+@walk("card", [OPEN, {**CARD, "securityRequirements": []}], ids=["with {}", "none"])
 def test_only_the_named_permission_admits_strangers(permission: Any, card: dict[str, Any]) -> None:
     """Seen here: ``anonymous=False`` was taken for the permission."""
     given = verifiers() if card["securityRequirements"] else {}
@@ -181,8 +182,8 @@ def test_the_guard_alone_takes_no_rule_that_it_does_not_enforce(rules: RequestRu
 OPTIONS = ["allow_cors_preflight", "hide_credentials", "keep_subject_token", "handlers_check_skills"]
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("value", ["false", "no", 0, 1, None])
+@walk("option", OPTIONS)
+@walk("value", ["false", "no", 0, 1, None])
 def test_a_word_of_the_environment_is_no_yes(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"{option}: write True or False"):
         RequestRules(**{option: value})
@@ -191,8 +192,8 @@ def test_a_word_of_the_environment_is_no_yes(option: str, value: Any) -> None:
 PROXY = "10.0.0.5"
 
 
-@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol, "h11", "httptools"])
-@pytest.mark.parametrize("peers", [Networks(PROXY), UnixSocket(), ProxySecret(secret="0" * 32)], ids=repr)
+@walk("protocol", [H11Protocol, HttpToolsProtocol, "h11", "httptools"])
+@walk("peers", [Networks(PROXY), UnixSocket(), ProxySecret(secret="0" * 32)], ids=repr)
 async def test_a_forged_certificate_where_the_server_believes_every_forwarded_header(protocol: Any, peers: Any) -> None:
     card = {
         **CARD,

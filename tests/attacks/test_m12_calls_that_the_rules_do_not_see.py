@@ -145,6 +145,7 @@ def leaks(outcomes: list[Any], requests: list[Any]) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.real
 def test_the_application_alone_gives_all_of_it_away(found: Any) -> None:
     ways = {what for what, _ in leaks(found["bare"], [*CARDS, *TENANTS, *UNLISTED])}
     assert {
@@ -171,12 +172,14 @@ def test_the_application_alone_gives_all_of_it_away(found: Any) -> None:
     assert {"as 'getextendedagentcard'", "GET /extendedAgentCard", "at /", "in the query ?Tenant=other"} <= ways
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("protection", ["plain", "default", "rules", "named"])
 def test_no_call_that_looks_like_one_of_an_interface_gets_past_the_rules(found: Any, protection: str) -> None:
     asked = [*CARDS, *TENANTS]
     assert leaks(found[protection][: len(asked)], asked) == []
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("protection", ["default", "rules", "named"])
 def test_no_other_path_gives_away_what_rules_forbid(found: Any, protection: str) -> None:
     """The card promises an extended card, so a path that nobody has named is nobody's."""

@@ -12,6 +12,7 @@ import pytest
 from a2a_trust import RequestRules
 from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import CALL, CARD, Agent, raw_exchange, uvicorn_serving, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -29,9 +30,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize("http", ["h11", "httptools"])
-@pytest.mark.parametrize("path", [b"/rpc", b"/rest/message:send", b"/other"])
-@pytest.mark.parametrize("shape", SHAPES)
+@walk("http", ["h11", "httptools"])
+@walk("path", [b"/rpc", b"/rest/message:send", b"/other"])
+@walk("shape", SHAPES)
 async def test_the_agent_reads_no_body_of_a_preflight(http: str, path: bytes, shape: str) -> None:
     agent = Agent()
     app = protect(agent, card=CARD, verifiers=verifiers(), rules=RequestRules(allow_cors_preflight=True))

@@ -15,6 +15,7 @@ from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import CARD, KEY, Agent, raw_exchange, uvicorn_serving, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -149,8 +150,8 @@ REFUSED: list[tuple[str, ...]] = [
 BOTH = [(each, True) for each in PASSING] + [(each, False) for each in REFUSED]
 
 
-@pytest.mark.parametrize("kind", ["GET", "POST", "websocket"])
-@pytest.mark.parametrize("name", ["sid", "mtls", "login"])
+@walk("kind", ["GET", "POST", "websocket"])
+@walk("name", ["sid", "mtls", "login"])
 async def test_only_pages_that_may_call_with_a_credential_of_the_browser(kind: str, name: str) -> None:
     agent = Agent()
     app = protected(agent, (name,))
@@ -160,7 +161,7 @@ async def test_only_pages_that_may_call_with_a_credential_of_the_browser(kind: s
     }
 
 
-@pytest.mark.parametrize("headers", REFUSED)
+@walk("headers", REFUSED)
 async def test_a_credential_that_only_programs_attach_is_judged_by_itself(headers: tuple[str, ...]) -> None:
     agent = Agent()
     app = protected(agent, ("key",), ("sid",))

@@ -25,6 +25,7 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.routing import Target
 from tests.middleware.agent import CALL, CARD, KEY, verifiers
 from tests.middleware.test_rules import Behind, Server, ask, guarded
+from tests.tables import walk
 
 SIZE = RequestRules().max_body
 KINDS: dict[str, bytes] = {
@@ -91,21 +92,21 @@ def python_calls(of: Callable[[], Any]) -> int:
     return count
 
 
-@pytest.mark.parametrize(("kind", "place"), PLACED)
+@walk(("kind", "place"), PLACED)
 def test_16_mb_take_hardly_any_memory_beside_themselves(kind: str, place: str) -> None:
     body = filled(kind, place, SIZE)
     assert len(body) > SIZE - 50
     assert peak(lambda: read(body)) < 1_000_000
 
 
-@pytest.mark.parametrize(("kind", "place"), PLACED)
+@walk(("kind", "place"), PLACED)
 def test_the_work_in_python_does_not_grow_with_the_body(kind: str, place: str) -> None:
     small, large = (python_calls(partial(read, filled(kind, place, size))) for size in (50_000, 1_000_000))
     # Non-ASCII text is decoded in pieces of 64 KiB, each by one call at most.
     assert large <= small + 40
 
 
-@pytest.mark.parametrize(
+@walk(
     "members",
     [
         b",".join(b'"%d":0' % number for number in range(1_400_000)),
@@ -114,7 +115,7 @@ def test_the_work_in_python_does_not_grow_with_the_body(kind: str, place: str) -
     ],
     ids=["many", "long", "the same"],
 )
-@pytest.mark.parametrize("place", [b"{%b}", b'{"jsonrpc":"2.0","method":"x","params":{%b}}'], ids=["request", "params"])
+@walk("place", [b"{%b}", b'{"jsonrpc":"2.0","method":"x","params":{%b}}'], ids=["request", "params"])
 def test_names_of_members_are_bounded_too(place: bytes, members: bytes) -> None:
     body = place % members
     assert len(body) < SIZE
@@ -178,7 +179,7 @@ def test_a_cut_off_upload_leaves_nothing_behind() -> None:
 ODD = "%CC%81" * 5_000 + "%CC%A7" * 5_000  # to normalize them takes time with the square of their number
 
 
-@pytest.mark.parametrize(
+@walk(
     ("method", "target", "status"),
     [
         ("GET", f"/{ODD}", 404),

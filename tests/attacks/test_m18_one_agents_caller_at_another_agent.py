@@ -28,6 +28,7 @@ from a2a_trust.middleware.card_access import CardReaders
 from a2a_trust.middleware.protection import ProtectedAgent, protect_agents
 from tests.middleware.agent import grouped, raw_exchange, uvicorn_serving
 from tests.middleware.several import card_of
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +141,7 @@ async def send(origin: str, method: str, target: str, *lines: str) -> tuple[int,
     return await raw_exchange(origin, f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode())
 
 
-@pytest.mark.parametrize(
+@walk(
     ("kind", "http"),
     [
         ("mounted", "h11"),
@@ -150,7 +151,7 @@ async def send(origin: str, method: str, target: str, *lines: str) -> tuple[int,
         ("tidied", "httptools"),
     ],
 )
-@pytest.mark.parametrize("has_root", [True, False])
+@walk("has_root", [True, False])
 async def test_no_spelling_leads_a_caller_to_an_agent_that_does_not_know_him(
     kind: str, http: str, *, has_root: bool
 ) -> None:

@@ -30,6 +30,7 @@ from a2a_trust.middleware.protection import CardServing, ProtectedAgent, protect
 from tests.middleware.agent import CARD, KEY, grouped, raw_exchange, uvicorn_serving, verifiers
 from tests.middleware.several import card_of
 from tests.middleware.test_protection import PATHS
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -142,6 +143,9 @@ async def send(origin: str, method: str, target: str, *lines: str, body: bytes =
     return status, top, rest
 
 
+HINTS: Final = [("A2A-Version: 0.3",), ("X-Original-URL: /billing/card.json",)]
+
+
 def assert_signed(target: str, body: bytes) -> None:
     if MARK in body:
         card = json.loads(body)
@@ -160,7 +164,7 @@ async def test_no_path_and_no_spelling_leads_to_a_card_without_signature(
     async with uvicorn_serving(app, http, lifespan="on") as origin:
         for place in PLACES:
             for target in spellings(place):
-                for lines in ((), ("A2A-Version: 0.3",), ("X-Original-URL: /billing/card.json",)):
+                for lines in ((), *HINTS) if kind == "starlette" else ((),):
                     _, _, body = await send(origin, "GET", target, *caller, *lines)
                     assert_signed(target, body)
         for path in (f"/billing{PATHS[0]}", "/billing/further/card.json", f"{PATHS[0]}?id=billing"):
@@ -194,7 +198,7 @@ async def test_one_agent_alone_shows_strangers_its_signed_card_only() -> None:
             assert MARK in (await send(origin, "GET", PATHS[0]))[2]
 
 
-@pytest.mark.parametrize(
+@walk(
     "entry",
     [*PATHS, "/x/agent-card.json", "/Agent.JSON", "/x;y/agent.json", "/static/AGENT-CARD.json", "/billing/card.json"],
 )

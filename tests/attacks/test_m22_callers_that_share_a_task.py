@@ -14,6 +14,8 @@ import pytest
 
 from tests.frameworks.shared_tasks import SDKS, Call, Shared, sharing
 
+pytestmark = pytest.mark.real
+
 NOBODY = "ConfigurationError"
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.servers.environments import answer_of
 from tests.servers.serving import ROOT
+from tests.tables import walk
 
 SCRIPT = Path(__file__).resolve().parent / "sdk_reading_names.py"
 RPC, REST = "/a2a/rpc", "/a2a/rest"
@@ -77,18 +78,21 @@ def found() -> dict[str, Any]:
     return dict(zip(asked, answers, strict=True))
 
 
-@pytest.mark.parametrize("what", READ_BY_SDK)
+@pytest.mark.real
+@walk("what", READ_BY_SDK)
 def test_the_sdk_alone_reads_it(found: Any, what: str) -> None:
     _, tenants, task = found[what]["bare"]["by_sdk"]
     assert tenants == ["victim"] or task == "victims" or tenants == ["acme", "victim"]
 
 
-@pytest.mark.parametrize("what", [*READ_BY_SDK, *ODD])
+@pytest.mark.real
+@walk("what", [*READ_BY_SDK, *ODD])
 def test_a_name_that_a_reader_could_take_for_another_is_refused(found: Any, what: str) -> None:
     guarded = found[what]["guarded"]
     assert (guarded["by_guard"], guarded["by_sdk"], guarded["asked"]) == (None, None, [])
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("what", VALID)
 def test_data_of_users_and_unknown_members_stay_free(found: Any, what: str) -> None:
     guarded = found[what]["guarded"]

@@ -32,6 +32,7 @@ from a2a_trust.middleware.protection import protect, protect_agents
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys
 from tests.middleware.agent import Agent
 from tests.middleware.several import agent_at, asked
+from tests.tables import walk
 
 MOST = 8
 PATH, LINE, CLAIM, HEADER = 1_000, 60_000, 11_000, 5_800
@@ -216,7 +217,7 @@ def calls(of: Callable[[], Any]) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", PLACES)
+@walk("name", PLACES)
 def test_an_odd_text_takes_no_more_work_than_letters(name: str) -> None:
     place = PLACES[name]
     assert ask(place, place.usual) in (200, 401, 404)  # and what is imported or made at first is there

@@ -22,6 +22,7 @@ from a2a_trust.auth.throttle import FailureLimits
 from tests.attacks.test_m09_passwords_written_oddly import CARD_OF_BASIC
 from tests.auth.basic.test_verifier import PASSWORD, RECORD
 from tests.middleware.agent import Agent, guarded
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ async def test_a_password_that_the_attacker_has_opens_no_other() -> None:
     assert await status(app, PASSWORD, ATTACKER) == 429
 
 
-@pytest.mark.parametrize(
+@walk(
     ("user", "attacker", "seen"),
     [
         ("2001:db8:0:1::5", "2001:db8:0:1::66", 200),  # one network of 64 bits is one peer
@@ -89,6 +90,7 @@ async def test_a_peer_is_what_the_limits_count(user: str, attacker: str, seen: i
     assert await status(app, PASSWORD, attacker) == seen
 
 
+@pytest.mark.real
 async def test_the_same_holds_beyond_a_limit_that_several_processes_reached(redis_url: str) -> None:
     shared = [RedisCounters(redis_url) for _ in range(2)]
     try:

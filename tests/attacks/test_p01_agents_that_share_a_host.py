@@ -42,6 +42,7 @@ from tests.attacks.verifying import HOST, NOW
 from tests.client.agents import NEW, OLD, OWNER, Agent, card_of, serving_agent, signed, trusting
 from tests.client.memories import KINDS, Memory, memory_of
 from tests.net.test_fetcher import Authority, Names
+from tests.tables import walk
 
 SITE = f"https://{HOST}"
 A, B = f"{SITE}/a", f"{SITE}/b"
@@ -76,7 +77,7 @@ def seen(memory: Memory, document: bytes, trust: TrustStore, url: str) -> Admitt
 # --- neither locks the other out -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trusts", [named, published], ids=["named", "on-first-use"])
+@walk("trusts", [named, published], ids=["named", "on-first-use"])
 def test_what_one_agent_signs_later_makes_no_card_of_the_other_old(
     memory: Memory, card: JSONObject, owner: LocalSigner, trusts: Any
 ) -> None:
@@ -89,7 +90,7 @@ def test_what_one_agent_signs_later_makes_no_card_of_the_other_old(
     assert [record.issued for record in memory.records()] == [NOW - 5000, NOW - 100, NOW - 9000]
 
 
-@pytest.mark.parametrize("trusts", [named, published], ids=["named", "on-first-use"])
+@walk("trusts", [named, published], ids=["named", "on-first-use"])
 def test_agents_that_share_a_url_and_differ_in_the_tenant_go_on_side_by_side(
     memory: Memory, card: JSONObject, owner: LocalSigner, trusts: Any
 ) -> None:
@@ -193,7 +194,7 @@ def test_another_spelling_or_a_query_is_the_same_agent(
     assert [str(record.location) for record in memory.records()] == [A]
 
 
-@pytest.mark.parametrize("path", ["/new", "/a/b", "/A", "/a;x=1", "/a%2Fb", "/cards/a.json", "", "/a.json"])
+@walk("path", ["/new", "/a/b", "/A", "/a;x=1", "/a%2Fb", "/cards/a.json", "", "/a.json"])
 def test_another_key_at_a_new_path_of_a_known_host(
     memory: Memory, card: JSONObject, owner: LocalSigner, mallory: LocalSigner, path: str
 ) -> None:
@@ -228,7 +229,7 @@ def test_another_key_at_another_port_of_a_known_host(
         assert seen(memory, by(mallory, moved, NOW - number), trust, elsewhere).before is None
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "https://[2001:db8:0:0::1]",
@@ -288,9 +289,7 @@ def test_what_one_tenant_does_first_does_not_make_its_key_that_of_the_next(
         seen(memory, by(mallory, card), both, A)
 
 
-@pytest.mark.parametrize(
-    "path", ["/a/../b", "/a/%2e%2e/b", "/b/.", "/%2E/b", "/%", "/b%2", "/.well-known/../b/.well-known/agent.json"]
-)
+@walk("path", ["/a/../b", "/a/%2e%2e/b", "/b/.", "/%2E/b", "/%", "/b%2", "/.well-known/../b/.well-known/agent.json"])
 def test_a_path_that_servers_read_differently_is_no_location(
     memory: Memory, card: JSONObject, owner: LocalSigner, path: str
 ) -> None:

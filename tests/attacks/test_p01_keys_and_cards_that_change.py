@@ -39,6 +39,7 @@ from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, ser
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 from tests.client.memories import KINDS, Memory, memory_of
 from tests.databases import PostgresServer
+from tests.tables import walk
 
 AGENT = f"https://{HOST}"
 TOFU = TrustOnFirstUse()
@@ -222,7 +223,7 @@ def test_a_key_set_that_is_kept_out_of_reach_opens_no_first_use(
     assert memory.records() == ()
 
 
-@pytest.mark.parametrize("revoked", ["kid", "thumbprint"])
+@walk("revoked", ["kid", "thumbprint"])
 def test_a_revoked_key_that_is_listed_no_more_does_not_come_back_on_first_use(
     memory: Memory, card: JSONObject, mallory: LocalSigner, revoked: str
 ) -> None:
@@ -471,13 +472,17 @@ def raced(place: str, folder: Path, card: JSONObject, paths: list[str], count: i
         )
         for name, path in zip(names, paths, strict=True)
     ]
-    deadline = time.monotonic() + 60
-    while not all((folder / f"{name}.ready").exists() for name in names):
-        assert time.monotonic() < deadline
-        assert all(process.poll() is None for process in processes)
-        time.sleep(0.01)
-    (folder / "go").touch()
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    try:
+        deadline = time.monotonic() + 60
+        while not all((folder / f"{name}.ready").exists() for name in names):
+            assert time.monotonic() < deadline
+            assert all(process.poll() is None for process in processes)
+            time.sleep(0.01)
+        (folder / "go").touch()
+        outputs = [process.communicate(timeout=120)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
     assert [process.returncode for process in processes] == [0] * len(paths)
     told: dict[str, list[list[str]]] = {}
     for line in "".join(outputs).splitlines():
@@ -486,7 +491,10 @@ def raced(place: str, folder: Path, card: JSONObject, paths: list[str], count: i
     return told
 
 
-@pytest.fixture(params=["sqlite", "read committed", "repeatable read", "serializable"])
+LEVELS = ("read committed", "repeatable read", "serializable")
+
+
+@pytest.fixture(params=["sqlite", *(pytest.param(level, marks=pytest.mark.real) for level in LEVELS)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A file, or a database with this isolation level as its default."""
     if request.param == "sqlite":
@@ -497,14 +505,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-@pytest.mark.parametrize("paths", [["", ""], ["/a", "/b"], ["", "/a", "/b", "/b"]])
-def test_of_processes_that_are_first_at_once_one_wins(
-    card: JSONObject, tmp_path: Path, place: str, paths: list[str]
-) -> None:
+def test_of_processes_that_are_first_at_once_one_wins(card: JSONObject, tmp_path: Path, place: str) -> None:
     """One has asked the agent, the others somebody in its place, or at another path of its host, where a first use is
     limited to the keys of the host. All have verified what they got.
     """
-    count = 40
+    count, paths = 40, ["", "", "/a", "/b"]
     told = raced(place, tmp_path, card, paths, count)
     memory = PostgresCardMemory(place) if "://" in place else SqliteCardMemory(place)
     remembered = {record.location.host: record.thumbprints for record in memory.records()}

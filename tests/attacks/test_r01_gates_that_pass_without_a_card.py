@@ -16,6 +16,7 @@ import pytest
 from a2a_trust.cli.main import main
 from tests.attacks.forgery import JSONObject, pruned
 from tests.attacks.verifying import ORIGIN
+from tests.tables import walk
 
 Sign = Callable[..., int]
 KEYS = ["--jwks", "key.jwks.json"]
@@ -64,8 +65,8 @@ def test_the_card_that_is_served_is_not_passed_over(gate: list[str], named: str,
     assert command(*gate, named) == 1
 
 
-@pytest.mark.parametrize("gate", ["verify", "inspect"])
-@pytest.mark.parametrize("form", [[], ["--json"], ["--json-lines"], ["-q"]])
+@walk("gate", ["verify", "inspect"])
+@walk("form", [[], ["--json"], ["--json-lines"], ["-q"]])
 def test_a_file_is_never_verified_for_nowhere_by_mistake(gate: str, form: list[str], command: Sign) -> None:
     Path("trust.toml").write_text("version = 1\n")
     assert command("trust", "add", "trust.toml", "--origin", ORIGIN, *KEYS) == 0

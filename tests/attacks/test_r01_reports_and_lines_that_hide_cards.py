@@ -24,6 +24,7 @@ from a2a_trust.signing.lines import verify_lines
 from a2a_trust.signing.sign import sign_card
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import ORIGIN
+from tests.tables import walk
 
 TRUST = ["--trust", "trust.toml", "--origin-from-card"]
 
@@ -84,7 +85,7 @@ def test_a_card_is_reported_under_its_name() -> None:
     assert [card["file"] for card in lines()[1:-1]] == [f"cards/{name}.json" for name in (*range(9), 99)]
 
 
-@pytest.mark.parametrize(
+@walk(
     "options",
     [
         ["--trust", "trust.toml", "--any-origin"],
@@ -194,7 +195,7 @@ def test_a_new_report_has_the_rights_of_a_file_of_its_user() -> None:
     assert Path("new").stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize(
+@walk(
     "line",
     [
         '{{"card": {other}, "card": {card}}}',

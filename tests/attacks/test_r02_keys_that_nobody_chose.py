@@ -14,6 +14,7 @@ import pytest
 
 from a2a_trust.cli.main import main
 from tests.attacks.forgery import JSONObject
+from tests.tables import walk
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: JSONObject) -
     assert main(["keygen", "-o", "release.pem"]) == 0
 
 
-@pytest.mark.parametrize(
+@walk(
     "given",
     [
         {},
@@ -43,7 +44,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: JSONObject) -
     ],
     ids=str,
 )
-@pytest.mark.parametrize("option", [[], ["--check"], ["--if-needed"]])
+@walk("option", [[], ["--check"], ["--if-needed"]])
 def test_a_missing_secret_signs_nothing(
     given: dict[str, str], option: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,9 +56,9 @@ def test_a_missing_secret_signs_nothing(
     assert "signed by" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", ["pem", "base64", "cut", "body", "jwk", "jwk in base64"])
-@pytest.mark.parametrize("place", ["--key", "A2A_SIGN_KEY_FILE"])
-@pytest.mark.parametrize("options", [[], ["--json"], ["--check"]])
+@walk("form", ["pem", "base64", "cut", "body", "jwk", "jwk in base64"])
+@walk("place", ["--key", "A2A_SIGN_KEY_FILE"])
+@walk("options", [[], ["--json"], ["--check"]])
 def test_a_key_in_the_place_of_a_file_name_is_not_shown(
     form: str, place: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

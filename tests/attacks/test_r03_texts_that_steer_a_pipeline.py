@@ -15,6 +15,7 @@ import pytest
 
 from a2a_trust.cli.main import main
 from tests.attacks.forgery import JSONObject
+from tests.tables import walk
 
 COMMANDS = [
     "::set-output name=changed::false",
@@ -38,8 +39,8 @@ def test_the_search_finds_what_pipelines_take() -> None:
     assert [bool(list(steering(each))) for each in COMMANDS] == [True] * len(COMMANDS)
 
 
-@pytest.mark.parametrize("form", [[], ["--json"], ["--json-lines"]])
-@pytest.mark.parametrize("text", COMMANDS)
+@walk("form", [[], ["--json"], ["--json-lines"]])
+@walk("text", COMMANDS)
 def test_no_name_and_no_text_is_a_command(
     text: str,
     form: list[str],

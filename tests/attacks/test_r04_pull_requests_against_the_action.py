@@ -23,6 +23,8 @@ from tests.conftest import ROOT
 from tests.pipelines.acting import Acted, act
 from tests.pipelines.pipelines import CARD, make_key
 
+pytestmark = pytest.mark.real
+
 #: Commands that act carries out, at the beginning of a name and within one.
 COMMANDS: Final = (
     "::set-env name=PWNED::1",

@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import pytest
+
 from tests.pipelines.pipelines import commit
 from tests.pipelines.test_gitlab import PROTECTED, gitlab, make_repository
+
+pytestmark = pytest.mark.real
 
 
 def test_no_code_of_the_repository_runs_in_the_job_that_has_the_key(tmp_path: Path) -> None:

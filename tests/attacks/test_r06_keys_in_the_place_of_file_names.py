@@ -20,6 +20,7 @@ from a2a_trust.cli.arguments import COMMANDS, FILES
 from a2a_trust.cli.main import _parser, main
 from a2a_trust.keys import generate_signer
 from a2a_trust.keys.files import private_key_bytes
+from tests.tables import walk
 
 #: Arguments whose values are no files, each with its reason: where it is public, or where it must not be a secret.
 NO_FILES = {
@@ -143,7 +144,7 @@ def test_every_argument_is_a_file_or_is_none_for_a_reason() -> None:
     assert len(TABLE) > 45
 
 
-@pytest.mark.parametrize(("parser", "place"), TABLE)
+@walk(("parser", "place"), TABLE)
 def test_no_argument_shows_or_writes_it(
     parser: argparse.ArgumentParser,
     place: argparse.Action,
@@ -165,8 +166,8 @@ def test_no_argument_shows_or_writes_it(
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", SECRETS)
-@pytest.mark.parametrize("words", [[], ["--"], ["keys"], ["--check", "--"], ["verify", "--signer"]])
+@walk("kind", SECRETS)
+@walk("words", [[], ["--"], ["keys"], ["--check", "--"], ["verify", "--signer"]])
 def test_a_key_in_the_place_of_any_word_is_not_shown(
     words: list[str], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,8 +178,8 @@ def test_a_key_in_the_place_of_any_word_is_not_shown(
     assert [part for part in parts(secret) if part in said] == []
 
 
-@pytest.mark.parametrize("kind", ["PEM", "body of a PEM", "JWK", "API key"])
-@pytest.mark.parametrize(
+@walk("kind", ["PEM", "body of a PEM", "JWK", "API key"])
+@walk(
     "words",
     [
         ["sign", "--check", "--files-from"],

@@ -21,6 +21,7 @@ from a2a_trust.cli.main import main
 from a2a_trust.keys import LocalSigner, publish_jwks
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import ORIGIN
+from tests.tables import walk
 
 CLAIM = "claims to be signed by owner: NOT CHECKED; give --trust, --jwks or --public-key"
 
@@ -99,8 +100,8 @@ sys.exit(code)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the most memory of a process from /proc")
-@pytest.mark.parametrize("form", [[], ["--json"]])
-@pytest.mark.parametrize("shape", COSTLY)
+@walk("form", [[], ["--json"]])
+@walk("shape", COSTLY)
 def test_a_small_card_costs_little_memory(shape: str, form: list[str], card: JSONObject, tmp_path: Path) -> None:
     name = tmp_path / "card.json"
     name.write_text(json.dumps({**card, **COSTLY[shape]}, ensure_ascii=False, separators=(",", ":")))

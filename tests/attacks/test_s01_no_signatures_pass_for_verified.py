@@ -22,6 +22,7 @@ from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin, all_of, n_of, named
 from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, served
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
+from tests.tables import walk
 
 ABSENT = object()
 
@@ -51,9 +52,9 @@ def with_signatures(card: JSONObject, value: Any, good: JSONObject) -> JSONObjec
     return {**card, "signatures": value}
 
 
-@pytest.mark.parametrize("value", NOT_A_LIST_WITH_ANYTHING.values(), ids=NOT_A_LIST_WITH_ANYTHING)
-@pytest.mark.parametrize("as_bytes", [True, False], ids=["bytes", "dict"])
-@pytest.mark.parametrize(
+@walk("value", NOT_A_LIST_WITH_ANYTHING.values(), ids=NOT_A_LIST_WITH_ANYTHING)
+@walk("as_bytes", [True, False], ids=["bytes", "dict"])
+@walk(
     "options",
     [{}, {"coverage": Coverage.SIGNED_PART_ONLY}, {"policy": named("party-owner")}, {"origin": UnsafeAnyOrigin()}],
     ids=["default", "signed-part-only", "named", "any-origin"],
@@ -74,7 +75,7 @@ def test_a_verifier_that_has_verified_the_card_takes_it_for_unsigned_without_its
         verifier.verify(served(card), origin=ORIGIN)
 
 
-@pytest.mark.parametrize("junk", [None, True, 1, "", "x", [], {}, {"protected": None}, {"signature": ""}, [[]]])
+@walk("junk", [None, True, 1, "", "x", [], {}, {"protected": None}, {"signature": ""}, [[]]])
 def test_a_list_that_holds_only_junk_proves_nothing(card: JSONObject, trust: TrustStore, junk: Any) -> None:
     refusal(CardVerificationError, served(card, junk, junk), trust, *[FailureReason.MALFORMED] * 2)
 

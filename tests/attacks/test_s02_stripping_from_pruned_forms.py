@@ -28,6 +28,7 @@ from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.signature import MARKS
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.verifying import HOST, refusal, verified
+from tests.tables import walk
 
 Change = Callable[[JSONObject], None]
 
@@ -147,8 +148,8 @@ def changed(signed_card: JSONObject, attack: Change) -> JSONObject:
 # --- our own signed cards ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("attack", INVISIBLE.values(), ids=INVISIBLE)
-@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+@walk("attack", INVISIBLE.values(), ids=INVISIBLE)
+@walk("arrangement", ARRANGEMENTS)
 def test_what_the_companion_does_not_cover_is_changed(
     signed_card: JSONObject, any_trust: TrustStore, owner: LocalSigner, attack: Change, arrangement: str
 ) -> None:
@@ -159,8 +160,8 @@ def test_what_the_companion_does_not_cover_is_changed(
         refusal(error, arranged(card, signed_card["signatures"], order), any_trust, *reasons, coverage=coverage)
 
 
-@pytest.mark.parametrize("attack", VISIBLE.values(), ids=VISIBLE)
-@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+@walk("attack", VISIBLE.values(), ids=VISIBLE)
+@walk("arrangement", ARRANGEMENTS)
 def test_what_every_form_covers_is_changed(
     signed_card: JSONObject, any_trust: TrustStore, attack: Change, arrangement: str
 ) -> None:
@@ -169,7 +170,7 @@ def test_what_every_form_covers_is_changed(
     refusal(error, arranged(card, signed_card["signatures"], order), any_trust, *reasons)
 
 
-@pytest.mark.parametrize("arrangement", ["companion alone", "companion twice"])
+@walk("arrangement", ["companion alone", "companion twice"])
 def test_the_first_signature_is_deleted_from_an_unchanged_card(
     signed_card: JSONObject, any_trust: TrustStore, arrangement: str
 ) -> None:
@@ -240,9 +241,9 @@ def test_a_card_of_0_3_never_gets_a_companion_that_forgets_its_url(owner: LocalS
         refusal(CardVerificationError, stripped, trust, BAD)
 
 
-@pytest.mark.parametrize("nothing", [[], None])
-@pytest.mark.parametrize("name", ["securityRequirements", "security_requirements"])
-@pytest.mark.parametrize("demanding", ["card", "skill"])
+@walk("nothing", [[], None])
+@walk("name", ["securityRequirements", "security_requirements"])
+@walk("demanding", ["card", "skill"])
 def test_requirements_of_1_0_with_nothing_in_them_are_added_beside_those_of_0_3(
     card: JSONObject, owner: LocalSigner, trust: TrustStore, demanding: str, name: str, nothing: object
 ) -> None:
@@ -258,7 +259,7 @@ def test_requirements_of_1_0_with_nothing_in_them_are_added_beside_those_of_0_3(
         sign_card(document, owner)
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0,)], ids=["as-signed", "companion-first", "without-companion"])
+@walk("order", [(0, 1), (1, 0), (0,)], ids=["as-signed", "companion-first", "without-companion"])
 def test_control_the_unchanged_card_is_verified_in_its_full_form(
     signed_card: JSONObject, any_trust: TrustStore, order: tuple[int, ...]
 ) -> None:
@@ -267,7 +268,7 @@ def test_control_the_unchanged_card_is_verified_in_its_full_form(
     assert (result.form, result.unverified, result.dropped) == (Form.SPEC, (), ())
 
 
-@pytest.mark.parametrize(
+@walk(
     ("attack", "pointer"),
     [
         (
@@ -329,7 +330,7 @@ def test_an_sdk_card_is_served_without_what_the_sdk_did_not_sign(
         refusal(PartialSignatureError, document, signing_with(tool, owner), PARTIAL, coverage=coverage)
 
 
-@pytest.mark.parametrize("attack", INVISIBLE.values(), ids=INVISIBLE)
+@walk("attack", INVISIBLE.values(), ids=INVISIBLE)
 def test_what_an_sdk_card_never_covered_is_changed_and_nothing_is_said_of_its_key(
     card: JSONObject, sdk_signature: JSONObject, trust: TrustStore, attack: Change
 ) -> None:
@@ -354,7 +355,7 @@ def test_members_that_the_sdk_did_not_sign_are_named(
     }
 
 
-@pytest.mark.parametrize("name", ADDED)
+@walk("name", ADDED)
 def test_members_added_to_an_sdk_card_are_named_or_left_out(
     card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, sdk_trust: TrustStore, name: str
 ) -> None:
@@ -369,7 +370,7 @@ def test_members_added_to_an_sdk_card_are_named_or_left_out(
     assert (part.card, part.dropped) == (json.loads(sdk_payload), ADDED[name])
 
 
-@pytest.mark.parametrize("attack", VISIBLE.values(), ids=VISIBLE)
+@walk("attack", VISIBLE.values(), ids=VISIBLE)
 def test_what_the_sdk_did_sign_is_changed(
     card: JSONObject, sdk_signature: JSONObject, sdk_trust: TrustStore, attack: Change
 ) -> None:
@@ -378,7 +379,7 @@ def test_what_the_sdk_did_sign_is_changed(
         refusal(CardVerificationError, served(card, sdk_signature), sdk_trust, BAD, coverage=coverage)
 
 
-@pytest.mark.parametrize("attack", INVISIBLE.values(), ids=INVISIBLE)
+@walk("attack", INVISIBLE.values(), ids=INVISIBLE)
 def test_whatever_is_stripped_from_an_sdk_card_the_result_says_that_it_proves_nothing_about_it(
     card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, sdk_trust: TrustStore, attack: Change
 ) -> None:

@@ -21,6 +21,7 @@ from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.recording import events_outside
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
+from tests.tables import walk
 
 
 class KeyServer(http.server.ThreadingHTTPServer):
@@ -77,8 +78,8 @@ def jku(request: pytest.FixtureRequest, key_server: KeyServer, published: bytes,
     }[request.param]
 
 
-@pytest.mark.parametrize("where", ["protected", "unprotected"])
-@pytest.mark.parametrize(
+@walk("where", ["protected", "unprotected"])
+@walk(
     ("kid", "error", "reason"),
     [
         ("mallory", UntrustedCardError, FailureReason.UNKNOWN_KEY),

@@ -25,6 +25,7 @@ from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.recording import events_outside
 from tests.attacks.verifying import HOST, refusal, verified
+from tests.tables import walk
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +71,8 @@ def smuggled(request: pytest.FixtureRequest, mallory: LocalSigner, certificate: 
     return kinds[request.param]
 
 
-@pytest.mark.parametrize("where", ["protected", "unprotected"])
-@pytest.mark.parametrize(
+@walk("where", ["protected", "unprotected"])
+@walk(
     ("kid", "error", "reason"),
     [
         ("owner", CardVerificationError, FailureReason.BAD_SIGNATURE),

@@ -15,6 +15,7 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import refusal, verified
+from tests.tables import walk
 
 BASE: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
 
@@ -52,7 +53,7 @@ UNPROTECTED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("members", PROTECTED.values(), ids=PROTECTED)
+@walk("members", PROTECTED.values(), ids=PROTECTED)
 def test_crit_or_b64_in_a_protected_header_is_refused_although_the_owner_signed_it(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, members: dict[str, Any]
 ) -> None:
@@ -62,7 +63,7 @@ def test_crit_or_b64_in_a_protected_header_is_refused_although_the_owner_signed_
         verify_jws(payload=payload, key=owner.public_key, **made)
 
 
-@pytest.mark.parametrize("members", UNPROTECTED.values(), ids=UNPROTECTED)
+@walk("members", UNPROTECTED.values(), ids=UNPROTECTED)
 def test_crit_or_b64_in_an_unprotected_header_is_refused(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, members: dict[str, Any]
 ) -> None:

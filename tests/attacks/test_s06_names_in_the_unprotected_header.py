@@ -16,6 +16,7 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
+from tests.tables import walk
 
 FULL: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
 
@@ -41,7 +42,7 @@ REPEATED: dict[str, tuple[JSONObject, JSONObject]] = {
 }
 
 
-@pytest.mark.parametrize(("protected", "header"), MOVED.values(), ids=MOVED)
+@walk(("protected", "header"), MOVED.values(), ids=MOVED)
 def test_a_name_that_decides_is_moved_to_the_unprotected_header(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, protected: JSONObject, header: JSONObject
 ) -> None:
@@ -49,7 +50,7 @@ def test_a_name_that_decides_is_moved_to_the_unprotected_header(
     refusal(CardVerificationError, served(card, made), trust, FailureReason.MALFORMED)
 
 
-@pytest.mark.parametrize(("protected", "header"), REPEATED.values(), ids=REPEATED)
+@walk(("protected", "header"), REPEATED.values(), ids=REPEATED)
 def test_a_name_stands_in_both_headers(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, protected: JSONObject, header: JSONObject
 ) -> None:
@@ -69,7 +70,7 @@ def test_a_name_that_decides_stands_only_in_the_unprotected_header_of_one_jws(
         verify_jws(payload=payload, key=owner.public_key, header={name: "ES256"}, **made)
 
 
-@pytest.mark.parametrize("header", [[], "", "alg", 0, 1, True, False, ["alg"], [{"alg": "ES256"}]], ids=repr)
+@walk("header", [[], "", "alg", 0, 1, True, False, ["alg"], [{"alg": "ES256"}]], ids=repr)
 def test_the_unprotected_header_is_no_object(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, header: Any
 ) -> None:
@@ -77,7 +78,7 @@ def test_the_unprotected_header_is_no_object(
     refusal(CardVerificationError, served(card, made), trust, FailureReason.MALFORMED, match="unprotected header")
 
 
-@pytest.mark.parametrize(
+@walk(
     "protected",
     ["", "e30", FULL, [FULL], None, b64(b"[]"), b64(b"null"), b64(b'"ES256"'), b64(b"[[]]")],
     ids=["empty", "empty-object", "decoded", "list", "null", "[]", "json-null", "string", "nested"],
@@ -98,7 +99,7 @@ def test_members_beside_the_three_of_a_signature_change_nothing(
     assert verified(served(card, {**good, **beside}), trust).card == card
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     [
         b'{"alg":"none","alg":"ES256","kid":"owner"}',
@@ -136,7 +137,7 @@ VALUES_OF_ANOTHER_TYPE: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
+@walk(
     "members",
     [{name: value} for name, values in VALUES_OF_ANOTHER_TYPE.items() for value in values],
     ids=json.dumps,
@@ -170,8 +171,8 @@ def test_an_unprotected_exp_does_not_count_either_way(card: JSONObject, good: JS
     assert (result.card, result.valid_until) == (card, float("inf"))
 
 
-@pytest.mark.parametrize("typ", ["JOSE", "jose", "application/jose+json", "JWS"])
-@pytest.mark.parametrize("header", [None, {}, {"note": "hello"}])
+@walk("typ", ["JOSE", "jose", "application/jose+json", "JWS"])
+@walk("header", [None, {}, {"note": "hello"}])
 def test_control_headers_that_agree_are_read(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, header: object, typ: str
 ) -> None:

@@ -20,6 +20,7 @@ from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, Sign, b64, entry, served, signs, unb64
 from tests.attacks.verifying import HOST, refusal, verified
+from tests.tables import walk
 
 OWNERS = ["owner", "rsa_owner", "ed_owner", "p384_owner"]
 
@@ -70,7 +71,7 @@ def victim(request: pytest.FixtureRequest) -> LocalSigner:
     return signer
 
 
-@pytest.mark.parametrize("alg", ["HS256", "HS384", "HS512"])
+@walk("alg", ["HS256", "HS384", "HS512"])
 def test_a_card_is_signed_with_the_public_key_as_secret(
     card: JSONObject, payload: bytes, victim: LocalSigner, trust: TrustStore, alg: str
 ) -> None:
@@ -82,7 +83,7 @@ def test_a_card_is_signed_with_the_public_key_as_secret(
             verify_jws(payload=payload, key=victim.public_key, **made)
 
 
-@pytest.mark.parametrize("digest", ["sha256", "sha384", "sha512"])
+@walk("digest", ["sha256", "sha384", "sha512"])
 def test_an_hmac_is_passed_off_as_the_signature_of_the_keys_own_algorithm(
     card: JSONObject, payload: bytes, victim: LocalSigner, trust: TrustStore, digest: str
 ) -> None:
@@ -91,7 +92,7 @@ def test_an_hmac_is_passed_off_as_the_signature_of_the_keys_own_algorithm(
         refusal(CardVerificationError, served(card, made), trust, FailureReason.BAD_SIGNATURE)
 
 
-@pytest.mark.parametrize("alg", ["none", "None", "NONE", "nOnE", "", " ", "null", "hs256", "HS1", "HS256 ", "A256KW"])
+@walk("alg", ["none", "None", "NONE", "nOnE", "", " ", "null", "hs256", "HS1", "HS256 ", "A256KW"])
 def test_a_card_is_signed_by_no_algorithm(
     card: JSONObject, payload: bytes, victim: LocalSigner, trust: TrustStore, alg: str
 ) -> None:

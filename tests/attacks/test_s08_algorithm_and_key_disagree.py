@@ -18,11 +18,12 @@ from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_object
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
 from tests.attacks.verifying import HOST, refusal, verified
+from tests.tables import walk
 
 WRONG, UNKNOWN, BAD = FailureReason.WRONG_ALGORITHM, FailureReason.UNKNOWN_KEY, FailureReason.BAD_SIGNATURE
 
 
-@pytest.mark.parametrize(
+@walk(
     ("victim", "alg", "error", "reason"),
     [
         # the same kind of key, another algorithm, and a signature that is right for it
@@ -192,7 +193,7 @@ def test_a_sound_jwk_of_another_curve_says_that_it_is_for_our_algorithm() -> Non
             public_key_from_jwk(jwk, alg=alg)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("victim", "members"),
     [
         ("owner", {"alg": "ES384"}),

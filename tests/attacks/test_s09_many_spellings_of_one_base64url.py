@@ -17,6 +17,7 @@ from a2a_trust.keys.jwk import private_key_from_jwk, private_key_to_jwk, public_
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
 from tests.attacks.verifying import refusal, verified
+from tests.tables import walk
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 
@@ -98,9 +99,7 @@ def test_a_good_signature_is_spelled_otherwise(
             verify_jws(payload=payload, key=signer.public_key, **other)
 
 
-@pytest.mark.parametrize(
-    ("victim", "member"), [("owner", "x"), ("owner", "y"), ("ed_owner", "x"), ("rsa_owner", "n"), ("rsa_owner", "e")]
-)
+@walk(("victim", "member"), [("owner", "x"), ("owner", "y"), ("ed_owner", "x"), ("rsa_owner", "n"), ("rsa_owner", "e")])
 def test_a_member_of_a_jwk_is_spelled_otherwise(request: pytest.FixtureRequest, victim: str, member: str) -> None:
     signer: LocalSigner = request.getfixturevalue(victim)
     jwk = signer.public_key.to_jwk()
@@ -120,7 +119,7 @@ def test_the_private_member_of_a_jwk_is_spelled_otherwise(request: pytest.Fixtur
             private_key_from_jwk({**jwk, "d": text})
 
 
-@pytest.mark.parametrize("text", ["A", "AAAAA", "====", "=", " ", "\n", "é", "\ud7ff", "*", "AA A", "AAA=A"])
+@walk("text", ["A", "AAAAA", "====", "=", " ", "\n", "é", "\ud7ff", "*", "AA A", "AAA=A"])
 def test_what_no_decoder_should_take_is_no_signature(
     card: JSONObject, good: JSONObject, trust: TrustStore, text: str
 ) -> None:

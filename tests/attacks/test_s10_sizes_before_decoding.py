@@ -33,6 +33,7 @@ from a2a_trust.signing.signature import MAX_SIGNATURES
 from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, parse
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, served, signs
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
+from tests.tables import walk
 
 BASE: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
 READERS: dict[str, Callable[[bytes, TrustStore], object]] = {
@@ -125,9 +126,9 @@ def test_a_private_key_file_is_larger_than_any_key(tmp_path: Path) -> None:
         load_private_key(path)
 
 
-@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 1_000, 2_000, 100_000])
-@pytest.mark.parametrize("unit", [("[", "]"), ('{"a":', "}"), ('{"skills":[', "]}")], ids=["lists", "objects", "both"])
+@walk("read", READERS.values(), ids=READERS)
+@walk("depth", [MAX_DEPTH + 1, 1_000, 2_000, 100_000])
+@walk("unit", [("[", "]"), ('{"a":', "}"), ('{"skills":[', "]}")], ids=["lists", "objects", "both"])
 def test_a_document_is_deeper_than_what_is_walked(
     trust: TrustStore, read: Callable[[bytes, TrustStore], object], depth: int, unit: tuple[str, str]
 ) -> None:
@@ -156,13 +157,13 @@ def test_a_dict_is_deeper_than_what_is_walked_or_contains_itself(card: JSONObjec
         refusal(MalformedError, document, trust, match="deeper")
 
 
-@pytest.mark.parametrize("digits", ["9" * 400, "1" + "0" * 309, "9" * 500_000, "1e999", "-1E400", "1e" + "9" * 100_000])
+@walk("digits", ["9" * 400, "1" + "0" * 309, "9" * 500_000, "1e999", "-1E400", "1e" + "9" * 100_000])
 def test_a_number_is_larger_than_a_double(card: JSONObject, good: JSONObject, trust: TrustStore, digits: str) -> None:
     text = served({**card, "x": 0}, good).replace(b'"x": 0', b'"x": ' + digits.encode())
     refusal(MalformedError, text, trust, match="number")
 
 
-@pytest.mark.parametrize(
+@walk(
     "document",
     [
         # the one that appears twice stands at the end: whoever counts each name in all names does so n times

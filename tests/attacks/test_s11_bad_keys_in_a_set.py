@@ -30,6 +30,7 @@ from a2a_trust.keys.jwk import (
 )
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
 from tests.attacks.verifying import HOST, ORIGIN, refusal, verified
+from tests.tables import walk
 
 GOOD_X = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4"  # RFC 7517 A.1
 GOOD_Y = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"
@@ -105,7 +106,7 @@ def jwks(*keys: Any) -> bytes:
     return json.dumps({"keys": list(keys)}).encode()
 
 
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+@walk("bad", BAD.values(), ids=BAD)
 def test_a_malformed_key_is_skipped_and_the_good_one_beside_it_is_read(owner: LocalSigner, bad: Any) -> None:
     good = owner.public_key.to_jwk()
     for keys, index in (([bad, good], 0), ([good, bad], 1)):
@@ -135,7 +136,7 @@ def test_the_reason_for_a_skipped_key_does_not_repeat_the_key(name: str) -> None
     assert secret not in repr(found)
 
 
-@pytest.mark.parametrize(
+@walk(
     "document",
     [
         b"",
@@ -191,7 +192,7 @@ def test_whatever_stands_in_a_key_only_that_key_is_skipped(
 # --- halves that do not belong together ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256"])
+@walk("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256"])
 def test_the_public_half_is_not_the_one_of_the_private_half(alg: str) -> None:
     """Whoever signs with such a key publishes a name that is not his, or leaks the private one."""
     one, other = (generate_signer(alg, rsa_bits=2048) for _ in range(2))

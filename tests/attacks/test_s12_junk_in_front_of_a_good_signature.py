@@ -20,6 +20,7 @@ from a2a_trust.signing import Form
 from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, refusal, verified
+from tests.tables import walk
 
 
 def jose(text: str | bytes) -> JSONObject:
@@ -114,7 +115,7 @@ READABLE: dict[str, tuple[JSONObject, FailureReason]] = {
 }
 
 
-@pytest.mark.parametrize("junk", MALFORMED.values(), ids=MALFORMED)
+@walk("junk", MALFORMED.values(), ids=MALFORMED)
 def test_junk_stands_before_and_after_a_good_signature(
     card: JSONObject, good: JSONObject, trust: TrustStore, owner: LocalSigner, junk: Any
 ) -> None:
@@ -125,7 +126,7 @@ def test_junk_stands_before_and_after_a_good_signature(
     refusal(CardVerificationError, served(card, junk), trust, FailureReason.MALFORMED)
 
 
-@pytest.mark.parametrize(("junk", "reason"), READABLE.values(), ids=READABLE)
+@walk(("junk", "reason"), READABLE.values(), ids=READABLE)
 def test_a_signature_that_does_not_count_stands_before_and_after_a_good_one(
     card: JSONObject, good: JSONObject, trust: TrustStore, junk: JSONObject, reason: FailureReason
 ) -> None:

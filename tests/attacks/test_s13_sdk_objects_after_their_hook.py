@@ -25,6 +25,8 @@ from tests.interop.sdk_process import SdkProcess
 from tests.servers.environments import answer_of
 from tests.servers.serving import ROOT
 
+pytestmark = pytest.mark.real
+
 __all__ = ["python_0_3_26", "python_1_3_0"]
 
 NEW: Final = ("1.0.0", "1.3.0")

@@ -16,6 +16,7 @@ from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin, all_of
 from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
+from tests.tables import walk
 
 WRONG = FailureReason.WRONG_ORIGIN
 
@@ -31,7 +32,7 @@ def trusting(signer: LocalSigner, *patterns: str) -> TrustStore:
 # --- who served it -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     "origin",
     [
         "https://evil.example",
@@ -81,7 +82,7 @@ def test_a_key_that_is_trusted_for_its_own_host_speaks_for_another(
     refusal(UntrustedCardError, served(own, by(mallory, own)), trust, WRONG)
 
 
-@pytest.mark.parametrize(
+@walk(
     "origin",
     [
         "",
@@ -192,7 +193,7 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("url", FOREIGN)
+@walk("url", FOREIGN)
 def test_an_interface_is_at_a_host_that_the_key_may_not_speak_for(
     card: JSONObject, owner: LocalSigner, trust: TrustStore, url: str
 ) -> None:
@@ -254,7 +255,7 @@ def test_several_keys_must_each_be_trusted_for_every_host(
 # --- where a label ends --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("pattern", "host"),
     [
         ("*.example.com", "example.com"),
@@ -284,7 +285,7 @@ def test_a_host_that_only_looks_like_a_covered_one(
     refusal(UntrustedCardError, document, trust, WRONG, origin="https://asked.example/", match="/supportedInterfaces/0")
 
 
-@pytest.mark.parametrize(
+@walk(
     "pattern",
     [
         "",
@@ -316,7 +317,7 @@ def test_a_pattern_that_covers_more_than_it_says_is_refused(pattern: str) -> Non
         Origins("good.example.com", pattern)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("pattern", "url"),
     [
         (HOST, f"https://{HOST}"),

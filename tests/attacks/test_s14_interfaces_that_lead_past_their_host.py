@@ -36,6 +36,7 @@ from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 from tests.client.agents import NEW, Agent, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority, Names
+from tests.tables import walk
 
 WRONG = FailureReason.WRONG_ORIGIN
 
@@ -67,7 +68,7 @@ PAST_THE_HOST = [
 ]
 
 
-@pytest.mark.parametrize("url", PAST_THE_HOST)
+@walk("url", PAST_THE_HOST)
 def test_the_host_of_the_key_is_the_name_server_of_the_interface(
     card: JSONObject, owner: LocalSigner, trust: TrustStore, url: str
 ) -> None:
@@ -82,7 +83,7 @@ def test_the_host_of_the_key_is_the_name_server_of_the_interface(
     refusal(UntrustedCardError, document, anywhere, WRONG, match="the scheme")
 
 
-@pytest.mark.parametrize("name", ["unix", "dns", "xds", "ipv4", "passthrough", "grpc", "https"])
+@walk("name", ["unix", "dns", "xds", "ipv4", "passthrough", "grpc", "https"])
 def test_the_name_of_a_host_is_the_scheme_of_a_resolver(card: JSONObject, owner: LocalSigner, name: str) -> None:
     """``unix:443`` is a socket in the folder of the program, not the host of that name."""
     card = pointing(card, f"{name}:443")
@@ -110,8 +111,8 @@ TWO_HOSTS = [
 ]
 
 
-@pytest.mark.parametrize("url", TWO_HOSTS)
-@pytest.mark.parametrize("legacy", [False, True], ids=["1.0", "0.3"])
+@walk("url", TWO_HOSTS)
+@walk("legacy", [False, True], ids=["1.0", "0.3"])
 def test_a_url_with_two_hosts_is_neither_signed_nor_verified(
     card: JSONObject, owner: LocalSigner, trust: TrustStore, url: str, legacy: bool
 ) -> None:

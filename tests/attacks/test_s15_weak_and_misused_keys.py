@@ -30,6 +30,7 @@ from a2a_trust.keys.jwk import (
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import HOST, verified
 from tests.keys.test_jwk import WEAK_POINTS
+from tests.tables import walk
 
 
 def jwk_of(n: int, e: int) -> JSONObject:
@@ -78,7 +79,7 @@ def weak() -> dict[str, tuple[int, int]]:
 WEAK = ["1024 bits", "2047 bits", "1024 bits, e 3", "e 3", "e 17", "e 65535", "ROCA", "9216 bits"]
 
 
-@pytest.mark.parametrize("name", WEAK)
+@walk("name", WEAK)
 def test_a_weak_rsa_key_is_refused_on_every_way_in(
     weak: dict[str, tuple[int, int]], owner: LocalSigner, name: str
 ) -> None:
@@ -140,8 +141,8 @@ def test_no_weak_rsa_key_is_made(bits: int) -> None:
         generate_signer("RS256", rsa_bits=bits)
 
 
-@pytest.mark.parametrize("victim", ["owner", "rsa_owner", "ed_owner"])
-@pytest.mark.parametrize(
+@walk("victim", ["owner", "rsa_owner", "ed_owner"])
+@walk(
     "members",
     [
         {"use": "enc"},
@@ -183,8 +184,8 @@ def test_a_private_key_that_is_not_for_signing_is_refused(owner: LocalSigner) ->
     assert LocalSigner.from_jwk({**jwk, "key_ops": ["sign"]}).public_key.thumbprint == owner.public_key.thumbprint
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize(
+@walk("place", [0, 1, 2])
+@walk(
     "secret",
     [{"kty": "oct", "k": "c2VjcmV0"}, {"kty": "oct", "k": ""}, {"kty": "oct"}, {"kty": "oct", "alg": "HS256", "k": 1}],
     ids=json.dumps,
@@ -205,7 +206,7 @@ def test_a_set_that_publishes_a_private_key_does_not_get_it_used(owner: LocalSig
     assert leaked["d"] not in repr(found)
 
 
-@pytest.mark.parametrize(
+@walk(
     "make",
     [
         lambda: ec.generate_private_key(ec.SECP256K1()),
@@ -226,7 +227,7 @@ def test_a_key_of_a_kind_that_cards_are_not_signed_with(make: Callable[[], ec.El
             way()
 
 
-@pytest.mark.parametrize("point", WEAK_POINTS)
+@walk("point", WEAK_POINTS)
 def test_an_ed25519_key_for_which_everybody_can_sign_is_refused(point: str) -> None:
     """With such a key one signature is good for every card, or for every second, fourth or eighth."""
     jwk = {"kty": "OKP", "crv": "Ed25519", "x": b64(bytes.fromhex(point)), "kid": "weak"}

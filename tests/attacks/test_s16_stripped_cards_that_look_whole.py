@@ -35,6 +35,7 @@ from tests.attacks.forgery import (
 from tests.attacks.verifying import HOST, ORIGIN, refusal, verified
 from tests.interop.conftest import js_1_3_0, python_1_3_0
 from tests.interop.sdk_process import SdkProcess
+from tests.tables import walk
 
 __all__ = ["js_1_3_0", "python_1_3_0"]
 
@@ -105,6 +106,7 @@ def test_signed_part_only_does_not_stand_in_for_the_trust_entry(
         refusal(PartialSignatureError, document, trusting(owner, None), PARTIAL, coverage=Coverage.SIGNED_PART_ONLY)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("sdk", ["python_1_3_0", "js_1_3_0"])
 def test_what_released_sdks_signed_is_not_whole_once_it_is_stripped(
     sdk: str, card: JSONObject, owner: LocalSigner, request: pytest.FixtureRequest
@@ -202,7 +204,7 @@ NEWER: dict[str, JSONObject] = {
 }
 
 
-@pytest.mark.parametrize("name", NEWER)
+@walk("name", NEWER)
 def test_a_signer_whose_schema_has_one_more_field_is_not_taken_for_one_that_drops_nothing(
     name: str, card: JSONObject, owner: LocalSigner
 ) -> None:
@@ -229,7 +231,7 @@ def test_marks_that_the_owner_did_not_protect_change_nothing(
     )
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@walk("tool", TOOLS)
 def test_our_mark_over_the_bytes_of_another_form_is_a_bad_signature(
     tool: SigningTool | None, card: JSONObject, owner: LocalSigner
 ) -> None:
@@ -250,7 +252,7 @@ def _relabelled(signature: JSONObject) -> Iterator[JSONObject]:
         yield {**signature, "protected": b64(json.dumps(changed, sort_keys=True, separators=(",", ":")).encode())}
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@walk("tool", TOOLS)
 def test_our_own_companion_stays_one(tool: SigningTool | None, card: JSONObject, owner: LocalSigner) -> None:
     """Whoever serves the card deletes the full signature, and the companion's mark."""
     signed = sign_card(card, owner, companion=True).card

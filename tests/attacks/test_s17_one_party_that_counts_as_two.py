@@ -25,6 +25,7 @@ from a2a_trust.signing import Coverage
 from a2a_trust.signing.forms import Form, project
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64
 from tests.attacks.verifying import HOST, refusal, verified
+from tests.tables import walk
 
 BANK_SET, AUDITOR_SET = "https://bank.example/jwks.json", "https://auditor.example/jwks.json"
 BANK, BANK_2 = generate_signer(kid="bank"), generate_signer(kid="bank-2")
@@ -68,9 +69,9 @@ def signed(card: JSONObject, *signers: LocalSigner, jku: str | None = None) -> J
     return card
 
 
-@pytest.mark.parametrize("fetched", [True, False])
-@pytest.mark.parametrize("posing", POSING, ids=lambda signer: signer.alg)
-@pytest.mark.parametrize("jku", [None, BANK_SET, AUDITOR_SET])
+@walk("fetched", [True, False])
+@walk("posing", POSING, ids=lambda signer: signer.alg)
+@walk("jku", [None, BANK_SET, AUDITOR_SET])
 def test_a_key_of_the_bank_under_the_auditors_kid_is_the_banks(
     posing: LocalSigner, jku: str | None, fetched: bool, card: JSONObject
 ) -> None:

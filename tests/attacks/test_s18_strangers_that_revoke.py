@@ -22,6 +22,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust_file import TrustFile, read_trust
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
+from tests.tables import walk
 
 EVIL_SET, BANK_SET = "https://evil.example.net/jwks.json", "https://bank.example/jwks.json"
 BANK = generate_signer(kid="bank")
@@ -65,8 +66,8 @@ REVOCATIONS = {
 }
 
 
-@pytest.mark.parametrize("bank", [f'jwks_url = "{BANK_SET}"', inline(BANK.public_key)], ids=["fetched", "inline"])
-@pytest.mark.parametrize("how", REVOCATIONS)
+@walk("bank", [f'jwks_url = "{BANK_SET}"', inline(BANK.public_key)], ids=["fetched", "inline"])
+@walk("how", REVOCATIONS)
 def test_the_banks_key_under_a_revoked_kid_of_evil_revokes_evil_only(how: str, bank: str, card: JSONObject) -> None:
     document = text(REVOCATIONS[how], bank=bank)
     signed = sign_card(card, BANK).card
@@ -83,7 +84,7 @@ def test_a_revocation_in_one_entry_leaves_the_same_kid_of_another(card: JSONObje
     assert verified(sign_card(card, twin).card, trust).key == twin.public_key
 
 
-@pytest.mark.parametrize("how", ["listed", *REVOCATIONS])
+@walk("how", ["listed", *REVOCATIONS])
 def test_a_strangers_set_does_not_block_the_first_use_of_a_key_that_it_lists(how: str, card: JSONObject) -> None:
     url = "https://victim.example.org"
     victim = LocalSigner(BANK.private_key, kid="victim")

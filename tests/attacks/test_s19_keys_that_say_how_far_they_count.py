@@ -34,6 +34,7 @@ from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, refusal, verified
 from tests.certificates import Authority
 from tests.keys.pss_pem import SHA, parameters, private_pem, public_pem
+from tests.tables import walk
 
 REVOKED, NOT_NOW = FailureReason.REVOKED_KEY, FailureReason.KEY_NOT_VALID_NOW
 
@@ -66,8 +67,8 @@ def loaded(folder: Path, entry: str) -> TrustStore:
 WAYS = [by_store, by_file, by_table]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@walk("way", WAYS)
+@walk(
     ("members", "reason", "match"),
     [
         ({"exp": NOW}, NOT_NOW, "expired on 2027-01-15T08:00:00Z"),
@@ -101,8 +102,8 @@ def test_a_key_that_is_over_by_its_own_words_proves_nothing(
     refusal(UntrustedCardError, served(card, good), trust, reason, match=match)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("members", [{"nbf": NOW, "exp": NOW + 1}, {"nbf": 0, "revoked": False}, {}], ids=str)
+@walk("way", WAYS)
+@walk("members", [{"nbf": NOW, "exp": NOW + 1}, {"nbf": 0, "revoked": False}, {}], ids=str)
 def test_control_a_key_that_is_valid_by_its_own_words_proves(
     card: JSONObject,
     good: JSONObject,
@@ -116,7 +117,7 @@ def test_control_a_key_that_is_valid_by_its_own_words_proves(
     assert done.valid_until == members.get("exp", math.inf)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("own", "given", "valid"),
     [
         ({"exp": NOW + 10}, {"not_after": NOW + 20}, (-math.inf, NOW + 10)),
@@ -148,8 +149,8 @@ def test_the_limits_of_key_and_entry_both_hold(
 WRONG: list[Any] = [None, True, False, "1900000000", "", [], {}, -1, NOW * 1000]
 
 
-@pytest.mark.parametrize("value", WRONG, ids=lambda value: str(value)[:20])
-@pytest.mark.parametrize("member", ["exp", "nbf"])
+@walk("value", WRONG, ids=lambda value: str(value)[:20])
+@walk("member", ["exp", "nbf"])
 def test_a_limit_of_the_wrong_type_drops_that_key_and_no_other(
     owner: LocalSigner, ed_owner: LocalSigner, member: str, value: Any
 ) -> None:
@@ -160,9 +161,7 @@ def test_a_limit_of_the_wrong_type_drops_that_key_and_no_other(
     assert (found.keys, [key.index for key in found.skipped]) == ((ed_owner.public_key,), [0])
 
 
-@pytest.mark.parametrize(
-    "value", [math.nan, math.inf, -math.inf, 10**400, -(10**400)], ids=lambda value: str(value)[:9]
-)
+@walk("value", [math.nan, math.inf, -math.inf, 10**400, -(10**400)], ids=lambda value: str(value)[:9])
 def test_a_limit_that_is_no_number_is_refused(owner: LocalSigner, value: float) -> None:
     for member in ("exp", "nbf"):
         with pytest.raises(MalformedError, match=f"^JWK: {member} must be a moment"):
@@ -240,8 +239,8 @@ def cache_of(*keys: JSONObject) -> JwksCache:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("named", [True, False], ids=["kid", "no kid"])
-@pytest.mark.parametrize("members", [{"exp": 1}, {"nbf": 4e9}, {"revoked": True}, {"revoked": "no"}], ids=str)
+@walk("named", [True, False], ids=["kid", "no kid"])
+@walk("members", [{"exp": 1}, {"nbf": 4e9}, {"revoked": True}, {"revoked": "no"}], ids=str)
 async def test_no_token_is_accepted_by_a_key_that_is_over(owner: LocalSigner, members: JSONObject, named: bool) -> None:
     now = time.time()
     keys = cache_of({**owner.public_key.to_jwk(), **members})

@@ -41,6 +41,7 @@ from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, 
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 from tests.client.agents import NEW, OLD, OWNER, serving_agent
 from tests.net.test_fetcher import Authority, Names
+from tests.tables import walk
 
 Change = Callable[[JSONObject], None]
 
@@ -127,7 +128,7 @@ def test_the_cards_of_these_attacks_are_good_before_they_are_changed(
     assert sign_card(sound, owner).payload
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@walk("change", CHANGES)
 def test_it_is_rejected_by_everything_that_verifies_or_signs(
     sound: JSONObject, trust: TrustStore, owner: LocalSigner, change: Change
 ) -> None:
@@ -142,7 +143,7 @@ def test_it_is_rejected_by_everything_that_verifies_or_signs(
             sign_card(given, owner)
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@walk("change", CHANGES)
 def test_it_is_not_served_as_our_own_card(
     sound: JSONObject, trust: TrustStore, owner: LocalSigner, change: Change, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from tests.attacks.test_s02_companions_that_protect_less import OLD
 from tests.attacks.verifying import HOST
 from tests.interop.conftest import js_1_3_0, python_0_3_26, python_1_3_0
 from tests.interop.sdk_process import SdkProcess
+from tests.tables import walk
 
 __all__ = ["js_1_3_0", "python_0_3_26", "python_1_3_0"]
 
@@ -66,6 +67,7 @@ def stripped(signed: SignedCard, *steps: str | int) -> JSONObject:
     return card
 
 
+@pytest.mark.real
 def test_no_sdk_accepts_a_card_signed_by_default_without_its_requirement(sdks: Any, owner: LocalSigner) -> None:
     (in_bulk,) = sign_cards([CARD], owner)
     assert isinstance(in_bulk, SignedCard)
@@ -76,6 +78,7 @@ def test_no_sdk_accepts_a_card_signed_by_default_without_its_requirement(sdks: A
         assert signed.notes[0].startswith("rejected by a2a-python and a2a-js: ")
 
 
+@pytest.mark.real
 def test_on_request_the_sdks_accept_it_whole_and_stripped_and_the_note_says_so(sdks: Any, owner: LocalSigner) -> None:
     signed = sign_card(CARD, owner, companion=True)
     assert sdks(signed.card) == {"python, plain", "python", "js"}
@@ -83,6 +86,7 @@ def test_on_request_the_sdks_accept_it_whole_and_stripped_and_the_note_says_so(s
     assert "(without them clients send no credentials): /securityRequirements." in signed.notes[0]
 
 
+@pytest.mark.real
 def test_with_a_scope_one_signature_satisfies_all_and_nothing_can_be_removed(sdks: Any, owner: LocalSigner) -> None:
     signed = sign_card(SCOPED, owner)
     assert (signed.companion, signed.withheld_for) == (None, ())
@@ -127,7 +131,8 @@ OPEN: Final[dict[str, tuple[JSONObject, tuple[str | int, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize(("card", "member"), OPEN.values(), ids=OPEN)
+@pytest.mark.real
+@walk(("card", "member"), OPEN.values(), ids=OPEN)
 def test_no_security_member_is_left_open_by_default(
     sdks: Any, owner: LocalSigner, card: JSONObject, member: tuple[str | int, ...]
 ) -> None:
@@ -137,6 +142,7 @@ def test_no_security_member_is_left_open_by_default(
     assert sdks(stripped(signed, *member)) == set()
 
 
+@pytest.mark.real
 def test_a_companion_that_leaves_other_members_open_is_still_added(sdks: Any, owner: LocalSigner) -> None:
     members: list[JSONObject] = [{"description": ""}, {"skills": []}, {"x-note": 1}]
     for member in members:
@@ -185,6 +191,7 @@ def test_what_a2a_python_0_3_reads_alike_without_it_withholds_no_companion(
         assert python_0_3_26.refusal(json.dumps(other), key) is not None
 
 
+@pytest.mark.real
 def test_a_server_that_signs_its_card_adds_none_either_and_logs_why(
     owner: LocalSigner, sdks: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

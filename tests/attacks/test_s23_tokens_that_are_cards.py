@@ -20,6 +20,7 @@ from a2a_trust.keys import LocalSigner, SigningTool
 from a2a_trust.signing.signature import MARKS
 from tests.attacks.forgery import JSONObject, canonical, unb64
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
+from tests.tables import walk
 
 #: Claims of a token: ``skills`` is empty, so the signed bytes show that nothing was dropped.
 CLAIMS: JSONObject = {
@@ -55,10 +56,8 @@ def trusting(issuer: LocalSigner, signer: SigningTool | None) -> TrustStore:
     return TrustStore([TrustedKey(key=issuer.public_key, origins=Origins(HOST), signer=signer)])
 
 
-@pytest.mark.parametrize("typ", ["JWT", "jwt", "application/jwt"])
-@pytest.mark.parametrize(
-    "signer", [None, *[tool for tool in SigningTool if tool is not SigningTool.A2A_PYTHON]], ids=str
-)
+@walk("typ", ["JWT", "jwt", "application/jwt"])
+@walk("signer", [None, *[tool for tool in SigningTool if tool is not SigningTool.A2A_PYTHON]], ids=str)
 def test_a_token_whose_claims_are_a_card_is_not_a_card(
     owner: LocalSigner, signer: SigningTool | None, typ: str
 ) -> None:

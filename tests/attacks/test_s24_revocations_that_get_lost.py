@@ -23,6 +23,7 @@ from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.trust_file import read_trust
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import HOST, NOW, refusal, verified
+from tests.tables import walk
 
 VICTIM = "https://victim.example.org"
 LEAKED, OTHER = generate_signer(kid="leaked"), generate_signer(kid="other")
@@ -71,7 +72,7 @@ def store(tmp_path: Path) -> Callable[..., TrustStore]:
 
 
 @by_mistake
-@pytest.mark.parametrize("beside", [[], [OTHER.public_key.to_jwk()]], ids=["alone", "beside another key"])
+@walk("beside", [[], [OTHER.public_key.to_jwk()]], ids=["alone", "beside another key"])
 def test_the_key_does_not_verify_by_another_entry(
     card: JSONObject, store: Callable[..., TrustStore], jwks: list[JSONObject], beside: list[JSONObject]
 ) -> None:

@@ -19,6 +19,7 @@ from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import HOST, verified
 from tests.client.agents import serving_agent
 from tests.net.test_fetcher import Authority, Names
+from tests.tables import walk
 
 LEAKED, OTHER = generate_signer(kid="leaked"), generate_signer(kid="other")
 RIGHT = LEAKED.public_key.thumbprint
@@ -68,7 +69,7 @@ def test_trust_list_and_the_log_tell_it(
     assert [TOLD in record.message for record in caplog.records] == [True]
 
 
-@pytest.mark.parametrize(
+@walk(
     "table",
     [
         f'thumbprint = "{RIGHT}"\nkid = "leaked"',

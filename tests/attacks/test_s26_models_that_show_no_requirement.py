@@ -15,6 +15,7 @@ from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_si
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.models import AgentCard, AgentCard03, model_of
 from a2a_trust.card.view import read_card
+from tests.tables import walk
 
 OWNER = generate_signer("ES256", kid="owner")
 ORIGIN = "https://agent.example.com"
@@ -62,7 +63,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.parametrize("place", HIDDEN)
+@walk("place", HIDDEN)
 def test_a_model_never_shows_less_than_the_guard_enforces(place: str) -> None:
     card = verified(HIDDEN[place])
     view = read_card(card.card)

@@ -56,11 +56,11 @@ async def storm(cache: JwksCache, names: range) -> set[type]:
     return {type(result) for result in await asyncio.gather(*callers, return_exceptions=True)}
 
 
-async def test_a_thousand_invented_names_at_once_make_two_fetches_and_lose_no_key(signer: LocalSigner) -> None:
+async def test_many_invented_names_at_once_make_two_fetches_and_lose_no_key(signer: LocalSigner) -> None:
     async with serving(answer(published(signer))) as server:
         cache = cache_of(server, Clock())
         assert await cache.key("good", "EC") == signer.public_key
-        assert await storm(cache, range(1000)) == {InvalidCredentialsError}
+        assert await storm(cache, range(200)) == {InvalidCredentialsError}
         # Those who came while the first was under way need one that was begun after they came.
         assert server.connections == 3
         assert await cache.key("good", "EC") == signer.public_key
@@ -82,7 +82,7 @@ async def test_a_storm_that_lasts_makes_one_fetch_in_five_seconds(signer: LocalS
 async def test_a_storm_at_a_cold_start_makes_no_more_fetches(signer: LocalSigner) -> None:
     async with serving(answer(published(signer))) as server:
         cache = cache_of(server, Clock())
-        assert await storm(cache, range(1000)) == {InvalidCredentialsError}
+        assert await storm(cache, range(200)) == {InvalidCredentialsError}
         assert server.connections in (1, 2)
 
 
@@ -105,10 +105,10 @@ async def test_a_rotation_in_the_middle_of_a_storm_is_found_within_five_seconds(
         clock = Clock()
         cache = cache_of(server, clock)
         for number in range(10):
-            await storm(cache, range(number * 1000, number * 1000 + 1000))
+            await storm(cache, range(number * 100, number * 100 + 100))
         server.script = answer(published(signer, new))
         with pytest.raises(KeySourceUnavailableError):
             await cache.key("new", "EC")
         clock.now = 5.0
-        await storm(cache, range(10_000, 11_000))
+        await storm(cache, range(10_000, 10_100))
         assert await cache.key("new", "EC") == new.public_key

@@ -12,6 +12,7 @@ import pytest
 from a2a_trust.errors import FetchError
 from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Authority, Names, answer, fetcher_for, serving
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +22,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
+@walk("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
 async def test_a_redirect_is_not_followed(status: str) -> None:
     async with serving(answer(b'"stolen"')) as inside:
         redirect = answer(b"{}", f"Location: http://127.0.0.1:{inside.port}/", status=status)

@@ -14,6 +14,7 @@ from a2a_trust.errors import InvalidCredentialsError
 from tests.auth.test_jwt import ISSUER, NOW, claims, token, verifier
 from tests.auth.vendors import CONSUMER_KEY, CONSUMERS, TENANT, VENDORS, network
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +35,7 @@ async def test_no_part_of_the_issuer_is_the_issuer() -> None:
             await verifier().verify(token(claims(iss=part)), NOW)
 
 
-@pytest.mark.parametrize(
+@walk(
     "iss",
     [
         [ISSUER],
@@ -49,13 +50,13 @@ async def test_no_part_of_the_issuer_is_the_issuer() -> None:
         ISSUER.replace("e", "ｅ"),
     ],
 )
-@pytest.mark.parametrize("profile", list(TokenProfile))
+@walk("profile", list(TokenProfile))
 async def test_nothing_that_looks_like_the_issuer_is_the_issuer(iss: Any, profile: TokenProfile) -> None:
     with pytest.raises(InvalidCredentialsError, match="iss is not the issuer"):
         await verifier(profile=profile).verify(token(claims(iss=iss), typ=profile.value), NOW)
 
 
-@pytest.mark.parametrize("sub", [["alice"], {"alice": 1}, 7, True, None, ""])
+@walk("sub", [["alice"], {"alice": 1}, 7, True, None, ""])
 async def test_a_subject_that_is_no_text_is_nobody(sub: Any) -> None:
     with pytest.raises(InvalidCredentialsError, match="sub is missing, empty or not a string"):
         await verifier().verify(token(claims(sub=sub)), NOW)
@@ -78,7 +79,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 BY_NAME = {vendor.name: vendor for vendor in VENDORS}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("vendor", "changes"),
     [
         ("keycloak", {"iss": "https://sso.example.com/realms/Staff"}),

@@ -13,6 +13,7 @@ import pytest
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token, verifier
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -22,9 +23,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize("kind", [JwtVerifier, IdTokenVerifier])
-@pytest.mark.parametrize("name", ["issuer", "audience"])
-@pytest.mark.parametrize("nothing", ["", None, [], [""], [AUDIENCE, None], b"https://a.example", 5])
+@walk("kind", [JwtVerifier, IdTokenVerifier])
+@walk("name", ["issuer", "audience"])
+@walk("nothing", ["", None, [], [""], [AUDIENCE, None], b"https://a.example", 5])
 def test_there_is_no_verifier_without_issuer_and_audience(kind: Any, name: str, nothing: Any) -> None:
     assert inspect.signature(kind).parameters[name].default is inspect.Parameter.empty
     given: dict[str, Any] = {"issuer": ISSUER, "audience": AUDIENCE}
@@ -33,7 +34,7 @@ def test_there_is_no_verifier_without_issuer_and_audience(kind: Any, name: str, 
         kind(Keys(EC), **{**given, name: nothing})
 
 
-@pytest.mark.parametrize("aud", ["https://other.example", ["https://other.example"], [], ..., "*", None])
+@walk("aud", ["https://other.example", ["https://other.example"], [], ..., "*", None])
 async def test_a_token_for_another_server_of_the_same_issuer_is_refused(aud: Any) -> None:
     assert (await verifier().verify(token(claims(aud=AUDIENCE)), NOW)).subject == "alice"
     with pytest.raises(InvalidCredentialsError, match=r'audience .* does not include "https?:'):

@@ -18,6 +18,7 @@ from tests.auth.proofs import CLIENT
 from tests.auth.test_jwt import NOW, claims, token, verifier
 from tests.auth.vendors import VENDORS, Vendor, network
 from tests.net.test_fetcher import Authority
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -56,14 +57,14 @@ OTHERS: list[tuple[str, dict[str, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "typ"), [other[1:] for other in OTHERS], ids=[other[0] for other in OTHERS])
-@pytest.mark.parametrize("profile", list(TokenProfile))
+@walk(("changes", "typ"), [other[1:] for other in OTHERS], ids=[other[0] for other in OTHERS])
+@walk("profile", list(TokenProfile))
 async def test_it_is_no_access_token(changes: dict[str, Any], typ: Any, profile: TokenProfile) -> None:
     with pytest.raises(InvalidCredentialsError):
         await verifier(profile=profile).verify(token(claims(**changes), typ=typ), NOW)
 
 
-@pytest.mark.parametrize(
+@walk(
     "changes",
     [
         {"tokenType": "access-token"},
@@ -88,11 +89,9 @@ MARKS = {
 """What operators name when access tokens have no scope: no token without it gets in by its being named."""
 
 
-@pytest.mark.parametrize("mark", MARKS.values(), ids=MARKS)
-@pytest.mark.parametrize(
-    "stolen", [{}, {"nonce": ..., "at_hash": ..., "auth_time": ..., "acr": ...}], ids=["whole", "bare"]
-)
-@pytest.mark.parametrize("typ", ["JWT", ...])
+@walk("mark", MARKS.values(), ids=MARKS)
+@walk("stolen", [{}, {"nonce": ..., "at_hash": ..., "auth_time": ..., "acr": ...}], ids=["whole", "bare"])
+@walk("typ", ["JWT", ...])
 async def test_an_id_token_for_this_agent_is_none_where_access_tokens_need_no_scope(
     mark: AccessTokenMark, stolen: dict[str, Any], typ: Any
 ) -> None:
@@ -127,7 +126,7 @@ async def test_a_token_that_is_bound_to_a_key_is_not_remembered_as_a_bearer_toke
             await judge.verify(bound, NOW)
 
 
-@pytest.mark.parametrize(
+@walk(
     "cnf",
     [
         None,
@@ -159,15 +158,15 @@ async def test_a_binding_that_is_not_understood_is_not_taken_for_none(cnf: Any) 
                 await verify(bound, NOW)
 
 
-@pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
-@pytest.mark.parametrize("text", ["NaN", "-NaN", "Infinity", "true", '"9999999999"', "[9999999999]", "{}", "1e999"])
+@walk("name", ["exp", "nbf", "iat"])
+@walk("text", ["NaN", "-NaN", "Infinity", "true", '"9999999999"', "[9999999999]", "{}", "1e999"])
 async def test_a_moment_that_is_no_number_is_no_moment(name: str, text: str) -> None:
     body = json.dumps(claims(**{name: "@"})).replace('"@"', text)
     with pytest.raises(InvalidCredentialsError):
         await verifier().verify(token(body.encode()), NOW)
 
 
-@pytest.mark.parametrize("exp", [..., None, NOW, NOW - 1, 0])
+@walk("exp", [..., None, NOW, NOW - 1, 0])
 async def test_a_token_without_end_or_at_its_end_is_refused(exp: Any) -> None:
     with pytest.raises(InvalidCredentialsError, match=r"it has expired|it has no exp"):
         await verifier(skew=300).verify(token(claims(exp=exp)), NOW)
@@ -187,7 +186,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-@pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
+@walk("vendor", VENDORS, ids=lambda vendor: vendor.name)
 async def test_no_preset_takes_an_id_refresh_or_logout_token_of_any_vendor(
     vendor: Vendor, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from a2a_trust.auth import AccessTokenMark
 from tests.auth.introspecting import active, introspecting, verifier_for
 from tests.auth.test_jwt import claims, token
 from tests.middleware.agent import CARD, Agent, guarded, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -55,13 +56,13 @@ async def statuses(credentials: list[str], answers: dict[str, Any], **options: A
             ]
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@walk("kind", OTHERS)
 async def test_an_active_token_of_another_kind_is_401(kind: str) -> None:
     answers = {"other": active(**OTHERS[kind]), "good": active()}
     assert await statuses(["other", "good"], answers) == [401, 200]
 
 
-@pytest.mark.parametrize("kind", [kind for kind, changes in OTHERS.items() if ... not in changes.values()])
+@walk("kind", [kind for kind, changes in OTHERS.items() if ... not in changes.values()])
 async def test_an_operator_who_says_that_there_are_only_access_tokens_is_not_believed_against_the_answer(
     kind: str,
 ) -> None:

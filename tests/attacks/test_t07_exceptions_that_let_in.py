@@ -23,6 +23,7 @@ from a2a_trust.errors import (
 )
 from tests.auth.test_jwt import token
 from tests.middleware.agent import CARD, KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -59,8 +60,8 @@ def client(app: Any) -> httpx.AsyncClient:
 TOKEN = {"Authorization": "Bearer x"}
 
 
-@pytest.mark.parametrize("beside", [{}, {"X-API-Key": KEY}])
-@pytest.mark.parametrize(
+@walk("beside", [{}, {"X-API-Key": KEY}])
+@walk(
     ("error", "status"),
     [
         *((error, 401) for error in FORESEEN),
@@ -98,8 +99,8 @@ OF_BASIC: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("beside", [{}, {"X-API-Key": KEY}])
-@pytest.mark.parametrize(
+@walk("beside", [{}, {"X-API-Key": KEY}])
+@walk(
     ("outcome", "status"),
     [
         *((error, 401 if type(error) is InvalidCredentialsError else 503) for error in (*FORESEEN, *UNFORESEEN)),

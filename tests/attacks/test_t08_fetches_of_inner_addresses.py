@@ -13,6 +13,7 @@ from a2a_trust.net.fetcher import Fetcher
 from tests.attacks.recording import events_outside
 from tests.auth.test_discovery import OPENID, issuer_at
 from tests.net.test_fetcher import Authority, Names, answer, serving
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +35,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize("address", INNER)
+@walk("address", INNER)
 async def test_a_name_with_an_inner_address_is_refused_whatever_its_other_addresses(address: str) -> None:
     for addresses in ([address], ["8.8.8.8", address], [address, "2606:4700::1111"]):
         fetcher = Fetcher(resolver=Names(evil_example=[addresses]))
@@ -43,7 +44,7 @@ async def test_a_name_with_an_inner_address_is_refused_whatever_its_other_addres
         assert [event for event in events if event.startswith("socket.")] == []
 
 
-@pytest.mark.parametrize("address", [address for address in INNER if "%" not in address])
+@walk("address", [address for address in INNER if "%" not in address])
 async def test_an_inner_address_is_refused_as_a_literal(address: str) -> None:
     host = f"[{address}]" if ":" in address else address
     for configured in (True, False):
@@ -52,14 +53,14 @@ async def test_an_inner_address_is_refused_as_a_literal(address: str) -> None:
         assert [event for event in events if event.startswith("socket.")] == []
 
 
-@pytest.mark.parametrize("address", OUTER)
+@walk("address", OUTER)
 async def test_control_public_addresses_pass_the_check(address: str) -> None:
     fetcher = Fetcher(resolver=Names(good_example=[[address, "127.0.0.1"]]))
     with pytest.raises(FetchError, match=r"has the address 127\.0\.0\.1"):  # the second one: the first was good
         await fetcher.fetch("https://good.example/", configured=False)
 
 
-@pytest.mark.parametrize(
+@walk(
     "host",
     [
         "2130706433", "017700000001", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "127.1", "127.0.1", "127.0.0.01",
@@ -76,7 +77,7 @@ async def test_odd_spellings_of_hosts_are_refused_unresolved(host: str) -> None:
     assert names.asked == []
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     [
         "https://good.example@127.0.0.1/", "https://good.example:x@127.0.0.1/", "https://127.0.0.1\\@good.example/",
@@ -112,7 +113,7 @@ async def test_a_url_out_of_a_card_does_not_profit_from_what_the_operator_allowe
             assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b'{"keys": []}'
 
 
-@pytest.mark.parametrize(
+@walk(
     "address",
     ["169.254.169.254", "fe80::1", "100.100.100.200", "fd00:ec2::254", "168.63.129.16", "0.0.0.0", "224.0.0.1",
      "::ffff:127.0.0.1", "64:ff9b::7f00:1", "192.0.2.1", "not an address"],

@@ -17,6 +17,7 @@ from a2a_trust.auth.jwt import JwtVerifier
 from tests.auth.introspecting import CUT, HANG, IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import AUDIENCE, EC, Keys, claims, token
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ async def status(http: httpx.AsyncClient, credential: str) -> int:
     return (await http.post("/rpc", headers={"Authorization": f"Bearer {credential}"})).status_code
 
 
-@pytest.mark.parametrize("failing", FAILURES)
+@walk("failing", FAILURES)
 async def test_an_outage_is_503_for_unknown_tokens_and_nothing_for_all_others(failing: tuple[str, bytes]) -> None:
     async with world(known=active()) as (server, http, agent):
         assert await status(http, "known") == 200
@@ -77,7 +78,7 @@ async def test_the_tokens_of_one_issuer_are_not_sent_to_another() -> None:
         assert server.asked == []
 
 
-@pytest.mark.parametrize("failing", FAILURES)
+@walk("failing", FAILURES)
 async def test_a_token_that_the_server_fails_on_is_no_outage_for_good_ones(failing: tuple[str, bytes]) -> None:
     """Else one such token in a second would keep out every token that is not remembered."""
     good = [f"good-{number}" for number in range(10)]

@@ -23,6 +23,7 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.middleware.caller import principal_of
 from tests.auth.test_jwt import EC, NOW, Keys, b64, claims, token, verifier
 from tests.middleware.agent import guarded, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -62,8 +63,8 @@ class OfOnesOwn:
         return Identity(issuer="own", subject=credential, scopes=frozenset({"read"}), claims=self.kept)
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("own", [False, True])
+@walk("change", CHANGES)
+@walk("own", [False, True])
 async def test_a_handler_cannot_change_the_claims_that_the_next_one_gets(change: Any, own: bool) -> None:
     seen: list[Any] = []
 

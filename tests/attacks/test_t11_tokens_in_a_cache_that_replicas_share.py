@@ -23,7 +23,7 @@ from tests.auth.introspecting import CLIENT_SECRET, IntrospectionServer, active,
 from tests.auth.test_jwt import NOW, Keys, b64
 from tests.databases import RedisServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 SECRET = b"the secret of all the replicas.."
 EVE, ANN = "token-of-eve", "token-of-ann"

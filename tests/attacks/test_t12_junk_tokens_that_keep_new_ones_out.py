@@ -19,6 +19,7 @@ import pytest
 from a2a_trust.auth import introspection_endpoint as endpoint
 from tests.auth.introspecting import IntrospectionServer, active, introspecting, verifier_for
 from tests.middleware.agent import CARD, Agent, guarded, verifiers
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -144,7 +145,7 @@ async def test_status_429_ends_questions_for_a_minute_at_most_and_is_no_outage(
     assert (record.levelno, "the server limits the questions (429)" in record.getMessage()) == (logging.WARNING, True)
 
 
-@pytest.mark.parametrize("retry_after", ["0", "", "soon", "-5", "Mon, 99 Foo 2026 00:00:00 GMT"])
+@walk("retry_after", ["0", "", "soon", "-5", "Mon, 99 Foo 2026 00:00:00 GMT"])
 async def test_without_a_time_it_is_a_second(monkeypatch: pytest.MonkeyPatch, retry_after: str) -> None:
     clock = Clock(monkeypatch)
     async with world(monkeypatch, good=active()) as attacked:

@@ -135,7 +135,7 @@ async def raw_exchange(origin: str, request: bytes, until: bytes | None = None) 
         writer.write(request)
         answer = b""
         while until is None or until not in answer:
-            read = await asyncio.wait_for(reader.read(65_536), 10)
+            read = await asyncio.wait_for(reader.read(65_536), 60)
             if not read:
                 break
             answer += read

@@ -115,9 +115,9 @@ async def running(app: Any, **scope: Any) -> AsyncIterator[Lifespan]:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await answered.wait()
         yield lifespan
         lifespan.stop.set()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await ended.wait()

@@ -24,6 +24,7 @@ from a2a_trust.middleware.proxies.with_verdict import Nginx
 from tests.middleware.agent import CALL, Agent
 from tests.middleware.several import ALL, agent_at, asked, card_of, judged_by, running
 from tests.middleware.test_protection import PATHS, ask
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +49,7 @@ def with_root(inner: Any = None, **options: Any) -> Any:
     return protect_agents(inner or Agent(), agents, **options)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("path", "judge"),
     [
         ("/billing", "X-billing"),
@@ -77,7 +78,7 @@ async def test_the_longest_prefix_says_whose_card_judges(path: str, judge: str) 
     assert inner.scopes == []
 
 
-@pytest.mark.parametrize(
+@walk(
     "path",
     [
         "/Billing/rpc",
@@ -180,9 +181,7 @@ def raising(query: Mapping[str, str]) -> str | None:
     return f"/{int(query['id'])}"
 
 
-@pytest.mark.parametrize(
-    "card_of", [raising, lambda query: 5, lambda query: [], lambda query: None, lambda query: "ops"]
-)
+@walk("card_of", [raising, lambda query: 5, lambda query: [], lambda query: None, lambda query: "ops"])
 def test_a_query_that_card_of_does_not_expect_names_no_agent(card_of: Any) -> None:
     assert ask(three(card_of=card_of), "GET", f"{CARD}?id=ops").status_code == 404
 
@@ -314,7 +313,7 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
         assert ask(with_peer(app, "10.0.0.1"), "GET", path).json() == card_of("/ops")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("agents", "options", "words"),
     [
         ({}, {}, r'agents: write {"/prefix": ProtectedAgent'),

@@ -23,6 +23,7 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.signing.sign import sign_card
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, grouped, verifiers
 from tests.middleware.test_protection import NOW, PROMISING, application, ask
+from tests.tables import walk
 
 RPC = "/rpc"
 NOBODY = RequestRules(may_use_tenant=lambda *_: False)
@@ -104,7 +105,7 @@ def test_so_has_one_by_a_verifier(error: Exception, reason: str, caplog: pytest.
     assert (event["reason"], event["detail"]) == (reason, str(error))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("request_", "reason"),
     [
         ({"json": {"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"tenant": "theirs"}}}, "tenant"),

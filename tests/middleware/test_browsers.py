@@ -13,6 +13,7 @@ from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.options import RequestRules
 from tests.attacks.test_m14_pages_of_other_sites import APP, COOKIE, OTHER, outcome, protected
 from tests.middleware.agent import Agent
+from tests.tables import walk
 
 
 def judged(rules: BrowserRules, **headers: str) -> None:
@@ -33,7 +34,7 @@ def test_blanks_around_a_value_mean_nothing() -> None:
     judged(BrowserRules(), sec_fetch_site=" none\t")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("origins", "words"),
     [
         ("https://app.example", r"write a list, even of one: allowed_origins=\['https://app.example'\]"),

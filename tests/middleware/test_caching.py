@@ -11,6 +11,7 @@ from a2a_trust.auth.principal import Identity
 from a2a_trust.middleware.client_certificate import FromTls
 from tests.middleware.agent import guarded
 from tests.middleware.test_authentication import http_scope
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,7 @@ async def answered(app: Any, **headers: str) -> httpx.Headers:
 HEADER = {"X-API-Key": "v"}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("names", "carried", "vary"),
     [
         (["header"], HEADER, "x-api-key"),

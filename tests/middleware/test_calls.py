@@ -8,13 +8,14 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.card.operations import METHODS, Binding, Operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.calls import MAX_MEMBERS, CallRefusedError, check_media_type, read_call, tenants_in_query
 from a2a_trust.middleware.routing import Target
+from tests.tables import walk
 
 JSON_RPC = Target(binding=Binding.JSONRPC)
 SEND = Target(binding=Binding.HTTP_JSON, generation=Generation.V1_0, operation=Operation.SEND_MESSAGE)
@@ -35,20 +36,20 @@ def code(body: bytes, target: Target = JSON_RPC) -> int:
     return refused(body, target).error.code
 
 
-@pytest.mark.parametrize("method", METHODS)
+@walk("method", METHODS)
 def test_a_method_is_an_operation_of_its_generation(method: str) -> None:
     call = read_call(JSON_RPC, request(method), b"")
     assert (call.generation, call.operation) == METHODS[method]
     assert (call.binding, call.method, call.tenants, call.call_id) == (Binding.JSONRPC, method, frozenset(), b"7")
 
 
-@pytest.mark.parametrize("method", ["x", "acme/rebook", "GetTasks", "rpc.discover", "tasks/send2", "Größe"])
+@walk("method", ["x", "acme/rebook", "GetTasks", "rpc.discover", "tasks/send2", "Größe"])
 def test_a_method_that_a2a_does_not_have_is_an_extension(method: str) -> None:
     call = read_call(JSON_RPC, request(method, {"tenant": "acme"}), b"")
     assert (call.generation, call.operation, call.method, call.tenant) == (None, None, method, "acme")
 
 
-@pytest.mark.parametrize(
+@walk(
     "method",
     [
         "getextendedagentcard",
@@ -73,7 +74,7 @@ def test_a_method_in_another_spelling_is_unknown(method: str) -> None:
     assert (error.error.code, error.call_id) == (-32601, b"7")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("body", "wanted"),
     [
         (b"", -32700),
@@ -131,7 +132,7 @@ def test_what_readers_could_read_otherwise_is_refused(body: bytes, wanted: int) 
     assert code(body) == wanted
 
 
-@pytest.mark.parametrize("call_id", ["7", '"seven"', "null", "7.5", "1e999", '"\\ud83d\\ude00"'])
+@walk("call_id", ["7", '"seven"', "null", "7.5", "1e999", '"\\ud83d\\ude00"'])
 def test_an_id_comes_back_as_it_was(call_id: str) -> None:
     body = '{"jsonrpc":"2.0", "id" : %s , "method":"SendMessage"}' % call_id  # noqa: UP031
     assert read_call(JSON_RPC, body.encode(), b"").call_id == call_id.encode()
@@ -139,7 +140,7 @@ def test_an_id_comes_back_as_it_was(call_id: str) -> None:
     assert read_call(JSON_RPC, without, b"").call_id == b"null"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("params", "tenants"),
     [
         ({}, set()),
@@ -162,7 +163,7 @@ def test_every_field_that_names_a_tenant_counts(params: Any, tenants: set[str]) 
     assert read_call(SEND, json.dumps(params).encode(), b"tenant=other").tenants == {*tenants, "other"}
 
 
-@pytest.mark.parametrize(
+@walk(
     "name",
     [
         *("tenant\0", "tenant\0x", "x\0", "x\x1f", "x\x7f", "x\x85", "ten\u200bant", "x\ufeff", "x" * 257),
@@ -200,7 +201,7 @@ def test_escapes_are_the_same_names() -> None:
     assert read_call(JSON_RPC, body, b"").tenants == {"acme"}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("method", "params", "task"),
     [
         ("GetTask", {"id": "5"}, "5"),
@@ -242,7 +243,7 @@ def test_a_body_of_http_json_is_read_as_strictly() -> None:
     assert read_call(SEND, b"", b"").tenants == frozenset()
 
 
-@pytest.mark.parametrize(
+@walk(
     "value",
     [
         b"application/json",
@@ -256,7 +257,7 @@ def test_media_types_that_are_json(value: bytes) -> None:
     check_media_type([(b"accept", b"*/*"), (b"Content-Type", value)])
 
 
-@pytest.mark.parametrize(
+@walk(
     "values",
     [
         [],
@@ -284,7 +285,7 @@ def test_an_alias_of_the_media_type_is_a_second_one() -> None:
         check_media_type([(b"content-type", b"application/json"), (b"content_type", b"text/plain")])
 
 
-@pytest.mark.parametrize(
+@walk(
     ("query", "tenants"),
     [
         (b"", set()),
@@ -302,7 +303,7 @@ def test_tenants_of_a_query(query: bytes, tenants: set[str]) -> None:
     assert tenants_in_query(query) == tenants
 
 
-@pytest.mark.parametrize(
+@walk(
     "query",
     [
         *(b"tenant=a&tenant=a", b"tenant=&tenant=a", b"tenant=a&x.tenant=b", b"Tenant=a", b"%20tenant=a", b"TENANT=a"),
@@ -357,7 +358,6 @@ _values = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(params=st.dictionaries(_names, _values, max_size=5), ascii_only=st.booleans(), indent=st.sampled_from([None, 2]))
 def test_a_call_that_is_read_names_the_tenants_that_protobuf_would_see(
     params: dict[str, Any], ascii_only: bool, indent: int | None

@@ -23,6 +23,7 @@ from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware.card import CardFile, CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
+from tests.tables import walk
 
 CARD: dict[str, Any] = {
     "name": "Invoice Agent",
@@ -222,7 +223,7 @@ BROKEN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+@walk("change", BROKEN.values(), ids=BROKEN)
 def test_a_file_that_proves_nothing_is_no_start(
     change: Callable[[Any], Any], signer: LocalSigner, clock: Clock, tmp_path: Path
 ) -> None:
@@ -274,7 +275,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [record.__dict__["audit"] for record in caplog.records if record.name == "a2a_trust.audit"]
 
 
-@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+@walk("harm", HARM.values(), ids=HARM)
 def test_a_file_that_is_no_good_any_more_leaves_the_last_good_card(
     harm: Callable[[Path], Any], signer: LocalSigner, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

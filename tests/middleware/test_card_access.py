@@ -16,6 +16,7 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, grouped, uvicorn_serving, verifiers
 from tests.middleware.test_protection import GOOD, PATHS, application, ask
+from tests.tables import walk
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_key_set_and_metadata_stay_public() -> None:
         assert ask(app, "POST", "/rpc").status_code == 401
 
 
-@pytest.mark.parametrize(
+@walk(
     ("peer", "status"),
     [
         ("10.0.0.1", 200),
@@ -111,7 +112,7 @@ def test_without_a_server_that_proves_the_peer_nobody_reads_it(caplog: pytest.Lo
     assert "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol" in caplog.text
 
 
-@pytest.mark.parametrize("ranges", [(), ("10.0.0.1/8",), ("10/8",), ("localhost",), ("10.0.0.0/8,11.0.0.0/8",)])
+@walk("ranges", [(), ("10.0.0.1/8",), ("10/8",), ("localhost",), ("10.0.0.0/8,11.0.0.0/8",)])
 def test_ranges_that_mean_something_else_do_not_start(ranges: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match=r"10\.0\.0\.0/8"):
         Networks(*ranges)
@@ -135,7 +136,7 @@ async def test_uvicorn_proves_the_socket_s_peer(protocol: Any) -> None:
         assert called.json()["user"] == "key:ann@api-keys"
 
 
-@pytest.mark.parametrize("readers", [CardReaders, Networks, "10.0.0.0/8", None, True, "callers"])
+@walk("readers", [CardReaders, Networks, "10.0.0.0/8", None, True, "callers"])
 def test_a_slip_of_the_pen_does_not_make_the_card_public(readers: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"write CardReaders\.CALLERS or Networks"):
         guarded(readers)

@@ -15,6 +15,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.middleware.client_certificate import FromTls
 from tests.certificates import Authority
 from tests.middleware.agent import CARD, KEY, SCHEMES, guarded, verifiers
+from tests.tables import walk
 
 ANN, BOB = (Authority().issue(subject=name) for name in ("Ann", "Bob"))
 MTLS: dict[str, Any] = {"mtls": {"mtlsSecurityScheme": {}}}
@@ -118,8 +119,8 @@ def test_without_tls_nobody_has_a_certificate() -> None:
         assert asked(app, scope_of(scheme=scheme, extensions={}))[0] == 401
 
 
-@pytest.mark.parametrize("extensions", [{}, None, {"a2a_trust.peer": {"address": "127.0.0.1", "unix": False}}])
-@pytest.mark.parametrize("scheme", ["https", "wss"])
+@walk("extensions", [{}, None, {"a2a_trust.peer": {"address": "127.0.0.1", "unix": False}}])
+@walk("scheme", ["https", "wss"])
 def test_a_server_that_does_not_tell_is_503_with_the_way_out_in_the_log(
     extensions: Any, scheme: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -131,9 +132,7 @@ def test_a_server_that_does_not_tell_is_503_with_the_way_out_in_the_log(
     assert not seen
 
 
-@pytest.mark.parametrize(
-    "line", [b"X-Forwarded-For", b"Forwarded", b"X_Forwarded_Proto", b"X-SSL-Client-Cert", b"client_cert"]
-)
+@walk("line", [b"X-Forwarded-For", b"Forwarded", b"X_Forwarded_Proto", b"X-SSL-Client-Cert", b"client_cert"])
 def test_a_proxy_that_shows_a_certificate_of_its_own_is_not_its_callers(
     line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answer
+from tests.tables import walk
 
 MODIFIED = 1_700_000_000.75
 NOW = MODIFIED + 100
@@ -51,7 +52,7 @@ def test_one_other_byte_is_another_tag() -> None:
     assert Document.of(DOCUMENT.body[:-1] + b" }", MODIFIED).etag != DOCUMENT.etag
 
 
-@pytest.mark.parametrize(
+@walk(
     ("headers", "status"),
     [
         ({"If-None-Match": DOCUMENT.etag.decode()}, 304),
@@ -73,7 +74,7 @@ def test_one_other_byte_is_another_tag() -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@walk("method", ["GET", "HEAD"])
 def test_who_has_it_already_is_told_so(headers: Any, status: int, method: str) -> None:
     response = ask(method, headers)
     assert response.status_code == status

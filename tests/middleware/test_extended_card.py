@@ -29,6 +29,7 @@ from a2a_trust.middleware.rules import RulesMiddleware
 from a2a_trust.signing.verify import verify_card
 from tests.middleware.agent import CARD as GUARDED
 from tests.middleware.agent import KEY, verifiers
+from tests.tables import walk
 
 URL = "https://invoice.example.com"
 INTERFACES = [
@@ -127,7 +128,7 @@ def verified(body: bytes, signer: LocalSigner) -> dict[str, Any]:
     return verify_card(body, trust, origin=URL, now=2e9).card
 
 
-@pytest.mark.parametrize("path", HTTP_NAMES)
+@walk("path", HTTP_NAMES)
 def test_every_path_gives_the_card_of_its_generation(path: str) -> None:
     agent = Agent()
     response = agent.get(path)
@@ -141,8 +142,8 @@ def test_every_path_gives_the_card_of_its_generation(path: str) -> None:
     assert agent.behind.bodies == []
 
 
-@pytest.mark.parametrize("method", RPC_NAMES)
-@pytest.mark.parametrize("call_id", [7, "seven", 7.5, None])
+@walk("method", RPC_NAMES)
+@walk("call_id", [7, "seven", 7.5, None])
 def test_both_methods_give_the_card_of_their_generation(method: str, call_id: Any) -> None:
     agent = Agent()
     response = agent.call(method, id=call_id, params={})
@@ -238,7 +239,7 @@ def test_a_rule_that_cannot_say_no_does_not_start(rule: Any) -> None:
         Agent(tenants=rule)
 
 
-@pytest.mark.parametrize("answer", ["no", 1, {"allowed": False}, object(), None, 0])
+@walk("answer", ["no", 1, {"allowed": False}, object(), None, 0])
 def test_a_rule_allows_by_true_alone(answer: Any) -> None:
     assert Agent(may_read=lambda caller: answer).get(f"{REST}/extendedAgentCard").status_code == 403
     assert Agent(tenants=lambda caller, tenant: answer).get(f"{REST}/acme/extendedAgentCard").status_code == 403

@@ -19,6 +19,7 @@ from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource
 from tests.auth.test_jwt import EC, Keys
+from tests.tables import walk
 
 ONE, OTHER = generate_signer(), generate_signer("EdDSA")
 
@@ -165,15 +166,13 @@ def test_an_agent_without_tokens_names_no_server() -> None:
     assert set(get(app).json()) == {"resource", "resource_name", "bearer_methods_supported"}
 
 
-@pytest.mark.parametrize(
-    "resource", ["", "agent.example", "/a2a", "https://", "https://a.example/?q", "https://a.example/#f"]
-)
+@walk("resource", ["", "agent.example", "/a2a", "https://", "https://a.example/?q", "https://a.example/#f"])
 def test_a_resource_is_a_url(resource: str) -> None:
     with pytest.raises(ConfigurationError, match="resource"):
         ProtectedResource(resource, CARD, {})
 
 
-@pytest.mark.parametrize(
+@walk(
     "url",
     ["https://agänt.example", 'https://agent.example/a"b', "https://agent.example/a b", "https://a.example\\b", "x"],
 )

@@ -34,6 +34,7 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, grouped, verifiers
+from tests.tables import walk
 
 URL = "https://agent.example"
 GOOD = {"X-API-Key": KEY}
@@ -261,7 +262,7 @@ def test_what_is_no_card_does_not_start(card: Any) -> None:
         guarded(card)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("options", "words"),
     [
         ({"url": "https://other.example"}, "url: .* has another host than the card's interface"),
@@ -331,7 +332,7 @@ def test_a_card_that_says_other_rules_is_not_served_and_read_once(monkeypatch: p
 # URLs that nobody can call
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "interface", "places"),
     [
         ("http://0.0.0.0:8000", "http://0.0.0.0:8000/rpc", ["url", "the card's interface"]),

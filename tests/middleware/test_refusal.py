@@ -20,6 +20,7 @@ from a2a_trust.errors import (
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from tests.auth.test_jwt import NOW
 from tests.middleware.agent import CARD, verifiers
+from tests.tables import walk
 
 INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "a2a-protocol.org"}
 
@@ -90,8 +91,8 @@ def test_the_body_of_http_json(error: Refused, status: int, name: str, reason: s
     assert values(refusal, b"content-type") == ["application/a2a+json"]
 
 
-@pytest.mark.parametrize("binding", list(Binding))
-@pytest.mark.parametrize("error", [MISSING, INVALID, FORBIDDEN, DOWN])
+@walk("binding", list(Binding))
+@walk("error", [MISSING, INVALID, FORBIDDEN, DOWN])
 def test_every_refusal_is_complete_is_not_cached_and_does_not_say_why(error: Refused, binding: Binding) -> None:
     refusal = refuse(error, binding)
     assert values(refusal, b"content-length") == [str(len(refusal.body))]
@@ -102,7 +103,7 @@ def test_every_refusal_is_complete_is_not_cached_and_does_not_say_why(error: Ref
 KEY_CHALLENGE = 'ApiKey in="header", name="X-API-Key"'
 
 
-@pytest.mark.parametrize(
+@walk(
     ("error", "challenges"),
     [
         (MISSING, [KEY_CHALLENGE, "Bearer"]),
@@ -184,7 +185,7 @@ def lacking_by_dpop() -> Refused:
     return forbidden(("read",), {"oauth": ("read",)}, by_dpop=True)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("error", "bearer", "dpop"),
     [
         (MISSING, "Bearer", f"DPoP {ALGS}"),

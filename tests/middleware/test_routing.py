@@ -22,6 +22,7 @@ from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared
+from tests.tables import walk
 
 HOST = "https://agent.example"
 RPC = {"url": f"{HOST}/a2a/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
@@ -44,8 +45,8 @@ def operation(of: Interfaces, method: str, path: str, root_path: str = "") -> An
     return found.generation, found.operation, sorted(found.tenants), found.task_id
 
 
-@pytest.mark.parametrize("generation", list(Generation))
-@pytest.mark.parametrize("base", ["", "/a2a/rest"])
+@walk("generation", list(Generation))
+@walk("base", ["", "/a2a/rest"])
 def test_every_route_of_a_generation_is_its_operation(generation: Generation, base: str) -> None:
     of = interfaces({**REST, "url": HOST + base, "protocolVersion": generation.value})
     for route in ROUTES[generation]:
@@ -87,7 +88,7 @@ def test_a_json_rpc_interface_is_exactly_its_path_by_post() -> None:
         assert not found.may_be_named
 
 
-@pytest.mark.parametrize(
+@walk(
     "path",
     [
         "/a2a/rpc/", "//a2a/rpc", "/a2a//rpc", "/./a2a/rpc", "/x/../a2a/rpc", "/A2A/RPC", "/a2a/rpc;x=1", "/a2a\\rpc",
@@ -108,7 +109,7 @@ def test_a_slash_at_the_end_is_named_and_cannot_be_an_other_path() -> None:
     assert not found.may_be_named
 
 
-@pytest.mark.parametrize(
+@walk(
     "path",
     [
         "/tasks", "/tasks/5", "/acme/tasks", "/extendedAgentCard", "/acme/extendedAgentCard", "/v1/card", "/v1/tasks/5",
@@ -117,12 +118,12 @@ def test_a_slash_at_the_end_is_named_and_cannot_be_an_other_path() -> None:
         "/a2a/rest/message%3Asend", "/a2a/rest/acme/x/message:send", "/docs/extendedagentcard/",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "WEBSOCKET"])
+@walk("method", ["GET", "POST", "PUT", "WEBSOCKET"])
 def test_a_path_that_ends_like_an_operation_of_no_interface_is_undeclared(method: str, path: str) -> None:
     assert isinstance(meaning(interfaces(*BOTH), method, path), Undeclared)
 
 
-@pytest.mark.parametrize("path", ["/docs", "/a2a/rest", "/a2a/rest/x", "/task", "/mytasks", "/tasks/1/2", "/v1/cards"])
+@walk("path", ["/docs", "/a2a/rest", "/a2a/rest/x", "/task", "/mytasks", "/tasks/1/2", "/v1/cards"])
 def test_everything_else_is_the_applications(path: str) -> None:
     for method in ("GET", "POST", "DELETE", "WEBSOCKET"):
         assert meaning(interfaces(*BOTH), method, path) == Other()
@@ -165,7 +166,7 @@ def test_a_card_of_0_1_has_its_paths_below_its_url() -> None:
 # Where the application has them
 
 
-@pytest.mark.parametrize(
+@walk(
     ("path", "root_path", "is_found"),
     [
         ("/a2a/rpc", "", True),
@@ -199,7 +200,7 @@ def test_encoded_paths_are_the_same_paths() -> None:
     assert meaning(interfaces({**RPC, "url": HOST}), "POST", "") == Target(binding=Binding.JSONRPC)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("method", "path", "root_path", "wanted"),
     [
         ("POST", "/rpc", "", 'a2a/rpc is served at "/a2a/rpc": if a proxy'),
@@ -242,7 +243,7 @@ def test_folding_finds_letters_beyond_ascii_in_each_form() -> None:
     assert folded_path("/a/b/../../..//./c;x=/;y/ d ") == "/c/d"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("path", "is_one"),
     [
         ("/" + "a" * 60_000, True),

@@ -24,6 +24,7 @@ from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import call_of
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers
+from tests.tables import walk
 
 GOOD = {"X-API-Key": KEY}
 JSON = {**GOOD, "Content-Type": "application/json"}
@@ -138,7 +139,7 @@ class Server:
         self.sent.append(message)
 
     def run(self, app: Any) -> None:
-        asyncio.run(asyncio.wait_for(app(self.scope, self.receive, self.send), 30))
+        asyncio.run(asyncio.wait_for(app(self.scope, self.receive, self.send), 60))
 
 
 def in_pieces(body: bytes, size: int = 10) -> list[dict[str, Any]]:
@@ -205,7 +206,7 @@ def test_a_client_that_goes_away_ends_the_wait_for_a_reader(monkeypatch: pytest.
 
     async def run() -> None:
         try:
-            await asyncio.wait_for(guarded(behind)(server.scope, server.receive, server.send), 10)
+            await asyncio.wait_for(guarded(behind)(server.scope, server.receive, server.send), 60)
         finally:
             go_on.set()
 
@@ -251,7 +252,7 @@ def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(m
 # In which words
 
 
-@pytest.mark.parametrize(
+@walk(
     ("content", "headers", "code"),
     [
         (b"{", JSON, -32700),
@@ -272,7 +273,7 @@ def test_errors_of_json_rpc_are_its_own(content: bytes, headers: dict[str, str],
     assert answer.headers["cache-control"] == "private, no-store"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("method", "path", "content", "headers", "status"),
     [
         ("POST", "/rest/message:send", b"{", JSON, 400),
@@ -372,7 +373,7 @@ def test_a_named_json_rpc_path_admits_reading_alone() -> None:
     assert behind.bodies == [b"", b""]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("path", "rules", "is_accepted"),
     [
         ("/chat", {}, True),
@@ -446,7 +447,7 @@ def test_older_paths_are_understood_where_the_card_has_their_interface() -> None
 # What does not start
 
 
-@pytest.mark.parametrize(
+@walk(
     ("rules", "needed"),
     [
         ({"other_paths": "/docs"}, r"other_paths=\['/docs'\]"),

@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=[version for version in VERSIONS if version != THIS])
 def python(request: pytest.FixtureRequest, wheel: Path) -> Path:
     if request.param not in FOUND:
-        pytest.skip(f"NO PYTHON {request.param}: neither on PATH nor of pyenv")  # also with A2A_TRUST_REQUIRE_REAL
+        pytest.skip(f"NO PYTHON {request.param}: neither on PATH nor of pyenv")  # no target installs one
     return environment_of(CORE, wheel, FOUND[request.param])
 
 

@@ -10,13 +10,21 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPResponse
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import pytest
 
 from tests.servers.guarded_agent import AUDIENCE
 from tests.servers.issuer import Issuer
 from tests.servers.serving import ROOT, serving_under_all
 
-__all__ = ["GuardedServers", "guarded_servers"]
+__all__ = ["GROUPS", "GuardedServers", "guarded_servers"]
+
+#: For fixtures: the quick tests start uvicorn only.
+GROUPS: Final = [
+    pytest.param(("uvicorn-h11", "uvicorn-httptools"), id="uvicorn"),
+    pytest.param(("hypercorn", "granian", "daphne"), id="others", marks=pytest.mark.real),
+]
 
 
 class GuardedServers(NamedTuple):
@@ -38,7 +46,7 @@ class GuardedServers(NamedTuple):
 
 def _answer(origin: str, request: bytes) -> tuple[int, bytes]:
     host, port = origin.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(request)
         with closing(HTTPResponse(connection)) as response:
             response.begin()
@@ -46,11 +54,11 @@ def _answer(origin: str, request: bytes) -> tuple[int, bytes]:
 
 
 @contextmanager
-def guarded_servers(**settings: str) -> Iterator[GuardedServers]:
-    """The servers run while the block does; ``settings`` come into their environment."""
+def guarded_servers(*names: str, **settings: str) -> Iterator[GuardedServers]:
+    """All servers, or those of ``names``, run while the block does; ``settings`` come into their environment."""
     issuer, key = Issuer("https://issuer.example"), secrets.token_hex(24)
     given = {"key": key, "issuer": issuer.url, "jwks": issuer.documents()["/jwks"].decode()}
     environment = {"GUARDED": json.dumps(given), **settings}
     python, app = Path(sys.executable), "tests.servers.guarded_agent:app"
-    with serving_under_all(python, app, ROOT, lambda _origin: environment) as origins:
+    with serving_under_all(python, app, ROOT, lambda _origin: environment, names) as origins:
         yield GuardedServers(origins, key, issuer.token(audience=AUDIENCE))

@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -69,13 +69,13 @@ def serving(command: list[str], url: str, settings: Mapping[str, str], folder: P
 
 @contextmanager
 def serving_under_all(
-    python: Path, app: str, folder: Path, settings: Callable[[str], Mapping[str, str]]
+    python: Path, app: str, folder: Path, settings: Callable[[str], Mapping[str, str]], names: Iterable[str] = ()
 ) -> Iterator[dict[str, str]]:
-    """The application under every server, started side by side: their origins by the servers' names.
+    """The application under every server, or those of ``names``, started side by side: origins by the servers' names.
 
     ``settings`` gives the environment of the process for an origin.
     """
-    origins = {name: f"http://127.0.0.1:{free_port()}" for name in SERVERS}
+    origins = {name: f"http://127.0.0.1:{free_port()}" for name in names or SERVERS}
     with ExitStack() as stack:
         waiting = []
         for name, origin in origins.items():

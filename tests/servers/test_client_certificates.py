@@ -34,6 +34,7 @@ from a2a_trust.servers import connection, hypercorn
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.certificates import SERVER, Authority, Leaf
 from tests.middleware.agent import Agent
+from tests.tables import walk
 
 CARD: Final[dict[str, Any]] = {
     "name": "agent",
@@ -195,7 +196,7 @@ def loop_in_thread(kinds: Mapping[str, Any], world: World, factory: Any) -> Iter
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while set(world.ports) < set(kinds) and time.monotonic() < until:
             time.sleep(0.01)
         yield
@@ -216,8 +217,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-@pytest.mark.parametrize("server", TELLING)
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
+@walk("server", TELLING)
+@walk("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
 def test_a_good_certificate_is_the_caller_in_every_request_and_in_a_resumed_session(
     world: World, server: str, version: ssl.TLSVersion
 ) -> None:
@@ -237,7 +238,7 @@ def test_a_good_certificate_is_the_caller_in_every_request_and_in_a_resumed_sess
     assert world.seen[-1]["client_cert_chain"][0] == ssl.DER_cert_to_PEM_cert(world.ann.der)
 
 
-@pytest.mark.parametrize("server", TELLING)
+@walk("server", TELLING)
 def test_a_certificate_that_ends_during_a_connection_or_a_session_is_good_no_more(world: World, server: str) -> None:
     context = world.context(world.ann)
     with world.connected(server, context) as tls:
@@ -251,7 +252,7 @@ def test_a_certificate_that_ends_during_a_connection_or_a_session_is_good_no_mor
     assert (before.status, during.status, resumed.status, resumed.resumed) == (200, 401, 401, True)
 
 
-@pytest.mark.parametrize("server", TELLING)
+@walk("server", TELLING)
 def test_what_an_application_does_with_a_scope_stays_there(world: World, server: str) -> None:
     with world.connected(server, world.context(world.ann)) as tls:
         request(tls)
@@ -260,7 +261,7 @@ def test_what_an_application_does_with_a_scope_stays_there(world: World, server:
     assert world.seen[-1]["client_cert_name"] == "CN=Ann"
 
 
-@pytest.mark.parametrize("server", TELLING)
+@walk("server", TELLING)
 def test_who_shows_no_certificate_reads_the_card_and_nothing_else(world: World, server: str) -> None:
     context, reached = world.context(), len(world.seen)
     with world.connected(server, context) as tls:
@@ -272,13 +273,13 @@ def test_who_shows_no_certificate_reads_the_card_and_nothing_else(world: World, 
     assert len(world.seen) == reached
 
 
-@pytest.mark.parametrize("server", TELLING)
+@walk("server", TELLING)
 def test_a_certificate_that_tls_takes_and_the_verifier_does_not_is_refused(world: World, server: str) -> None:
     assert world.ask(server, world.context(world.other.issue(ANN))).status == 401
 
 
-@pytest.mark.parametrize("server", TELLING)
-@pytest.mark.parametrize("wrong", ["authority", "expired", "usage"])
+@walk("server", TELLING)
+@walk("wrong", ["authority", "expired", "usage"])
 def test_a_certificate_that_tls_does_not_take_gets_no_answer(world: World, server: str, wrong: str) -> None:
     leaf = {
         "authority": lambda: Authority("Root").issue(ANN),
@@ -290,7 +291,7 @@ def test_a_certificate_that_tls_does_not_take_gets_no_answer(world: World, serve
         world.ask(server, world.context(leaf))
 
 
-@pytest.mark.parametrize("server", TELLING)
+@walk("server", TELLING)
 def test_a_certificate_below_an_intermediate_authority_is_told_leaf_first(world: World, server: str) -> None:
     leaf = world.middle.issue(ANN)
     assert world.ask(server, world.context(leaf)).said["user"] == USER
@@ -305,7 +306,7 @@ HANDSHAKE: Final = (
 )
 
 
-@pytest.mark.parametrize("server", TELLING)
+@walk("server", TELLING)
 def test_a_websocket_is_judged_by_the_certificate_of_its_connection(world: World, server: str) -> None:
     with world.connected(server, world.context()) as tls:
         assert request(tls, lines=HANDSHAKE).status == 401

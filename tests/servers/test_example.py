@@ -20,7 +20,7 @@ from tests.servers.callers import FOLDER
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import ROOT, SERVERS, free_port, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 
 @pytest.fixture

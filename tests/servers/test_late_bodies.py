@@ -11,6 +11,8 @@ import pytest
 from tests.servers.guarded_servers import guarded_servers
 from tests.servers.serving import SERVERS
 
+pytestmark = pytest.mark.real
+
 KEYS_TAKE_SECONDS = 0.4
 BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}}).encode()
 

@@ -20,6 +20,8 @@ from tests.certificates import SERVER, Authority
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT, free_port, serving
 
+pytestmark = pytest.mark.real
+
 LOWEST = "0.36.0"
 ANN = x509.UniformResourceIdentifier("spiffe://example.org/ann")
 CALLER = "mtls:spiffe://example.org/ann@x509:uri:partners"

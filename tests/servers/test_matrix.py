@@ -18,6 +18,8 @@ from tests.servers.callers import FOLDER, Callers
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import ROOT, SERVERS, free_port, serving
 
+pytestmark = pytest.mark.real
+
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 CARD_PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
 JSON_RPC, REST = "/a2a/jsonrpc", "/a2a/rest"

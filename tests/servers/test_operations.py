@@ -13,6 +13,8 @@ from a2a_trust.card.view import read_card
 from a2a_trust.middleware.routing import Interfaces, Target
 from tests.servers.environments import answer_of
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def sdk_1_3() -> Any:

@@ -10,6 +10,9 @@ import pytest
 from tests.servers.callers import Callers
 from tests.servers.environments import answer_of
 from tests.servers.serving import SERVERS
+from tests.tables import walk
+
+pytestmark = pytest.mark.real
 
 
 class Speaker(NamedTuple):
@@ -87,8 +90,8 @@ servers = pytest.mark.parametrize("server", SERVERS)
 
 @servers
 @speakers
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("carried", ["nothing", "bad key"])
+@walk("streaming", [False, True])
+@walk("carried", ["nothing", "bad key"])
 def test_a_client_is_refused(seen: Seen, server: str, speaker: Speaker, streaming: bool, carried: str) -> None:
     answer = seen[Case(server, speaker, streaming, carried)]
     assert (answer["statuses"], answer["events"], answer["answer"]) == ([401], [], "")
@@ -101,7 +104,7 @@ def test_a_client_is_refused(seen: Seen, server: str, speaker: Speaker, streamin
 
 @servers
 @speakers
-@pytest.mark.parametrize("carried", ["key", "token"])
+@walk("carried", ["key", "token"])
 def test_a_client_with_a_credential_is_served(seen: Seen, server: str, speaker: Speaker, carried: str) -> None:
     answer = seen[Case(server, speaker, False, carried)]
     assert (answer["error"], answer["statuses"]) == (None, [200])
@@ -110,7 +113,7 @@ def test_a_client_with_a_credential_is_served(seen: Seen, server: str, speaker: 
 
 @servers
 @speakers
-@pytest.mark.parametrize("carried", ["key", "token"])
+@walk("carried", ["key", "token"])
 def test_events_come_while_the_agent_works_all_and_in_order(
     seen: Seen, server: str, speaker: Speaker, carried: str
 ) -> None:

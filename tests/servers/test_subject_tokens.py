@@ -22,7 +22,7 @@ from tests.auth.test_jwt import EC, token
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT, free_port, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 HERE = Path(__file__).resolve().parent
 ISSUER, AUDIENCE = "https://login.example.com", "https://agent.example"

@@ -15,6 +15,10 @@ import pytest
 from tests.servers.serving import free_port, serving
 from tests.serving_cards.agent_card import EXTENDED, JSON_RPC, REST
 from tests.serving_cards.conftest import AGENTS, Agents
+from tests.tables import walk
+from tests.tiers import missing
+
+pytestmark = pytest.mark.real
 
 PUBLIC = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 EXTENDED_CARDS = (
@@ -32,9 +36,7 @@ def proxy(request: pytest.FixtureRequest, agents: Agents, tmp_path_factory: pyte
     """The origin of an nginx in front of an agent."""
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
     if nginx is None:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail("A2A_TRUST_REQUIRE_REAL=1 and no nginx")
-        pytest.skip("NO NGINX: install nginx-light")
+        missing("nginx", "real-proxies")
     folder, port = tmp_path_factory.mktemp("nginx"), free_port()
     text = (Path(__file__).parent / "nginx.conf").read_text(encoding="utf-8")
     text = text.replace("@PORT@", str(port)).replace("@ORIGIN@", agents.origins[request.param])
@@ -58,7 +60,7 @@ def ask(http: httpx.Client, proxy: str, how: tuple[str, str], credential: dict[s
     return http.post(proxy + JSON_RPC, headers=credential, json=call)
 
 
-@pytest.mark.parametrize("path", PUBLIC)
+@walk("path", PUBLIC)
 def test_the_public_card_is_kept_and_asked_for_again(http: httpx.Client, proxy: str, path: str) -> None:
     url = proxy + path
     first = http.get(url)
@@ -79,7 +81,7 @@ def test_the_public_card_is_kept_and_asked_for_again(http: httpx.Client, proxy: 
     assert (head.status_code, head.headers["etag"]) == (200, tag)
 
 
-@pytest.mark.parametrize("how", EXTENDED_CARDS, ids=" ".join)
+@walk("how", EXTENDED_CARDS, ids=" ".join)
 def test_extended_cards_are_never_kept(http: httpx.Client, proxy: str, agents: Agents, how: tuple[str, str]) -> None:
     tenant = "acme" if "acme" in how[1] else "nobody"
     for order in permutations(("ann", "ben", "eve", None)):

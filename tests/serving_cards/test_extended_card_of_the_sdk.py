@@ -16,6 +16,9 @@ import pytest
 
 from tests.serving_cards.agent_card import EXTENDED, JSON_RPC, MARKER, REST
 from tests.serving_cards.conftest import Agents, agents_serving
+from tests.tables import walk
+
+pytestmark = pytest.mark.real
 
 METHODS = {"GetExtendedAgentCard": "1.0", "agent/getAuthenticatedExtendedCard": "0.3"}
 NAMES = {"/extendedAgentCard": "1.0", "/v1/card": "0.3", "/agent/authenticatedExtendedCard": "0.3"}
@@ -143,8 +146,8 @@ def test_the_bare_server_gives_its_extended_card_to_anybody_in_every_encoding(le
     assert f"{REST}/extendedAgentCard%0A" in targets
 
 
-@pytest.mark.parametrize("agent", PROTECTED)
-@pytest.mark.parametrize("owner", ["eve", "ann"])
+@walk("agent", PROTECTED)
+@walk("owner", ["eve", "ann"])
 def test_no_request_reaches_it_whoever_asks(agents: Agents, leaking: list[Request], agent: str, owner: str) -> None:
     seen = dict(
         zip(map(repr, REQUESTS), answers(agents.origins[agent], REQUESTS, agents.credential(owner)), strict=True)

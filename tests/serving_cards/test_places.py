@@ -20,6 +20,7 @@ from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import CardServing, protect
+from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -61,8 +62,8 @@ async def ask(app: Any, method: str, url: str, **request: Any) -> httpx.Response
         return await http.request(method, url, **request)
 
 
-@pytest.mark.parametrize("url", ["https://agent.example", "https://agent.example/team/", "https://agent.example/a/b"])
-@pytest.mark.parametrize("is_mounted", [False, True])
+@walk("url", ["https://agent.example", "https://agent.example/team/", "https://agent.example/a/b"])
+@walk("is_mounted", [False, True])
 async def test_the_key_set_is_where_the_signature_says(url: str, is_mounted: bool) -> None:
     app = agent(f"{url.rstrip('/')}/rpc", url=url, serving=CardServing(signer=SIGNER))
     path = urlsplit(url).path.rstrip("/")
@@ -75,7 +76,7 @@ async def test_the_key_set_is_where_the_signature_says(url: str, is_mounted: boo
     assert (jwks.status_code, read_jwks(jwks.content).keys) == (200, (SIGNER.public_key,))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("named", "served_at", "path"),
     [
         ("https://agent.example/rpc", None, "/rpc"),
@@ -101,8 +102,8 @@ async def test_calls_are_known_at_the_path_of_the_url_or_where_it_is_said(
         assert answer.status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/rpc%0A", "/extendedAgentCard%0A", "/%0A", "/a%0Ab"])
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@walk("path", ["/rpc%0A", "/extendedAgentCard%0A", "/%0A", "/a%0Ab"])
+@walk("method", ["GET", "POST"])
 async def test_a_path_with_a_newline_is_refused(method: str, path: str) -> None:
     app = agent("https://agent.example/rpc")
     answer = await ask(app, method, f"http://inner{path}", headers=CREDENTIAL)

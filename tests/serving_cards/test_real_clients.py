@@ -19,6 +19,9 @@ from a2a_trust.errors import TrustError
 from tests.servers.environments import answer_of, answer_of_node
 from tests.serving_cards.agent_card import EXTENDED, GREETING, public_card
 from tests.serving_cards.conftest import AGENTS, Agents, verified
+from tests.tables import walk
+
+pytestmark = pytest.mark.real
 
 HERE = Path(__file__).resolve().parent
 PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -119,7 +122,7 @@ every_verifier = pytest.mark.parametrize("speaker", [one for one in SPEAKERS if 
 @every_agent
 @every_speaker
 @every_path
-@pytest.mark.parametrize("owner", [None, "ann", "eve"])
+@walk("owner", [None, "ann", "eve"])
 def test_anybody_reads_the_public_card_and_it_is_verified(
     seen: Seen,
     agents: Agents,
@@ -153,7 +156,7 @@ def test_without_a_credential_the_extended_card_and_calls_are_refused(
 @every_agent
 @every_speaker
 @every_path
-@pytest.mark.parametrize("owner", ["ann", "ben"])
+@walk("owner", ["ann", "ben"])
 def test_a_caller_reads_the_extended_card_of_its_own_and_it_is_verified(
     seen: Seen,
     agents: Agents,
@@ -179,7 +182,7 @@ def test_a_caller_reads_the_extended_card_of_its_own_and_it_is_verified(
 @every_agent
 @every_speaker
 @every_path
-@pytest.mark.parametrize("owner", ["ann", "eve"])
+@walk("owner", ["ann", "eve"])
 def test_a_caller_is_served(seen: Seen, agent: str, speaker: Speaker, path: str, owner: str) -> None:
     assert seen[Case(agent, speaker, path, owner)]["called"] == GREETING
 

@@ -18,6 +18,8 @@ from a2a_trust.keys.ring_file import load_key_ring, update_key_ring
 from tests.serving_cards.agent_card import REST
 from tests.serving_cards.conftest import Agents, agents_serving, verified
 
+pytestmark = pytest.mark.real
+
 CARD, JWKS, EXTENDED = "/.well-known/agent-card.json", "/.well-known/jwks.json", f"{REST}/extendedAgentCard"
 POLLERS = 4
 

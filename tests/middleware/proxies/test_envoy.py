@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.proxies.envoy import Envoy
 from tests.middleware.proxies.told import ANN, BOB, chain, escaped, xfcc
+from tests.tables import walk
 
 GOOD = xfcc(ANN)
 
 
-@pytest.mark.parametrize(
+@walk(
     "value",
     [
         "",
@@ -58,7 +59,7 @@ def test_elements_of_envoy_that_prove_nothing(value: str) -> None:
         chain(Envoy(), [("X-Forwarded-Client-Cert", value)])
 
 
-@pytest.mark.parametrize(
+@walk(
     "value",
     [
         f"{xfcc(BOB)},{GOOD}",

@@ -15,6 +15,7 @@ from a2a_trust.middleware.proxies.certificate_only import AwsAlb, Caddy, Rfc9440
 from a2a_trust.middleware.proxies.form import ProxyForm
 from a2a_trust.middleware.proxies.with_verdict import Apache, HAProxy, Nginx
 from tests.middleware.proxies.told import ANN, BOB, FORMS, TOLD, Headers, Told, b64, certificate, chain, escaped, pem
+from tests.tables import walk
 
 
 @FORMS
@@ -129,7 +130,7 @@ def test_a_good_verdict_without_a_certificate(form: ProxyForm) -> None:
             chain(form, headers)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("form", "headers"),
     [
         (Rfc9440(), [("Client-Cert-Chain", f":{b64(ANN)}:")]),

@@ -14,6 +14,7 @@ from a2a_trust.middleware.proxies.certificate_only import Caddy, Traefik
 from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.middleware.proxies.with_verdict import Apache, HAProxy, Nginx
 from tests.middleware.proxies.told import ANN, FORMS, NGINX_NONE, SECRET, TOLD, Headers, Told, b64, chain, scope, source
+from tests.tables import walk
 
 HEADERS = sorted({name for told in TOLD.values() for name in told.form.names})
 
@@ -39,7 +40,7 @@ def test_the_proxy_by_its_address(address: str) -> None:
     assert INNER.chain(scope(TELLING, extensions=recorded(address))) == (ANN,)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.6", "127.0.0.1", "::1", "fe80::1%eth0", None])
+@walk("address", ["10.0.0.6", "127.0.0.1", "::1", "fe80::1%eth0", None])
 def test_another_peer_that_tells_of_a_certificate(address: str | None) -> None:
     for headers in (TELLING, NGINX_NONE, [("X_SSL_Client_Cert", "x")]):
         with pytest.raises(InvalidCredentialsError, match="is not the proxy"):
@@ -47,8 +48,8 @@ def test_another_peer_that_tells_of_a_certificate(address: str | None) -> None:
     assert INNER.chain(scope([], extensions=recorded(address))) == ()
 
 
-@pytest.mark.parametrize("extensions", [None, {}, {"tls": {"client_cert_chain": []}}])
-@pytest.mark.parametrize("peers", [Networks("10.0.0.5"), UnixSocket()], ids=repr)
+@walk("extensions", [None, {}, {"tls": {"client_cert_chain": []}}])
+@walk("peers", [Networks("10.0.0.5"), UnixSocket()], ids=repr)
 def test_a_server_that_records_no_peer_is_no_refusal(peers: Any, extensions: Any) -> None:
     told = scope(TELLING, extensions=extensions, client=("10.0.0.5", 1))
     with pytest.raises(KeySourceUnavailableError, match=r"a2a_trust\.servers\.uvicorn:HttpToolsProtocol"):
@@ -64,7 +65,7 @@ def test_the_proxy_by_its_unix_socket() -> None:
             by_socket.chain(scope(TELLING, extensions=recorded(address)))
 
 
-@pytest.mark.parametrize(
+@walk(
     "lines",
     [
         [],
@@ -102,9 +103,7 @@ def test_the_secret_is_in_no_text() -> None:
     assert SECRET[:-1] not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "secret", [None, b"a" * 32, "", "a" * 31, "a" * 31 + " ", "a" * 32 + "\n", "ä" * 32, "a" * 32 + "\0"]
-)
+@walk("secret", [None, b"a" * 32, "", "a" * 31, "a" * 31 + " ", "a" * 32 + "\n", "ä" * 32, "a" * 32 + "\0"])
 def test_secrets_that_are_none(secret: Any) -> None:
     with pytest.raises(ConfigurationError, match="32 or more characters"):
         ProxySecret(secret=secret)
@@ -130,7 +129,7 @@ def test_traefik_must_show_that_it_overwrites_what_clients_write() -> None:
 ANY: Any = FromProxy  # called as the type checker would not let us
 
 
-@pytest.mark.parametrize(
+@walk(
     ("wrong", "says"),
     [
         (lambda: ANY(Nginx, peers=UnixSocket()), "form is not the format of a proxy"),

@@ -1,4 +1,4 @@
-"""What programs and commands do in an environment: one process starts there, and forks for each of them."""
+"""What programs and commands do in an environment: one process starts there, and forks for each program."""
 
 from __future__ import annotations
 
@@ -12,34 +12,39 @@ from typing import NamedTuple
 __all__ = ["Done", "clean_environment", "done_in"]
 
 _PROBE = """
-import json, os, sys, tempfile, traceback
+import contextlib, io, json, os, sys, tempfile, traceback
 
 def done(work):
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-        pid = os.fork()
-        if pid == 0:
-            os.dup2(out.fileno(), 1)
-            os.dup2(errors.fileno(), 2)
-            code = 0
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             try:
-                work()
+                code = work() or 0
             except SystemExit as ended:
                 code = ended.code or 0
             except BaseException:
                 traceback.print_exc()
                 code = 1
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         out.seek(0)
         errors.seek(0)
         return code, out.read(), errors.read()
 
+def forked(program):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        text = json.dumps(done(lambda: exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})))
+        with open(writer, "w") as pipe:
+            pipe.write(text)
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as pipe:
+        found = json.load(pipe)
+    os.wait()
+    return found
+
 programs, commands = json.load(sys.stdin)
-found = [done(lambda: exec(compile(text, "<program>", "exec"), {"__name__": "__main__"})) for text in programs]
+found = [forked(each) for each in programs]
 from a2a_trust.cli.main import main
-found += [done(lambda: sys.exit(main(command))) for command in commands]
+found += [done(lambda: main(each)) for each in commands]
 print(json.dumps(found))
 """
 

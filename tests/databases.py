@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
@@ -98,6 +98,9 @@ class Process:
             yield
         finally:
             self.signal(signal.SIGCONT)
+
+
+_Server = TypeVar("_Server", bound=Process)
 
 
 class RedisServer(Process):
@@ -232,24 +235,29 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @contextmanager
+def ended(server: _Server) -> Iterator[_Server]:
+    """The server, which is killed at the end of the block if it runs."""
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
 def running_redis() -> Iterator[RedisServer]:
     """A Redis server that forgets everything when it ends."""
-    with temporary_folder() as folder:
-        server = RedisServer(folder)
+    with temporary_folder() as folder, ended(RedisServer(folder)) as server:
         server.start()
         yield server
-        server.kill()
 
 
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server."""
-    with temporary_folder() as folder:
-        server = PostgresServer(folder)
+    with temporary_folder() as folder, ended(PostgresServer(folder)) as server:
         server.make()
         server.start()
         yield server
-        server.kill()
 
 
 @pytest.fixture(scope="session")

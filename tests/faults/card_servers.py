@@ -56,7 +56,7 @@ def card_server(folder: Path, *, signer: LocalSigner | None = None, ahead: float
         "OFFSET": str(folder / "offset"),
         "CARD_FILE": str(folder / "card.json") if signer else "",
     }
-    with httpx.Client(base_url=origin, trust_env=False, timeout=30) as http:
+    with httpx.Client(base_url=origin, trust_env=False, timeout=60) as http:
         server = CardServer(folder, key, http)
         server.put_clock(ahead)
         command = [sys.executable, "-m", *SERVERS["uvicorn-httptools"]("tests.faults.agent_of_a_card:app", port)]

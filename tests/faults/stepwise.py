@@ -128,7 +128,10 @@ class Server:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        assert self._process.wait(timeout=60) == 0
+        try:
+            assert self._process.wait(timeout=60) == 0
+        finally:
+            self._process.kill()
 
 
 @contextmanager
@@ -165,13 +168,19 @@ def _warm_up() -> None:
 
 def _serve() -> None:
     _warm_up()
+    running: set[int] = set()
     for line in sys.stdin:
         wanted = json.loads(line)
         if wanted["what"] == "start":
             answer = os.fork() or _command(wanted)
+            running.add(answer)
         else:
-            _, answer = os.waitpid(wanted["pid"], os.WUNTRACED if "stopped" in wanted["what"] else 0)
+            pid, answer = os.waitpid(wanted["pid"], os.WUNTRACED if "stopped" in wanted["what"] else 0)
+            if not os.WIFSTOPPED(answer):
+                running.remove(pid)
         print(answer, flush=True)
+    for pid in running:  # of a test that failed
+        os.kill(pid, signal.SIGKILL)
 
 
 def _command(wanted: dict[str, Any]) -> int:

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from a2a_trust.files.sqlite import _Journal
+from tests.faults.processes import started
 
 __all__ = ["beside", "early_journal", "hot_journal", "mv_of", "way_out"]
 
@@ -34,11 +35,10 @@ def hot_journal(path: Path) -> Path:
     """The journal that a process leaves that is killed while it writes: so often until one is left."""
     journal = beside(path, "-journal")
     for _ in range(300):
-        with subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE) as process:
+        with started([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
             time.sleep(random.uniform(0.001, 0.02))
-            process.send_signal(signal.SIGKILL)
         if _Journal.read(journal) is not None:
             return journal
         journal.unlink(missing_ok=True)

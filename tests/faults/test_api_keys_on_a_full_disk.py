@@ -22,6 +22,7 @@ from a2a_trust.errors import CardMemoryUnavailableError, InvalidCredentialsError
 from tests.auth.api_key.test_verifier import NOW, Clock, background
 from tests.cli.conftest import COMMAND
 from tests.faults.folders import TMPFS, small_disk
+from tests.faults.processes import started
 from tests.faults.stores import hot_journal
 
 #: A server of another user, who may read the store and write nothing: what the keys on standard input prove.
@@ -46,9 +47,8 @@ def stranger(path: Path) -> Iterator[subprocess.Popen[str]]:
     """A running ``SERVER``."""
     command = [sys.executable, "-c", SERVER, str(path)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as server:
+    with started(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as server:
         yield server
-        server.kill()
 
 
 def asked(server: subprocess.Popen[str], key: str) -> str:

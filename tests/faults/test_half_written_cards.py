@@ -46,7 +46,7 @@ def version_served(server: CardServer) -> str:
 
 
 def is_served(server: CardServer, version: int) -> bool:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while version_served(server) != str(version) and time.monotonic() < until:
         time.sleep(0.1)
     return version_served(server) == str(version)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from tests.faults.processes import started
 
 #: Makes, rotates and revokes keys, and says so after each.
 WORKER = """
@@ -36,17 +36,18 @@ def test_no_change_that_was_acknowledged_is_lost(tmp_path: Path, is_long: bool) 
     journals = 0
     for _ in range(100 if is_long else 5):
         command = [sys.executable, "-c", WORKER, str(path)]
-        workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-        for worker in workers:
-            assert worker.stdout is not None
-            acknowledged.append(worker.stdout.readline())
-        time.sleep(random.uniform(0.001, 0.05))
-        for worker in workers:
-            worker.send_signal(signal.SIGKILL)
-        journals += path.with_name("keys.db-journal").exists()
-        for worker in workers:
-            out, _ = worker.communicate()
-            acknowledged += [line for line in out.splitlines(keepends=True) if line.endswith("\n")]
+        with ExitStack() as stack:
+            workers = [stack.enter_context(started(command, stdout=subprocess.PIPE, text=True)) for _ in range(2)]
+            for worker in workers:
+                assert worker.stdout is not None
+                acknowledged.append(worker.stdout.readline())
+            time.sleep(random.uniform(0.001, 0.05))
+            for worker in workers:
+                worker.kill()
+            journals += path.with_name("keys.db-journal").exists()
+            for worker in workers:
+                out, _ = worker.communicate()
+                acknowledged += [line for line in out.splitlines(keepends=True) if line.endswith("\n")]
         records = {record.key_id: record for record in store.records()}
         for line in acknowledged:
             what, key_id, *rest = line.split()

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -21,12 +22,13 @@ from a2a_trust.auth import PostgresApiKeys
 from a2a_trust.keys import KeyRing, update_key_ring
 from a2a_trust.keys.keyset import read_jwks
 from tests.databases import PostgresServer, RedisServer, has_known_proofs_for_long
-from tests.faults.replicas import Load, Replica, proof_now, replicas, token_now
+from tests.faults.processes import until
+from tests.faults.replicas import REFRESH, Load, Replica, proof_now, replicas, token_now
 
 pytestmark = pytest.mark.anyio
 
 TOKEN = token_now()
-PATIENT = {"REPLICA_TIMEOUT": "10"}
+PATIENT = {"REPLICA_TIMEOUT": "60"}
 """A busy machine may take longer than a quarter of a second; nothing is lost in these tests."""
 
 
@@ -39,7 +41,7 @@ def anyio_backend() -> str:
 def store(postgres: PostgresServer) -> PostgresApiKeys:
     url = postgres.database()
     has_known_proofs_for_long(postgres, url)
-    return PostgresApiKeys(url, timeout=20)
+    return PostgresApiKeys(url, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +64,12 @@ async def raced(origins: list[str], proofs: list[str]) -> list[list[int]]:
         return [await asyncio.gather(*[load.ask(client, origin, used) for origin in origins]) for used in proofs]
 
 
-async def test_of_2000_racing_tries_one_for_each_proof_is_accepted(agents: list[Replica]) -> None:
+async def test_of_racing_tries_one_for_each_proof_is_accepted(agents: list[Replica], is_long: bool) -> None:
     """Two for the four workers, which share a port, and one for each of the others."""
     workers, *others = [each.origin for each in agents]
-    proofs = [proof_now(TOKEN) for _ in range(500)]
+    proofs = [proof_now(TOKEN) for _ in range(500 if is_long else 100)]
     answers = await raced([workers, *others, workers], proofs)
-    assert Counter(map(tuple, map(sorted, answers))) == {(200, 401, 401, 401): 500}
+    assert Counter(map(tuple, map(sorted, answers))) == {(200, 401, 401, 401): len(proofs)}
     load = Load([each.origin for each in agents], TOKEN, "", used=proofs[:100])
     assert await load.replay() == {401: 100}
 
@@ -81,7 +83,7 @@ async def test_the_same_with_postgresql(tmp_path: Path, postgres: PostgresServer
 async def test_every_replica_knows_a_revoked_key_within_the_stated_delay(
     agents: list[Replica], store: PostgresApiKeys
 ) -> None:
-    """Two seconds, the ``refresh`` of the replicas. With notifications it takes milliseconds."""
+    """The ``refresh`` of the replicas, by their clocks. With notifications it takes milliseconds."""
     issued = await asyncio.to_thread(store.create, owner="ann")
     origins = [each.origin for each in agents]
     load = Load(origins, TOKEN, issued.text)
@@ -89,48 +91,83 @@ async def test_every_replica_knows_a_revoked_key_within_the_stated_delay(
         for _ in range(40):  # each worker of the first gets some
             assert [await load.ask(client, origin, "") for origin in origins] == [200, 200, 200]
         await asyncio.to_thread(store.revoke, issued.record.key_id)
-        revoked, last = time.monotonic(), 0.0
-        while time.monotonic() < revoked + 3:
-            begun = time.monotonic()
+        for each in agents:
+            each.put_clock("monotonic", REFRESH)
+        for _ in range(30):
             statuses = await asyncio.gather(*[load.ask(client, origin, "") for origin in origins * 3])
-            assert set(statuses) <= {200, 401, 429}  # after 100 rejections in a minute
-            if 200 in statuses:
-                last = begun - revoked
-    assert last < 2.0
+            assert set(statuses) <= {401, 429}  # after 100 rejections in a minute
 
 
-async def test_a_rotation_under_load_loses_no_request(agents: list[Replica], tmp_path: Path) -> None:
+@dataclass
+class Watch:
+    """The time of the replicas, and of those who verify their cards."""
+
+    agents: list[Replica]
+    passed: float = 0.0
+
+    def now(self) -> float:
+        return time.time() + self.passed
+
+    def put(self, passed: float) -> None:
+        self.passed = passed
+        for each in self.agents:
+            each.put_clock("wall", passed)
+
+
+@pytest.fixture
+def watch(agents: list[Replica]) -> Iterator[Watch]:
+    watch = Watch(agents)
+    yield watch
+    watch.put(0.0)
+
+
+async def test_a_rotation_under_load_loses_no_request(agents: list[Replica], watch: Watch) -> None:
     """The ring is changed on one machine and copied to the others, one after the other, within the overlap.
 
-    Verifiers keep the key set of one replica for a second, as its max-age says here, and fetch cards from all.
+    Verifiers keep the key set of one replica for five minutes, as its max-age says here, and fetch cards from all.
     """
-    overlap, max_age = 4.0, 1.0
+    overlap, max_age = 3_600.0, 300.0
     first, *others = [each.folder / "ring.json" for each in agents]
-    outcome: Counter[str] = Counter()
+    outcome: Counter[int] = Counter()
     seen: set[str] = set()
-    begun = time.monotonic()
-
-    async def copy() -> None:
-        await asyncio.to_thread(update_key_ring, first, lambda ring: rotated(ring, overlap))
-        for each in others:
-            await asyncio.sleep(1.0)
-            shutil.copy2(first, each.with_suffix(".new"))
-            each.with_suffix(".new").replace(each)
+    is_over = False
 
     async def verifier(client: httpx.AsyncClient, number: int) -> None:
-        order, trust, fetched = random.Random(number), TrustStore([]), -10.0
-        while time.monotonic() < begun + overlap + 3:
-            if time.monotonic() - fetched > max_age:
-                trust, fetched = await fetched_trust(client, order.choice(agents).origin), time.monotonic()
+        order, trust, fetched = random.Random(number), TrustStore([]), 0.0
+        while not is_over:
+            if watch.now() - fetched > max_age:
+                fetched = watch.now()
+                trust = await fetched_trust(client, order.choice(agents).origin)
             answer = await client.get(f"{order.choice(agents).origin}/.well-known/agent-card.json")
             assert answer.status_code == 200
-            seen.update(key.kid for key in verify_card(answer.content, trust, origin="https://agent.example").keys)
-            outcome["verified"] += 1
+            verified = verify_card(answer.content, trust, origin="https://agent.example", now=watch.now())
+            seen.update(key.kid for key in verified.keys)
+            outcome[number] += 1
+            await asyncio.sleep(0.01)
 
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        await asyncio.gather(copy(), *[verifier(client, number) for number in range(4)])
-    assert outcome["verified"] > 100
-    assert len(seen) == 2
+    async def works() -> None:
+        """Each process looks at its ring once per second; then each verifier has verified some cards."""
+        await asyncio.sleep(1.1)
+        enough = {number: outcome[number] + 10 for number in range(4)}
+        await until(lambda: all(outcome[each] >= count for each, count in enough.items()), f"{enough}: {outcome}")
+
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client, asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(verifier(client, number))
+        await asyncio.to_thread(update_key_ring, first, lambda ring: rotated(ring, overlap))
+        await works()
+        for turn, each in enumerate(others, 1):
+            watch.put(turn * overlap / 4)
+            shutil.copy2(first, each.with_suffix(".new"))
+            each.with_suffix(".new").replace(each)
+            await works()
+        assert len(seen) == 1
+        watch.put(overlap * 3 / 4)
+        await works()
+        watch.put(overlap)
+        await until(lambda: len(seen) == 2, "a card with the new key")
+        await works()
+        is_over = True
 
 
 def rotated(ring: KeyRing, overlap: float) -> KeyRing:

@@ -19,6 +19,7 @@ from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.auth.api_key.test_verifier import NOW, Clock
 from tests.cli.conftest import COMMAND
+from tests.faults.processes import started
 from tests.faults.stores import beside, early_journal, hot_journal, mv_of, way_out
 
 
@@ -182,19 +183,18 @@ def test_a_copy_that_is_made_while_others_write_is_whole(path: Path, how: str, i
         "import sys\nfrom a2a_trust import SqliteApiKeys\n"
         "store = SqliteApiKeys(sys.argv[1])\nwhile True: print(store.create(owner='a').record.key_id, flush=True)"
     )
-    with subprocess.Popen([sys.executable, "-c", body, path], stdout=subprocess.PIPE, text=True) as writer:
+    with started([sys.executable, "-c", body, path], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         for number in range(30 if is_long else 3):
             acknowledged = [writer.stdout.readline().strip() for _ in range(5)]
             copy = path.with_name(f"copy-{number}.db")
-            with closing(sqlite3.connect(path, timeout=30)) as source:
+            with closing(sqlite3.connect(path, timeout=60)) as source:
                 if how == "vacuum":
                     source.execute("VACUUM INTO ?", (str(copy),))
                 else:
                     with closing(sqlite3.connect(copy)) as target:
                         source.backup(target)
             assert set(acknowledged) <= {record.key_id for record in SqliteApiKeys(copy).records()}
-        writer.kill()
     assert len(store.records()) >= 15
 
 

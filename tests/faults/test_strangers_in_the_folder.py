@@ -23,6 +23,7 @@ from a2a_trust.keys.files import private_key_bytes, save_private_key
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from tests.faults.processes import started
 
 STRANGER = 65534
 COMMAND = Path(sys.executable).with_name("a2a-sign")
@@ -161,13 +162,12 @@ def test_a_stranger_who_holds_a_lock_stops_no_command_for_ever(folder: Path, is_
     path = folder / "trust.toml"
     path.write_text("version = 1\n")
     command = [str(COMMAND), "trust", "revoke", str(path), "--thumbprint", "A" * 43]
-    with locked_by_stranger(path), subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with locked_by_stranger(path), started(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == f"warning: waiting for another process that holds the lock of '{path}'\n"
         if is_long:
             assert process.wait(60) == 6
             assert f"another process holds the lock of {path}" in process.stderr.read()
-        process.kill()
 
 
 def test_a_temporary_that_a_stranger_locks_is_not_waited_for(folder: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.keys.signer import generate_signer
 from tests.cli.conftest import CARD, COMMAND
+from tests.faults.processes import started
 from tests.faults.stepwise import Lacking, Server
 
 CARDS = ("a.json", "b.json", "c.json")
@@ -86,11 +88,12 @@ def test_rounds_of_signers_at_once(number: int, files: Path, tmp_path: Path, is_
     for each in range(rounds):
         folder = tmp_path / str(each)
         shutil.copytree(files, folder)
-        signers = [
-            subprocess.Popen([COMMAND, *_rotated(CARDS, turn), "--key", f"{kid}.jwk"], cwd=folder, stdout=-3)
-            for turn, kid in enumerate(KIDS[:number])
-        ]
-        assert [signer.wait(timeout=120) for signer in signers] == [0] * number
+        commands = [[COMMAND, *_rotated(CARDS, turn), "--key", f"{kid}.jwk"] for turn, kid in enumerate(KIDS[:number])]
+        with ExitStack() as stack:
+            signers = [
+                stack.enter_context(started(command, cwd=folder, stdout=subprocess.DEVNULL)) for command in commands
+            ]
+            assert [signer.wait(timeout=120) for signer in signers] == [0] * number
         lost += any(signers_of(folder / name) != set(KIDS[:number]) for name in CARDS)
     print(f"\n{number} signers at once: a signature was lost in {lost} of {rounds} rounds")
     assert lost == 0

@@ -84,7 +84,7 @@ def _cases(of: Parties, url: str) -> dict[Case, dict[str, Any]]:
 def post(url: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
     """The answer to a call of JSON-RPC, or the first event of a stream."""
     headers = {"X-API-Key": key, "A2A-Version": "1.0"}  # servers of older versions do not read the latter
-    response = httpx.post(url, json={"jsonrpc": "2.0", "id": "1", **body}, headers=headers, trust_env=False)
+    response = httpx.post(url, json={"jsonrpc": "2.0", "id": "1", **body}, headers=headers, trust_env=False, timeout=60)
     assert response.status_code == 200, response.text
     answer: dict[str, Any] = json.loads(response.text.removeprefix("data: ").partition("\r\n\r\n")[0])
     return answer

@@ -17,7 +17,7 @@ __all__ = ["client_of", "noted"]
 def client_of(case: dict[str, Any]) -> httpx.AsyncClient:
     """With ``keys`` in the case, the client verifies the card and answers it by ``key``; else it sends ``headers``."""
     if "keys" not in case:
-        return httpx.AsyncClient(headers=case.get("headers"), trust_env=False)
+        return httpx.AsyncClient(headers=case.get("headers"), trust_env=False, timeout=60)
     trust = TrustStore(
         TrustedKey(key=key, origins=Origins("127.0.0.1")) for key in read_jwks(json.dumps(case["keys"]).encode()).keys
     )

@@ -40,7 +40,7 @@ class Impostor(NamedTuple):
 def impostors(url: str) -> Iterator[dict[str, Impostor]]:
     """An impostor of each kind, while the block runs, of the agent that is now at that URL."""
     path = urlsplit(url).path
-    card = httpx.get(f"{url}/.well-known/agent-card.json", trust_env=False).raise_for_status().text
+    card = httpx.get(f"{url}/.well-known/agent-card.json", trust_env=False, timeout=60).raise_for_status().text
     agent = url.removesuffix(path)
 
     def untrusted(origin: str) -> str:

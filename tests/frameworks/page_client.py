@@ -36,7 +36,7 @@ def answer_cases(page: str, plain: Plain) -> None:
 
 
 async def _outcome(page: str, plain: Plain, case: dict[str, Any]) -> dict[str, Any]:
-    async with httpx.AsyncClient(headers=case.get("headers"), trust_env=False, timeout=30) as http:
+    async with httpx.AsyncClient(headers=case.get("headers"), trust_env=False, timeout=60) as http:
         requests = noted(http)
         asked = _by_page(page, case) if "key" in case else plain(http, case)
         try:

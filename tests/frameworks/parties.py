@@ -109,10 +109,10 @@ def callers(of: Parties, url: str) -> dict[str, dict[str, Any]]:
 
 def challenged_resource(url: str) -> Any:
     """The resource in the metadata that the challenges name when somebody without a credential calls that URL."""
-    response = httpx.post(url, json={}, trust_env=False)
+    response = httpx.post(url, json={}, trust_env=False, timeout=60)
     assert response.status_code == 401
     challenges = response.headers.get_list("WWW-Authenticate")
     (place,) = {found for each in challenges for found in re.findall(r'resource_metadata="([^"]+)"', each)}
-    metadata = httpx.get(place, trust_env=False)
+    metadata = httpx.get(place, trust_env=False, timeout=60)
     assert metadata.status_code == 200
     return metadata.json()["resource"]

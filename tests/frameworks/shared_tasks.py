@@ -19,7 +19,7 @@ __all__ = ["SDKS", "Answer", "Call", "Caller", "Shared", "sharing"]
 
 SDKS: Final = ["server-1.3.0", "server-1.0.0", "server-0.3.26"]
 _PROGRAM: Final = Path(__file__).resolve().parent / "sdk_shared_task.py"
-_SECONDS: Final = 30
+_SECONDS: Final = 60
 
 
 class Call(Enum):

@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 
     def call(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return httpx.post(f"{self.origin}/jsonrpc/", json=body, headers=headers, trust_env=False)
+        return httpx.post(f"{self.origin}/jsonrpc/", json=body, headers=headers, trust_env=False, timeout=60)
 
     def stream(self, headers: dict[str, str], **more: str) -> list[dict[str, Any]]:
         """The results, or the errors, that come for a message."""

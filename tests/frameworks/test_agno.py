@@ -138,7 +138,7 @@ def test_each_agent_has_a_signed_card_that_says_what_is_enforced(seen: Seen, nam
 def test_the_extended_card_is_for_callers_and_there_is_none(seen: Seen, name: str) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
     url, key = f"{seen.url(name)}/v1/message:stream", {"X-API-Key": seen.of.key(name)}
-    answers = [httpx.post(url, json=call, headers=headers, trust_env=False) for headers in ({}, key)]
+    answers = [httpx.post(url, json=call, headers=headers, trust_env=False, timeout=60) for headers in ({}, key)]
     assert [answer.status_code for answer in answers] == [401, 200]
     assert answers[1].json()["error"]["code"] == UNSUPPORTED_OPERATION
 
@@ -152,7 +152,7 @@ def test_the_metadata_that_a_challenge_names_is_there(seen: Seen, name: str, pat
 def test_a_run_belongs_to_its_caller_at_every_agent(seen: Seen) -> None:
     def called(name: str, path: str, params: dict[str, Any], **headers: str) -> httpx.Response:
         body = {"jsonrpc": "2.0", "id": "1", "method": path.replace(":", "/"), "params": params}
-        return httpx.post(f"{seen.url(name)}/v1/{path}", json=body, headers=headers, trust_env=False)
+        return httpx.post(f"{seen.url(name)}/v1/{path}", json=body, headers=headers, trust_env=False, timeout=60)
 
     message = {"messageId": "1", "role": "user", "contextId": "anns", "parts": [{"kind": "text", "text": "hi"}]}
     ann = {"X-API-Key": seen.of.key("billing", owner="ann")}
@@ -186,12 +186,12 @@ def test_what_belongs_to_no_agent_is_not_there_whoever_asks(seen: Seen, method: 
 
 def test_the_card_is_that_of_the_url_whatever_host_a_request_names(seen: Seen) -> None:
     place = f"{seen.url('ops')}/.well-known/agent-card.json"
-    card = httpx.get(place, headers={"Host": "evil.example"}, trust_env=False).json()
+    card = httpx.get(place, headers={"Host": "evil.example"}, trust_env=False, timeout=60).json()
     assert card["url"] == f"{seen.url('ops')}/v1/message:stream"
 
 
 def test_paths_that_are_named_are_open(seen: Seen) -> None:
-    response = httpx.get(f"{seen.origin}/health", trust_env=False)
+    response = httpx.get(f"{seen.origin}/health", trust_env=False, timeout=60)
     assert (response.status_code, response.json()["status"]) == (200, "ok")
 
 
@@ -202,12 +202,12 @@ def test_behind_a_root_path_the_cards_name_the_public_urls(tmp_path: Path) -> No
     call = {"jsonrpc": "2.0", "id": "1", "method": "message/stream", "params": {"message": message}}
     with parties(tmp_path) as of, agents(of, port, f"{origin}/team", "--root-path", "/team"):
         # a proxy takes "/team" off, and the server tells the application so
-        card = httpx.get(f"{origin}/a2a/agents/ops/.well-known/agent-card.json", trust_env=False).json()
+        card = httpx.get(f"{origin}/a2a/agents/ops/.well-known/agent-card.json", trust_env=False, timeout=60).json()
         assert card["url"] == f"{origin}/team/a2a/agents/ops/v1/message:stream"
         for name, status in (("ops", 200), ("billing", 403)):
             key = {"X-API-Key": of.key(name)}
             url = f"{origin}/a2a/agents/ops/v1/message:stream"
-            assert httpx.post(url, json=call, headers=key, trust_env=False).status_code == status
+            assert httpx.post(url, json=call, headers=key, trust_env=False, timeout=60).status_code == status
         assert challenged_resource(f"{origin}/a2a/agents/ops/v1/message:send") == f"{origin}/team/a2a/agents/ops"
 
 

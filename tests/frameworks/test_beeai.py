@@ -78,7 +78,7 @@ def test_the_card_is_signed_and_says_what_is_enforced(seen: Seen) -> None:
 
 def test_the_extended_card_is_signed_and_for_callers(seen: Seen) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
-    assert httpx.post(seen.url, json=call, trust_env=False).status_code == 401
+    assert httpx.post(seen.url, json=call, trust_env=False, timeout=60).status_code == 401
     extended = seen.of.fetch_extended(seen.url)
     assert extended.card["description"] == "Knows the caller, and says so."
     assert extended.card["security"] == [{"key": ["read"]}, {"login": ["read"]}]

@@ -56,7 +56,10 @@ def test_the_agent_of_the_readme_is_guarded_whatever_starts_it(start: str, tmp_p
     assert f"`{start}`" in section or start == "fastapi dev agent.py"
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with serving(command(start, port), url, {}, tmp_path), httpx.Client(base_url=url, trust_env=False) as http:
+    with (
+        serving(command(start, port), url, {}, tmp_path),
+        httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
+    ):
         assert http.get(CARD).json()["name"] == "Invoice Agent"
         for path in ("/", "/rpc", "/docs", "/openapi.json"):
             assert http.get(path).status_code == 401
@@ -75,14 +78,14 @@ class Agent(NamedTuple):
     def send(self, headers: dict[str, str], path: str = "/rpc") -> httpx.Response:
         message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
         call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-        return httpx.post(f"{self.url}{path}", json=call, headers=headers, trust_env=False)
+        return httpx.post(f"{self.url}{path}", json=call, headers=headers, trust_env=False, timeout=60)
 
     def said(self, headers: dict[str, str], path: str = "/rpc") -> str:
         text: str = self.send(headers, path).raise_for_status().json()["result"]["message"]["parts"][0]["text"]
         return text
 
     def get(self, path: str, headers: dict[str, str]) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", headers=headers, trust_env=False)
+        return httpx.get(f"{self.url}{path}", headers=headers, trust_env=False, timeout=60)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
     def call(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return httpx.post(self.url, json=body, headers={"A2A-Version": "1.0", **headers}, trust_env=False)
+        return httpx.post(self.url, json=body, headers={"A2A-Version": "1.0", **headers}, trust_env=False, timeout=60)
 
     def send(self, headers: dict[str, str]) -> Any:
         """The task that a message makes."""

@@ -112,7 +112,7 @@ def test_a_task_belongs_to_its_caller_at_every_agent(seen: Seen) -> None:
     def called(name: str, method: str, params: dict[str, Any], key: str) -> Any:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         headers = {"A2A-Version": "1.0", "X-API-Key": key}
-        return httpx.post(seen.url(name), json=body, headers=headers, trust_env=False).json()
+        return httpx.post(seen.url(name), json=body, headers=headers, trust_env=False, timeout=60).json()
 
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     ann, bob = (seen.of.key(*AGENTS, owner=owner) for owner in ("ann", "bob"))
@@ -141,4 +141,4 @@ def test_what_belongs_to_no_agent_is_not_there_whoever_asks(seen: Seen, method: 
 
 
 def test_paths_that_are_named_are_open(seen: Seen) -> None:
-    assert httpx.get(f"{seen.origin}/health", trust_env=False).status_code == 200
+    assert httpx.get(f"{seen.origin}/health", trust_env=False, timeout=60).status_code == 200

@@ -116,8 +116,8 @@ def test_both_cards_verify_here_byte_for_byte(agents: Agents) -> None:
     key = {"X-API-Key": agents.key, "A2A-Version": "1.0"}
     call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}}
     jwks = json.dumps({"keys": agents.keys}).encode()
-    public = httpx.get(f"{agents.protected}/.well-known/agent-card.json").raise_for_status().content
-    answer = httpx.post(agents.protected, json=call, headers=key).raise_for_status().text
+    public = httpx.get(f"{agents.protected}/.well-known/agent-card.json", timeout=60).raise_for_status().content
+    answer = httpx.post(agents.protected, json=call, headers=key, timeout=60).raise_for_status().text
     extended = answer.partition('"result":')[2].removesuffix("}").encode()
     assert verified(public, jwks, agents.protected)["description"] == "The public card."
     assert verified(extended, jwks, agents.protected)["description"] == "The extended card."

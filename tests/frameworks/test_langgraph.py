@@ -131,7 +131,7 @@ def test_each_assistant_has_a_signed_card_that_says_what_is_enforced(server: Ser
 @assistants
 def test_langgraphs_own_card_without_a_signature_is_not_served(server: Server, name: str) -> None:
     for headers, status in (({}, 401), (server.sent_by("key", name), 404)):
-        assert httpx.get(server.url(name), headers=headers, trust_env=False).status_code == status
+        assert httpx.get(server.url(name), headers=headers, trust_env=False, timeout=60).status_code == status
 
 
 @assistants
@@ -178,7 +178,7 @@ def test_what_belongs_to_no_assistant_is_not_there_whoever_asks(server: Server, 
 
 
 def test_paths_that_are_named_are_open(server: Server) -> None:
-    response = httpx.get(f"{server.origin}/ok", trust_env=False)
+    response = httpx.get(f"{server.origin}/ok", trust_env=False, timeout=60)
     assert (response.status_code, response.json()["ok"]) == (200, True)
 
 

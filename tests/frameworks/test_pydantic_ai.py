@@ -106,7 +106,9 @@ def test_the_metadata_that_a_challenge_names_is_there(page: Page) -> None:
 
 def test_paths_that_the_card_does_not_name_are_not_there(page: Page) -> None:
     key = {"X-API-Key": page.of.key("read")}
-    statuses = [httpx.get(f"{page.url}/docs", headers=each, trust_env=False).status_code for each in ({}, key)]
+    statuses = [
+        httpx.get(f"{page.url}/docs", headers=each, trust_env=False, timeout=60).status_code for each in ({}, key)
+    ]
     assert statuses == [401, 404]
 
 
@@ -127,7 +129,9 @@ def test_a_caller_does_not_see_the_tasks_and_conversations_of_others(page: Page)
         assert response["error"]["message"] == "Task not found"
     said = {"role": "user", "kind": "message", "messageId": "2", "contextId": task["contextId"], "parts": []}
     body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": {"message": said}}
-    assert httpx.post(page.url, json=body, headers={"X-API-Key": bob}, trust_env=False).status_code == 404
+    assert httpx.post(page.url, json=body, headers={"X-API-Key": bob}, trust_env=False, timeout=60).status_code == 404
     with pytest.raises(httpx.RemoteProtocolError):  # the stream has begun when fasta2a looks
-        httpx.post(page.url, json={**body, "method": "message/stream"}, headers={"X-API-Key": bob}, trust_env=False)
+        httpx.post(
+            page.url, json={**body, "method": "message/stream"}, headers={"X-API-Key": bob}, trust_env=False, timeout=60
+        )
     assert submitted(page, ann, contextId=task["contextId"])["contextId"] == task["contextId"]

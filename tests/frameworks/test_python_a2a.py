@@ -25,7 +25,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 def called(page: Page, key: str, path: str, params: dict[str, Any]) -> httpx.Response:
     body = {"jsonrpc": "2.0", "id": 1, "method": path.strip("/"), "params": params}
-    return httpx.post(page.url + path, json=body, headers={"X-API-Key": key}, trust_env=False)
+    return httpx.post(page.url + path, json=body, headers={"X-API-Key": key}, trust_env=False, timeout=60)
 
 
 def sent(page: Page, key: str, **params: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_other_clients_are_rejected_and_do_not_learn_why(page: Page, caller: str
 )
 @pytest.mark.parametrize("path", ["/", "/tasks/send", "/tasks/get", "/tasks/cancel", "/stream"])
 def test_every_path_needs_a_credential(page: Page, path: str, headers: dict[str, str], status: int) -> None:
-    assert httpx.post(page.url + path, json={}, headers=headers, trust_env=False).status_code == status
+    assert httpx.post(page.url + path, json={}, headers=headers, trust_env=False, timeout=60).status_code == status
 
 
 @pytest.mark.parametrize("path", ["/a2a", "/agent", "/agent.json", "/a2a/agent.json", "/a2a/tasks/send"])
@@ -109,7 +109,9 @@ def test_python_a2a_does_not_speak_json_rpc_at_the_url_of_its_card(page: Page) -
     # When this fails, clients of other SDKs can call it: say so on the page.
     said = {"role": "user", "kind": "message", "messageId": "1", "parts": [{"kind": "text", "text": "hi"}]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": said}}
-    answer = httpx.post(f"{page.url}/", json=body, headers={"X-API-Key": page.of.key("read")}, trust_env=False)
+    answer = httpx.post(
+        f"{page.url}/", json=body, headers={"X-API-Key": page.of.key("read")}, trust_env=False, timeout=60
+    )
     assert (answer.status_code, "Unknown content type" in answer.text) == (500, True)
 
 

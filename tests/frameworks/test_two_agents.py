@@ -131,7 +131,7 @@ def house(request: pytest.FixtureRequest, issuer: Issuer, tmp_path_factory: pyte
     with ExitStack() as stack:
         here = Path(__file__).parent
         stack.enter_context(serving([*command, "--factory"], url, {"AGENTS": json.dumps(settings)}, here))
-        http = stack.enter_context(httpx.Client(timeout=30, trust_env=False))
+        http = stack.enter_context(httpx.Client(timeout=60, trust_env=False))
         yield House(url, expected, headers, folder, http)
     assert (folder / "closed").exists()  # the mounted application's lifespan ends with that of the process
 
@@ -256,7 +256,7 @@ def test_no_odd_path_reaches_an_agent(house: House, path: str, credential: str) 
     headers = {"Content-Type": "application/json", "A2A-Version": "1.0", **house.headers[credential]}
     for method in ("GET", "POST"):
         body = json.dumps(call.body) if method == "POST" else None
-        with closing(HTTPConnection(house.url.removeprefix("http://"), timeout=30)) as connection:
+        with closing(HTTPConnection(house.url.removeprefix("http://"), timeout=60)) as connection:
             connection.request(method, path, body, headers)  # as it stands; httpx would make a usual path of it
             answer = connection.getresponse()
             said = answer.read().decode()

@@ -385,7 +385,7 @@ async def came_of(app: Any, request: dict[str, Any]) -> list[str]:
             is_done.set()
 
     with suppress(Exception):  # what breaks gives nothing away
-        await asyncio.wait_for(app(scope, receive, send), 10)
+        await asyncio.wait_for(app(scope, receive, send), 60)
     found = {each for each in seen if each}
     if MARKER.encode() in b"".join(answer):
         found.add("extended")

@@ -294,7 +294,7 @@ async def send(app: Any, request: dict[str, Any]) -> None:
             done.set()
 
     with suppress(Exception):  # what breaks reaches no handler
-        await asyncio.wait_for(app(scope, receive, sent), 10)
+        await asyncio.wait_for(app(scope, receive, sent), 60)
 
 
 async def main(seed: int, count: int) -> None:

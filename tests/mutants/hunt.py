@@ -40,6 +40,7 @@ _PARTS: Final = 8
 _MEASURING_SECONDS: Final = 3_600.0
 #: How many seconds of tests are tried on one mutant; of parametrised tests then not all cases.
 _SECONDS: Final = 10.0
+_LEAST_SECONDS = 10.0
 #: What tests import that takes long: imported once, before processes are made.
 _IMPORTED: Final = ("cryptography.x509", "httpx", "hypothesis.stateful", "joserfc.jws", "starlette.applications")
 _SURVIVED: Final = 10
@@ -156,7 +157,7 @@ def try_mutants(root: Path, chosen: Sequence[tuple[Module, int, Mutant]], measur
     jobs = []
     for module, number, mutant in (*unchanged, *chosen):
         tests = measured.of(module, mutant)
-        limit = 10 + 3 * sum(measured.seconds[test] for test in tests)
+        limit = _LEAST_SECONDS + 3 * sum(measured.seconds[test] for test in tests)
         jobs.append(((module, number, mutant), partial(_try, root, module, number, tests), limit))
     tried = []
     for (module, number, mutant), code in _in_processes(jobs):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import trove_classifiers
 
 from tests.packaging.environments import EXTRAS, environment_with
+from tests.packaging.probes import Done, clean_environment, done_in
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The rooms that an installation without extras cannot import, and which extras bring what they need.
@@ -136,17 +138,6 @@ def test_the_sdist_can_be_tested_and_has_nothing_of_this_machine(built: tuple[Pa
     assert not [name for name in names if name.startswith("benchmarks/") and name.endswith((".txt", ".json"))]
 
 
-@pytest.fixture(scope="module", params=EXTRAS, ids=lambda extra: extra or "core")
-def installed(request: pytest.FixtureRequest, built: tuple[Path, Path]) -> tuple[str, Path]:
-    """An environment with the locked requirements of that extra, and the wheel."""
-    return request.param, environment_with(request.param, built[0])
-
-
-def run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "A2A_"))}
-    return subprocess.run([python, *arguments], cwd="/", env=clean, capture_output=True, text=True, check=False)
-
-
 IMPORT_ALL = """
 import importlib, json, pkgutil, a2a_trust
 found = {}
@@ -159,11 +150,50 @@ print(json.dumps(found))
 """
 
 
-def test_every_part_imports_with_what_its_extra_brings(installed: tuple[str, Path]) -> None:
-    extra, python = installed
-    done = run(python, "-W", "error", "-c", IMPORT_ALL)
-    assert done.returncode == 0, done.stderr
-    missing = json.loads(done.stdout)
+PROTECT = "from a2a_trust import protect"
+PASSWORDS = "from a2a_trust.auth import MemoryPasswords as M; M().create(user='ann')"
+POSTGRES = "from a2a_trust.auth import PostgresApiKeys; PostgresApiKeys('postgresql://localhost')"
+REDIS = "from a2a_trust.auth import RedisProofMemory; RedisProofMemory('redis://localhost')"
+#: It is unsigned, and the entry is of another host, so that nothing is fetched.
+KEY_SET = "verify unsigned.json --trust network.toml --any-origin"
+COMPLETION = "--print-completion bash"
+WORK = (
+    "keygen -o key.pem",
+    "card.json --key key.pem",
+    "verify card.json --any-origin --jwks key.jwks.json",
+    "lint card.json",
+    "trust add trust.toml --origin georoute-agent.example.com --jwks key.jwks.json",
+    "verify card.json --trust trust.toml --origin georoute-agent.example.com",
+    "inspect card.json --trust trust.toml --origin-from-card",
+)
+
+
+@pytest.fixture(scope="module")
+def installed(built: tuple[Path, Path]) -> dict[str, Path]:
+    """For nothing and for each extra, the Python of an environment with its locked requirements, and the wheel."""
+    return {extra: environment_with(extra, built[0]) for extra in EXTRAS}
+
+
+@pytest.fixture(scope="module")
+def done(installed: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Mapping[str, Done]]:
+    """What all programs and commands did there."""
+    found = {}
+    for extra, python in installed.items():
+        folder = tmp_path_factory.mktemp("work")
+        for name in ("card.json", "unsigned.json"):
+            (folder / name).write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
+        entry = '[[trust]]\norigins = ["other.example.com"]\njwks_url = "https://other.example.com/jwks.json"\n'
+        (folder / "network.toml").write_text(f"version = 1\n{entry}")
+        programs = (IMPORT_ALL, PROTECT, PASSWORDS, POSTGRES, REDIS)
+        found[extra] = done_in(python, folder, programs=programs, commands=(*WORK, KEY_SET, COMPLETION))
+    return found
+
+
+@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra or "core")
+def test_every_part_imports_with_what_its_extra_brings(extra: str, done: dict[str, Mapping[str, Done]]) -> None:
+    imported = done[extra][IMPORT_ALL]
+    assert imported.returncode == 0, imported.stderr
+    missing = json.loads(imported.stdout)
     without = {room for room, bringing in NEEDS.items() if extra not in bringing}
     assert {module for module in missing if not any(_is_in(module, room) for room in without)} == set()
     assert "a2a_trust" not in {name.partition(".")[0] for name in missing.values()}
@@ -175,80 +205,53 @@ def _is_in(module: str, room: str) -> bool:
     return module == room or module.startswith(f"{room}.")
 
 
-def test_what_is_declared_is_what_is_needed(installed: tuple[str, Path]) -> None:
-    done = run(Path(sys.executable), "-m", "pip", "--python", str(installed[1]), "check")
-    assert done.returncode == 0, done.stdout
-
-
-def test_the_names_of_servers_say_which_extra_brings_them(installed: tuple[str, Path]) -> None:
-    extra, python = installed
-    done = run(python, "-c", "from a2a_trust import protect")
-    if extra == "server":
-        assert done.returncode == 0, done.stderr
-    else:
-        assert 'pip install "./a2a-trust[server]"' in done.stderr
-
-
-def test_passwords_say_which_extra_hashes_them(installed: tuple[str, Path]) -> None:
-    extra, python = installed
-    done = run(python, "-W", "error", "-c", "from a2a_trust.auth import MemoryPasswords as M; M().create(user='ann')")
-    if extra == "basic":
-        assert done.returncode == 0, done.stderr
-    else:
-        assert 'pip install "./a2a-trust[server,basic]"' in done.stderr
+def test_what_is_declared_is_what_is_needed(installed: dict[str, Path]) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    checked = [
+        subprocess.run([uv, "pip", "check", "--python", python], capture_output=True, text=True, check=False)
+        for python in installed.values()
+    ]
+    assert [each.stderr for each in checked if each.returncode != 0] == []
 
 
 @pytest.mark.parametrize(
-    ("brings", "made"),
+    ("work", "brings", "named", "code"),
     [
-        ("postgres", "PostgresApiKeys('postgresql://localhost')"),
-        ("redis", "RedisProofMemory('redis://localhost')"),
+        (PROTECT, {"server"}, "server", 1),
+        (PASSWORDS, {"basic"}, "server,basic", 1),
+        (POSTGRES, {"postgres"}, "postgres", 1),
+        (REDIS, {"redis"}, "redis", 1),
+        (COMPLETION, {"completion"}, "completion", 2),
     ],
 )
-def test_databases_say_which_extra_brings_their_client(installed: tuple[str, Path], brings: str, made: str) -> None:
-    extra, python = installed
-    done = run(python, "-W", "error", "-c", f"from a2a_trust.auth import {made.partition('(')[0]}; {made}")
-    if extra == brings:
-        assert done.returncode == 0, done.stderr
-    else:
-        assert f'pip install "./a2a-trust[{brings}]"' in done.stderr
+def test_what_needs_an_extra_says_which_one_brings_it(
+    work: str, brings: set[str], named: str, code: int, done: dict[str, Mapping[str, Done]]
+) -> None:
+    """Servers, passwords, databases and completion."""
+    outcomes = {extra: each[work] for extra, each in done.items()}
+    assert [each for extra, each in outcomes.items() if extra in brings and (each.returncode or each.stderr)] == []
+    told = f'pip install "./a2a-trust[{named}]"'
+    others = {extra: each for extra, each in outcomes.items() if extra not in brings}
+    assert {extra: each for extra, each in others.items() if each.returncode != code or told not in each.stderr} == {}
+    if work == COMPLETION:
+        assert "a2a-sign" in outcomes["completion"].stdout
 
 
-def test_completion_says_which_extra_brings_it(installed: tuple[str, Path]) -> None:
-    extra, python = installed
-    done = run(python, "-W", "error", "-m", "a2a_trust", "--print-completion", "bash")
-    if extra == "completion":
-        assert (done.returncode, "a2a-sign" in done.stdout, done.stderr) == (0, True, "")
-    else:
-        assert (done.returncode, 'pip install "./a2a-trust[completion]"' in done.stderr) == (2, True)
+def test_the_command_signs_and_verifies(done: dict[str, Mapping[str, Done]]) -> None:
+    failed = {(extra, line): each[line] for extra, each in done.items() for line in WORK if each[line].returncode}
+    assert failed == {}
 
 
-def test_the_command_signs_and_verifies(installed: tuple[str, Path], tmp_path: Path) -> None:
-    command = installed[1].with_name("a2a-sign")
-    (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
-    for line in (
-        "keygen -o key.pem",
-        "card.json --key key.pem",
-        "verify card.json --any-origin --jwks key.jwks.json",
-        "lint card.json",
-        "trust add trust.toml --origin georoute-agent.example.com --jwks key.jwks.json",
-        "verify card.json --trust trust.toml --origin georoute-agent.example.com",
-        "inspect card.json --trust trust.toml --origin-from-card",
-        "--version",
-    ):
-        done = subprocess.run([command, *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+def test_the_command_is_installed(installed: dict[str, Path]) -> None:
+    for python in installed.values():
+        command = [str(python.with_name("a2a-sign")), "--version"]
+        assert subprocess.run(command, cwd="/", env=clean_environment(), check=True, capture_output=True).stdout
 
 
-def test_key_sets_on_the_network_say_which_extra_fetches_them(installed: tuple[str, Path], tmp_path: Path) -> None:
-    extra, python = installed
-    (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
-    entry = '[[trust]]\norigins = ["other.example.com"]\njwks_url = "https://other.example.com/jwks.json"\n'
-    (tmp_path / "trust.toml").write_text(f"version = 1\n{entry}")
-    command = [str(python.with_name("a2a-sign")), "verify", "card.json", "--trust", "trust.toml", "--any-origin"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    if extra in NEEDS["net.fetcher"]:
-        assert done.returncode == 3, done.stderr  # the card is unsigned; it is of another host, so nothing is fetched
-    else:
-        assert done.returncode == 2
-        assert 'pip install "./a2a-trust[client]"' in done.stderr
+def test_key_sets_on_the_network_say_which_extra_fetches_them(done: dict[str, Mapping[str, Done]]) -> None:
+    for extra, each in done.items():
+        if extra in NEEDS["net.fetcher"]:
+            assert each[KEY_SET].returncode == 3, each[KEY_SET]
+        else:
+            assert each[KEY_SET].returncode == 2, each[KEY_SET]
+            assert 'pip install "./a2a-trust[client]"' in each[KEY_SET].stderr

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 from tests.packaging.environments import environment_with
+from tests.packaging.probes import done_in
 from tests.packaging.pythons import ROOT, build_wheel
-from tests.packaging.test_distribution import run
 
 PROGRAM = """
 import asyncio, json, pathlib, shtab, sys, threading
@@ -59,15 +59,11 @@ def test_the_lock_has_the_lowest_versions_of_every_bound() -> None:
 
 def test_the_lowest_versions_do_the_work(tmp_path: Path) -> None:
     python = environment_with("lowest", build_wheel(tmp_path))
-    done = run(python, "-W", "error", "-c", PROGRAM)
-    assert done.returncode == 0, done.stderr
-    card = tmp_path / "card.json"
-    card.write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
-    key, jwks = str(tmp_path / "key.pem"), str(tmp_path / "key.jwks.json")
-    for line in (
-        ["keygen", "-o", key],
-        [str(card), "--key", key],
-        ["verify", str(card), "--jwks", jwks, "--origin", "https://georoute-agent.example.com"],
-    ):
-        done = run(python, "-W", "error", "-m", "a2a_trust", *line)
-        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+    (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
+    lines = (
+        "keygen -o key.pem",
+        "card.json --key key.pem",
+        "verify card.json --jwks key.jwks.json --origin https://georoute-agent.example.com",
+    )
+    done = done_in(python, tmp_path, programs=(PROGRAM,), commands=lines)
+    assert {name: each for name, each in done.items() if each.returncode} == {}

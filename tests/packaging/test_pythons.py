@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.packaging.environments import environment_of
+from tests.packaging.probes import done_in
 from tests.packaging.pythons import ROOT, VERSIONS, build_wheel, interpreters
-from tests.packaging.test_distribution import IMPORT_ALL, NEEDS, run
+from tests.packaging.test_distribution import IMPORT_ALL, NEEDS
 
 FOUND = interpreters()
 CORE = ROOT / "tests/packaging/requirements-core.txt"
@@ -27,29 +27,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=[version for version in VERSIONS if version != THIS])
 def python(request: pytest.FixtureRequest, wheel: Path) -> Path:
     if request.param not in FOUND:
-        pytest.skip(f"NO PYTHON {request.param}: neither on PATH nor of pyenv")  # no target installs one
+        pytest.skip(f"NO PYTHON {request.param}: neither on PATH nor of pyenv")
     return environment_of(CORE, wheel, FOUND[request.param])
 
 
-def test_everything_that_needs_no_extra_imports(python: Path) -> None:
-    done = run(python, "-W", "error", "-c", IMPORT_ALL)
-    assert done.returncode == 0, done.stderr
-    rooms = [f'"{room}' for room in NEEDS]
-    missing = done.stdout.strip("{}\n").split(", ")
-    assert [each for each in missing if not each.startswith(tuple(rooms))] == []
-
-
-def test_the_command_signs_and_verifies(python: Path, tmp_path: Path) -> None:
-    (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
-    for line in (
-        "keygen -o key.pem",
-        "card.json --key key.pem",
-        "verify card.json --jwks key.jwks.json --origin https://georoute-agent.example.com",
-    ):
-        command = [str(python), "-W", "error", "-m", "a2a_trust", *line.split()]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-    card = json.loads((tmp_path / "card.json").read_text())
-    (tmp_path / "card.json").write_text(json.dumps({**card, "name": "another"}))
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, f"a changed card: {done.stdout}{done.stderr}"
+def test_everything_imports_that_needs_no_extra_and_the_command_works(python: Path, tmp_path: Path) -> None:
+    card = (ROOT / "examples" / "georoute-agent-card.json").read_text()
+    (tmp_path / "card.json").write_text(card)
+    verify = "verify card.json --jwks key.jwks.json --origin https://georoute-agent.example.com"
+    lines = ("keygen -o key.pem", "card.json --key key.pem", verify)
+    done = done_in(python, tmp_path, programs=(IMPORT_ALL,), commands=lines)
+    assert {name: each for name, each in done.items() if each.returncode} == {}
+    missing = json.loads(done[IMPORT_ALL].stdout)
+    assert [each for each in missing if not each.startswith(tuple(NEEDS))] == []
+    signed = json.loads((tmp_path / "card.json").read_text())
+    (tmp_path / "card.json").write_text(json.dumps({**signed, "name": "another"}))
+    assert done_in(python, tmp_path, commands=(verify,))[verify].returncode == 1

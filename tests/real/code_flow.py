@@ -63,7 +63,7 @@ def log_in(
         "code_challenge": base64url.encode(hashlib.sha256(verifier.encode()).digest()),
         "code_challenge_method": "S256",
     }
-    with httpx.Client(verify=tls, base_url=authorization_url) as browser:
+    with httpx.Client(verify=tls, base_url=authorization_url, timeout=60) as browser:
         code = _code(browser, browser.get("", params=question), next_page)
         answer = browser.post(
             token_url,

@@ -6,9 +6,24 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.real.clock import Clock
 from tests.real.glewlwyd import Glewlwyd, running_glewlwyd
 from tests.real.openid_provider import OpenIdProvider, running_provider
 from tests.real.token_servers import AuthlibServer, CanailleServer, DjangoServer, ExchangeServer, running
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy, servers may take long to answer."""
+    monkeypatch.setattr("a2a_trust.auth.introspection_endpoint._PATIENCE", 60.0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of agents that ask about tokens, which the test moves."""
+    clock = Clock()
+    clock.is_of("a2a_trust.auth.introspection_endpoint", monkeypatch)
+    return clock
 
 
 @pytest.fixture(scope="package")

@@ -27,7 +27,7 @@ __all__ = ["Glewlwyd", "running_glewlwyd"]
 
 _TABLES: Final = Path("/usr/share/dbconfig-common/data/glewlwyd/install/sqlite3")
 _MODULES: Final = Path("/usr/lib/glewlwyd")
-_START_SECONDS: Final = 30
+_START_SECONDS: Final = 60
 _END_SECONDS: Final = 10
 
 _SETTINGS: Final = """\
@@ -109,7 +109,7 @@ class Glewlwyd:
 
     def set_up(self) -> None:
         """What an administrator does in the console, by its API."""
-        with httpx.Client(verify=self.tls, base_url=f"{self.origin}/api") as console:
+        with httpx.Client(verify=self.tls, base_url=f"{self.origin}/api", timeout=60) as console:
             self._wait_for(console)
 
             def add(path: str, **what: Any) -> None:
@@ -139,7 +139,7 @@ class Glewlwyd:
     def machine_token(self, scope: str = "read") -> str:
         """An access token of the client "service" for the agent (RFC 8707)."""
         form = {"grant_type": "client_credentials", "scope": scope, "resource": AUDIENCE}
-        with httpx.Client(verify=self.tls) as http:
+        with httpx.Client(verify=self.tls, timeout=60) as http:
             answer = http.post(self.token_url, auth=("service", "secret"), data=form)
         assert answer.status_code == 200, answer.text
         token: str = answer.json()["access_token"]

@@ -105,7 +105,7 @@ class OpenIdProvider(ServerProcess):
 
     async def revoke(self, token: str, client: str = "service") -> None:
         """End a token (RFC 7009)."""
-        async with httpx.AsyncClient(verify=self.tls, base_url=self.issuer) as http:
+        async with httpx.AsyncClient(verify=self.tls, base_url=self.issuer, timeout=60) as http:
             answer = await http.post("/token/revocation", auth=(client, "secret"), data={"token": token})
         assert answer.status_code == 200, answer.text
 
@@ -135,7 +135,7 @@ class OpenIdProvider(ServerProcess):
             "code_challenge_method": "S256",
             **({} if nonce is None else {"nonce": nonce}),
         }
-        async with httpx.AsyncClient(verify=self.tls, base_url=self.issuer) as browser:
+        async with httpx.AsyncClient(verify=self.tls, base_url=self.issuer, timeout=60) as browser:
             code = await self._consent(browser, await browser.get("/auth", params=question))
             answer = await browser.post(
                 "/token",
@@ -172,7 +172,7 @@ class OpenIdProvider(ServerProcess):
         self, client: str, alg: str, scope: str, headers: dict[str, str], tls: ssl.SSLContext
     ) -> str:
         data = {"grant_type": "client_credentials", "resource": f"{AUDIENCE}/{alg}", "scope": scope}
-        async with httpx.AsyncClient(verify=tls, base_url=self.issuer) as http:
+        async with httpx.AsyncClient(verify=tls, base_url=self.issuer, timeout=60) as http:
             answer = await http.post("/token", auth=(client, "secret"), data=data, headers=headers)
         assert answer.status_code == 200, answer.text
         token: str = answer.json()["access_token"]

@@ -235,7 +235,7 @@ def ask(
     try:
         with ExitStack() as stack:
             connection: socket.socket = stack.enter_context(
-                socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(from_address, 0))
+                socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(from_address, 0))
             )
             over_tls = None
             if tls is not None:

@@ -173,7 +173,7 @@ async def test_a_bound_token_is_good_with_a_proof_for_this_request_and_else_for_
     provider: OpenIdProvider, server: str
 ) -> None:
     token = await token_of(provider)
-    async with agent(provider, server) as origin, httpx.AsyncClient() as http:
+    async with agent(provider, server) as origin, httpx.AsyncClient(timeout=60) as http:
         rpc, other = f"{origin}/who", f"{origin}/other"
         for _ in range(2):  # the second time the token is remembered
             good = proof(token, rpc)
@@ -227,7 +227,7 @@ async def test_our_client_calls_our_agent_with_the_providers_token_and_finds_its
         credential = (
             BearerToken(token, origins=[origin], dpop=SIGNER) if holds_token else credential_by(provider, origin)
         )
-        async with httpx.AsyncClient(auth=auth_with(credential, provider, origin)) as http:
+        async with httpx.AsyncClient(auth=auth_with(credential, provider, origin), timeout=60) as http:
             first = await http.post(f"{origin}/rpc", json=CALL)
             assert (first.status_code, [code_of(each) for each in first.history]) == (200, ["use_dpop_nonce"])
             for _ in range(3):
@@ -235,11 +235,11 @@ async def test_our_client_calls_our_agent_with_the_providers_token_and_finds_its
                 assert (answer.status_code, answer.history) == (200, [])
                 assert answer.json() == {"subject": "service", "jkt": SIGNER.public_key.thumbprint}
         thief = BearerToken(token, origins=[origin], dpop=generate_signer("ES256"))
-        async with httpx.AsyncClient(auth=auth_with(thief, provider, origin)) as http:
+        async with httpx.AsyncClient(auth=auth_with(thief, provider, origin), timeout=60) as http:
             with pytest.raises(CredentialsRejectedError) as raised:
                 await http.post(f"{origin}/rpc", json=CALL)
             assert code_of(raised.value.response) == "invalid_token"
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=60) as http:
             metadata = (await http.get(f"{origin}/.well-known/oauth-protected-resource")).json()
             assert "ES256" in metadata["dpop_signing_alg_values_supported"]
 
@@ -261,7 +261,7 @@ async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections
     (tmp_path / "authority.pem").write_bytes(authority.pem)
     (providers,) = provider.tls.get_ca_certs(binary_form=True)
     at_provider = tls_of(ssl.DER_cert_to_PEM_cert(providers).encode(), tmp_path, clients)
-    async with httpx.AsyncClient(verify=at_provider) as http:
+    async with httpx.AsyncClient(verify=at_provider, timeout=60) as http:
         token = await given_to(http, provider, b"bound-service:secret")
     keys = OpenIdKeys(provider.issuer, provider.fetcher())
     app = protect(
@@ -281,14 +281,14 @@ async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections
         url = f"{origin.replace('http:', 'https:')}/who"
 
         async def ask(leaf: Leaf | None, credential: str) -> httpx.Response:
-            async with httpx.AsyncClient(verify=tls_of(authority.pem, tmp_path, leaf)) as http:
+            async with httpx.AsyncClient(verify=tls_of(authority.pem, tmp_path, leaf), timeout=60) as http:
                 return await http.post(url, headers={"Authorization": f"Bearer {credential}"})
 
         for _ in range(2):  # the second time the token is remembered
             assert (await ask(clients, token)).json() == {"subject": "bound-service", "jkt": None}
             assert code_of(await ask(None, token)) == "invalid_token"
             assert code_of(await ask(others, token)) == "invalid_token"
-        async with httpx.AsyncClient(verify=tls_of(authority.pem, tmp_path)) as http:
+        async with httpx.AsyncClient(verify=tls_of(authority.pem, tmp_path), timeout=60) as http:
             metadata = await http.get(url.replace("/who", "/.well-known/oauth-protected-resource"))
         assert metadata.json()["tls_client_certificate_bound_access_tokens"] is True
         plain = await provider.access_token("ES256")

@@ -114,7 +114,7 @@ def world(provider: OpenIdProvider, tmp_path_factory: pytest.TempPathFactory) ->
 
 async def call(world: World, server: str, client: str | None, token: str | None) -> httpx.Response:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(verify=world.tls(client), headers=headers, timeout=20) as http:
+    async with httpx.AsyncClient(verify=world.tls(client), headers=headers, timeout=60) as http:
         return await greet(http, world.origins[server])
 
 
@@ -147,7 +147,7 @@ async def test_a_token_that_the_provider_bound_to_a_certificate_is_good_with_tha
     world: World, provider: OpenIdProvider, server: str
 ) -> None:
     form = {"grant_type": "client_credentials", "resource": f"{AUDIENCE}/ES256", "scope": "read"}
-    async with httpx.AsyncClient(verify=world.tls("ann", "provider.pem")) as http:
+    async with httpx.AsyncClient(verify=world.tls("ann", "provider.pem"), timeout=60) as http:
         answer = await http.post(f"{provider.issuer}/token", auth=("bound-service", "secret"), data=form)
     token = answer.raise_for_status().json()["access_token"]
     for _ in range(2):  # the second time it is remembered

@@ -137,7 +137,7 @@ class Calls:
 
     async def _parts(self, said: dict[str, Any]) -> AsyncIterator[str]:
         yield f"data: {json.dumps(said)}\n\n"
-        await asyncio.wait_for(self.first_part_came.wait(), 10)
+        await asyncio.wait_for(self.first_part_came.wait(), 60)
         yield "data: {}\n\n"
 
 
@@ -176,13 +176,13 @@ def call(method: str = "SendMessage") -> dict[str, Any]:
 
 
 async def ask_async(auth: CardAuth, origin: str, **options: Any) -> httpx.Response:
-    async with httpx.AsyncClient(auth=auth, **options) as http:
+    async with httpx.AsyncClient(auth=auth, **options, timeout=60) as http:
         return await http.post(f"{origin}/rpc", json=call())
 
 
 async def ask_sync(auth: CardAuth, origin: str, **options: Any) -> httpx.Response:
     def asked() -> httpx.Response:
-        with httpx.Client(auth=auth, **options) as http:
+        with httpx.Client(auth=auth, **options, timeout=60) as http:
             return http.post(f"{origin}/rpc", json=call())
 
     return await asyncio.to_thread(asked)  # the agent is served by this thread
@@ -406,7 +406,7 @@ async def test_a_stream_arrives_while_the_agent_writes_it(provider: OpenIdProvid
     async with agent(provider, nonces=True) as running:
         auth = CardAuth(running.card, {"login": own_token(client, running.origin)}, trust=OWNER_TRUSTED)
         async with (
-            httpx.AsyncClient(auth=auth) as http,
+            httpx.AsyncClient(auth=auth, timeout=60) as http,
             http.stream("POST", f"{running.origin}/rpc", json=call("SendStreamingMessage")) as answer,
         ):
             lines = answer.aiter_lines()
@@ -567,15 +567,15 @@ async def test_threads_and_tasks_wait_for_one_request(provider: OpenIdProvider) 
 
 @pytest.mark.parametrize("server", ["provider", "authlib_server"], indirect=True)
 async def test_a_token_is_replaced_before_it_expires(server: OpenIdProvider | AuthlibServer) -> None:
-    later = [0.0]
-    client = client_of(server, "service", clock=lambda: time.time() + later[0])
-    server.tell("setLifetime", seconds=20)
+    begun, later = time.time(), [0.0]
+    client = client_of(server, "service", clock=lambda: begun + later[0])
+    server.tell("setLifetime", seconds=200)
     try:
         async with agent(server) as running:
             credential = own_token(client, running.origin, resource=resource_of(server))
             auth = CardAuth(running.card, {"login": credential}, trust=OWNER_TRUSTED)
             tokens: list[str] = []
-            for later[0] in (0.0, 15.0, 18.5, 36.0, 38.0):  # the margin is a tenth of the 20 seconds
+            for later[0] in (0.0, 170.0, 185.0, 350.0, 370.0):  # the margin is a tenth of the 200 seconds
                 assert (await ask_sync(auth, running.origin)).status_code == 200
                 tokens.append((await run_async(credential.obtain(READ))).text)
     finally:

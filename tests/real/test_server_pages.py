@@ -75,7 +75,7 @@ async def test_the_code_of_a_page_fits_its_card_and_its_server(
     protect(application, card=card, verifiers=verifiers)
     ((kind, members),) = scheme.items()
     metadata_url = members["openIdConnectUrl" if kind == "openIdConnectSecurityScheme" else "oauth2MetadataUrl"]
-    with httpx.Client(verify=server.tls) as http:
+    with httpx.Client(verify=server.tls, timeout=60) as http:
         assert http.get(metadata_url).json()["issuer"] == server.issuer
     tokens = server.login("openid read") if isinstance(server, CanailleServer | Glewlwyd) else server.login()
     for token in (server.machine_token(), tokens["access_token"]):

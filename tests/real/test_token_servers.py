@@ -47,7 +47,7 @@ def post(
     secret: tuple[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> httpx.Response:
-    with httpx.Client(verify=tls or server.tls, auth=secret) as http:
+    with httpx.Client(verify=tls or server.tls, auth=secret, timeout=60) as http:
         return http.post(server.token_url, data=form)
 
 

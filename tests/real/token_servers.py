@@ -73,7 +73,7 @@ class ExchangeServer(_Server):
             "state": secrets.token_hex(8),
             "login_hint": user,
         }
-        with httpx.Client(verify=self.tls, base_url=self.issuer) as browser:
+        with httpx.Client(verify=self.tls, base_url=self.issuer, timeout=60) as browser:
             back = browser.get("/authorization", params=asked)
             answer = browser.post(
                 "/token",
@@ -134,7 +134,7 @@ class IntrospectingServer(_Server):
         self.tell("start")
 
     def _post(self, url: str, client: str, data: dict[str, str]) -> httpx.Response:
-        with httpx.Client(verify=self.tls) as http:
+        with httpx.Client(verify=self.tls, timeout=60) as http:
             return http.post(url, auth=(client, "secret"), data=data)
 
     def _tokens(self, client: str, data: dict[str, str]) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 # Everything runs in .venv, which the first target that needs it makes from the locked requirements.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+# Else each worker, and each process that a test starts, compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
 # More than there are cores: most tests of real components wait for a server.
 PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 1))')
 PYTEST = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile

@@ -34,6 +34,7 @@ class KeyServer(http.server.ThreadingHTTPServer):
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # else each answer in two parts takes 40 ms
     server: KeyServer
 
     def do_GET(self) -> None:

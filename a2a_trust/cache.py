@@ -13,8 +13,6 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["BoundedCache", "SingleFlight"]
-
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 

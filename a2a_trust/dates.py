@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["date_of"]
-
 
 def date_of(seconds: float) -> str:
     """The moment (seconds since the epoch) in the form of RFC 3339, in UTC; the number if no date is so far away."""

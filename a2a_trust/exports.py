@@ -16,8 +16,6 @@ TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["lazy", "public_names"]
-
 _LINE: Final = r"(?m)^from (a2a_trust\.[\w.]+) import (\w+) as \2$"
 _LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "limits", "starlette")
 _EXTRAS: Final = {"client": ("clients", "client"), "testing": ("tests", "server,client")}

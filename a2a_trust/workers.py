@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from queue import SimpleQueue
 
-__all__ = ["CHUNK", "WorkerEndedError", "Workers", "chunks_of", "in_threads", "usable_cores"]
-
 _S = TypeVar("_S")
 _C = TypeVar("_C")
 _R = TypeVar("_R")

@@ -22,20 +22,6 @@ from a2a_trust.card.view import (
 )
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-__all__ = [
-    "CertificateChain",
-    "ClientCertificate",
-    "Extractor",
-    "HeaderLines",
-    "HttpAuthorization",
-    "InCookie",
-    "InHeader",
-    "InQuery",
-    "Lines",
-    "certificates_of",
-    "extractor_for",
-]
-
 #: Headers that mean something to servers, proxies or browsers: a key in them is cut, logged or sent elsewhere.
 _UNSAFE_HEADERS: Final = re.compile(
     r"host|cookie|set-cookie|authorization|connection|upgrade|te|trailer|expect|forwarded|via|origin|referer|date|"

@@ -30,8 +30,6 @@ from a2a_trust.net.urls import read_url
 if TYPE_CHECKING:
     from a2a_trust.net.fetcher import Fetcher
 
-__all__ = ["IssuerKeys", "OAuth2Keys", "OpenIdKeys", "check_issuer", "metadata_urls"]
-
 
 class IssuerKeys(JwksCache):
     """The keys that an issuer's metadata name. Use ``OpenIdKeys`` or ``OAuth2Keys``.

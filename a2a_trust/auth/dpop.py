@@ -41,8 +41,6 @@ from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.net.urls import DEFAULT_PORTS, with_plain_escapes
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["NEXT_NONCE", "PROOF_ALGORITHMS", "DPoP", "ServerNonces"]
-
 PROOF_ALGORITHMS: Final = tuple(name for each in ALGORITHMS.values() for name in (each.name, *each.other_names))
 """Names of the algorithms that proofs may be signed with."""
 

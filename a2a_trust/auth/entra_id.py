@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import OpenIdKeys
 
-__all__ = ["EntraKeys", "entra_scopes", "keys_of_tenant"]
-
 Load: TypeAlias = Callable[[], Awaitable[tuple[bytes, float | None]]]
 
 

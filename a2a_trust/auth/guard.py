@@ -44,8 +44,6 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 
-__all__ = ["Guard", "Refused"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refused:

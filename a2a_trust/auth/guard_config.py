@@ -29,13 +29,6 @@ from a2a_trust.card.view import (
 )
 from a2a_trust.errors import ConfigurationError
 
-__all__ = [
-    "ConfiguredScheme",
-    "CredentialAt",
-    "GuardConfig",
-    "configured",
-]
-
 _BY_DPOP: Final = HttpAuthorization("dpop")
 _BASIC: Final = HttpAuthorization("basic")
 

@@ -64,8 +64,6 @@ from a2a_trust.keys import base64url
 from a2a_trust.net.fetcher import Fetcher, check_fetcher
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["IntrospectionVerifier"]
-
 MAX_REMEMBERED: Final = 30.0
 """The longest time for which an answer is remembered, in seconds."""
 

@@ -45,8 +45,6 @@ from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.net.fetcher import Fetcher, FormAnswer
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["EndpointAuthentication", "EndpointClient", "IntrospectionEndpoint", "NoAnswer"]
-
 _log: Final = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 16

@@ -15,8 +15,6 @@ from a2a_trust.auth.principal import (
 )
 from a2a_trust.errors import ConfigurationError, UnrecognizedCredentialsError
 
-__all__ = ["SeveralIssuers"]
-
 
 class SeveralIssuers(BoundVerifier[str]):
     """Verifies the access tokens of several issuers for one security scheme, each by its own verifier.

@@ -63,8 +63,6 @@ from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["MAX_TOKEN", "IdTokenVerifier", "JwtVerifier", "TokenProfile"]
-
 MAX_TOKEN: Final = 16_384
 """The longest token, in characters."""
 

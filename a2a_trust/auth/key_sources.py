@@ -23,8 +23,6 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 from a2a_trust.keys.keyset import read_jwks
 
-__all__ = ["JwksFile", "KeySource", "SeveralKeySources"]
-
 _T = TypeVar("_T")
 
 _MAX_BYTES: Final = 262_144

@@ -11,8 +11,6 @@ from typing import Any, Final, Generic, TypeVar
 from a2a_trust.cache import SingleFlight
 from a2a_trust.errors import KeySourceUnavailableError
 
-__all__ = ["LookUps"]
-
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 

@@ -14,8 +14,6 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-__all__ = ["FairQueue", "Path", "path_of", "sending", "set_sending"]
-
 Path: TypeAlias = tuple[str, ...]
 """The networks of a peer, the widest first: of 48, 56 and 64 bits for IPv6. The last one is the peer. For all without a
 known address it is ``("",)``."""

@@ -17,21 +17,6 @@ from uuid import UUID
 
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-__all__ = [
-    "SCOPE",
-    "Anonymous",
-    "BoundVerifier",
-    "CredentialKind",
-    "Identity",
-    "KeyBinding",
-    "Principal",
-    "TokenBinding",
-    "TokenVerifier",
-    "Verifier",
-    "memory_of",
-    "verification_of",
-]
-
 SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
 """The syntax of a scope (RFC 6749 3.3, scope-token)."""
 

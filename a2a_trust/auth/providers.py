@@ -26,21 +26,6 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.net.fetcher import Fetcher
 
-__all__ = [
-    "auth0",
-    "authentik",
-    "cognito",
-    "entra_id",
-    "github_actions",
-    "keycloak",
-    "keycloak_introspection",
-    "kubernetes",
-    "okta",
-    "ory_hydra",
-    "spiffe",
-    "zitadel",
-]
-
 Audience: TypeAlias = str | Iterable[str]
 
 

@@ -28,8 +28,6 @@ from a2a_trust.auth.records import reason
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
-__all__ = ["CachedRecord", "FoundRecords", "Reading", "RecordCache"]
-
 _PATIENCE: Final = 5.0
 """How long a look-up may take, in seconds. A request waits for twice as long at most, if others are before it."""
 

@@ -14,8 +14,6 @@ from typing import Any, Generic, TypeVar
 from a2a_trust.auth.records import readable_of, text_of, unreadable_of
 from a2a_trust.files.sqlite import SqliteFile, SqliteReader
 
-__all__ = ["RecordTable"]
-
 _R = TypeVar("_R")
 
 

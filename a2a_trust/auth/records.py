@@ -10,18 +10,6 @@ from typing import Any, Final, TypeVar
 from a2a_trust.auth.principal import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
-__all__ = [
-    "check_ahead",
-    "check_moments",
-    "check_name",
-    "check_scopes",
-    "readable_of",
-    "reason",
-    "scope_set",
-    "text_of",
-    "unreadable_of",
-]
-
 _log: Final = logging.getLogger("a2a_trust")
 
 _R = TypeVar("_R")

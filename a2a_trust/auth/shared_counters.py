@@ -26,8 +26,6 @@ from a2a_trust.errors import KeySourceUnavailableError
 if TYPE_CHECKING:
     from limits import RateLimitItem
 
-__all__ = ["RedisCounters", "SharedCounter"]
-
 _K = TypeVar("_K")
 
 _TRIP_SECONDS: Final = 0.2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NoReturn, final
 
-__all__ = ["SubjectToken"]
-
 
 @final
 class SubjectToken:

@@ -34,8 +34,6 @@ from a2a_trust.auth.shared_counters import RedisCounters, SharedCounter
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
-__all__ = ["FailureLimits", "Throttle"]
-
 _COUNTERS: Final = 32_768
 """Counters in memory: 12 MB."""
 

@@ -35,8 +35,6 @@ from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, Malf
 from a2a_trust.keys.sealed import MIN_SECRET, Seal
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["SKEW", "RedisTokenCache", "SharedAnswer", "slot_of"]
-
 SKEW: Final = 10.0
 """By how many seconds the clocks of replicas may differ."""
 

@@ -16,22 +16,6 @@ from a2a_trust.auth.principal import KeyBinding
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.keys import base64url
 
-__all__ = [
-    "NOT_ACCESS",
-    "NOT_ID",
-    "AccessTokenMark",
-    "ScopeClaims",
-    "ScopesFrom",
-    "audiences_of",
-    "binding_of",
-    "candidates",
-    "claim_of_kind",
-    "is_for",
-    "marks_of",
-    "moments_of",
-    "shown",
-]
-
 ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
 """The place of a token's scopes: the name of a claim, several names, or a function of the verified claims.
 

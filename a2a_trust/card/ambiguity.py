@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from a2a_trust.card.usual import UsualCard
 
-__all__ = ["UnambiguousCard", "check_card", "field_of", "is_full", "read_unambiguous"]
-
-
 #: The name that a2a-js loses, and how a refusal says so.
 _LOST_NAME: Final = "__proto__"
 _LOST: Final = "JavaScript clients lose a member of this name and do not verify it; rename or remove it"

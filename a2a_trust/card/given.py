@@ -16,8 +16,6 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import open_regular
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["GivenCard", "PydanticCard", "SdkCard", "given_card", "is_message"]
-
 
 class PydanticCard(Protocol):
     """A pydantic model: ``AgentCard`` of ``card.models``, or of a2a-sdk 0.2 and 0.3."""

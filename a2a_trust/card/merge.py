@@ -12,8 +12,6 @@ from a2a_trust.card.view import Alternative, Skill, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["legacy_requirements", "merged_card", "scheme_in_both_shapes"]
-
 
 def merged_card(card: GivenCard) -> JSONObject:
     """Add the members for clients of 0.2 and 0.3 to a card of 1.0. Returns a new card, without signatures.

@@ -17,25 +17,6 @@ from urllib.parse import unquote
 
 from a2a_trust.card.schema import Generation
 
-__all__ = [
-    "ABSENT_BESIDE_1_0",
-    "EXTENDED_CARD_0_2",
-    "EXTENDED_CARD_METHODS",
-    "EXTENDED_CARD_PATHS",
-    "METHODS",
-    "ROUTES",
-    "TENANTS",
-    "Binding",
-    "Operation",
-    "Route",
-    "TenantFields",
-    "ends_like_operation",
-    "folded_name",
-    "folded_path",
-    "is_foldable",
-    "path_of_interface",
-]
-
 
 class Binding(StrEnum):
     """The protocol binding of an interface, as cards name it (A2A 5)."""

@@ -15,27 +15,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-__all__ = [
-    "CARD_PATHS",
-    "DEFAULTS_0_3",
-    "KEY_LOCATIONS",
-    "LEGACY",
-    "LEGACY_MEMBERS",
-    "MESSAGES",
-    "MESSAGES_0_3",
-    "REQUIRED_0_1",
-    "REQUIRED_0_3",
-    "REQUIREMENT_MEMBERS",
-    "SCHEMES_0_3",
-    "SCHEME_MEMBERS",
-    "SCHEME_TYPES",
-    "Field",
-    "Generation",
-    "Kind",
-    "Presence",
-    "proto_name",
-]
-
 CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where agents serve their public card: 0.3 and 1.0, and 0.2."""
 

@@ -28,8 +28,6 @@ from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, MAX_BYTES, MAX_DEPTH, has_plain_names
 from a2a_trust.strict_json.jcs import canonicalize_parsed
 
-__all__ = ["UsualCard", "usual_card"]
-
 _Text = Annotated[str, Meta(min_length=1)]
 _Texts = Annotated[list[_Text], Meta(min_length=1)]
 _TextMap = Annotated[dict[str, _Text], Meta(min_length=1)]

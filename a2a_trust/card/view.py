@@ -30,24 +30,6 @@ from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import escaped
 
-__all__ = [
-    "Alternative",
-    "ApiKeyScheme",
-    "CardView",
-    "HttpScheme",
-    "Interface",
-    "MutualTlsScheme",
-    "NamedScheme",
-    "OAuth2Scheme",
-    "OAuthFlow",
-    "OpenIdConnectScheme",
-    "SecurityScheme",
-    "Skill",
-    "generation_of",
-    "interface_urls",
-    "read_card",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKeyScheme:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from a2a_trust.net.fetcher import Fetcher
     from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["Agents", "agents", "check_allow_private", "received"]
-
 
 def received(name: str, *, allow_private: bool) -> bytes:
     """The unverified bytes of the card of that name, from the agent at that URL or from a file.

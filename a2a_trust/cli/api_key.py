@@ -16,8 +16,6 @@ from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_tab
 from a2a_trust.cli.stores import ApiKeys, api_keys
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the store ``options.store``."""

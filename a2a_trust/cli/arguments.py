@@ -11,8 +11,6 @@ TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["COMMANDS", "FILES", "SIGNERS", "may_be_new", "names_database"]
-
 #: The metavars of arguments that name files.
 FILES: Final = ("FILE", "FILE|URL", "RING")
 #: The values of ``keys.trust.SigningTool``, whose import would be slow.

@@ -9,8 +9,6 @@ from typing import Final
 
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["rewritten"]
-
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _DECODER: Final = json.JSONDecoder()
 

@@ -11,8 +11,6 @@ from a2a_trust.databases.migrate import Migrated, migrate
 from a2a_trust.databases.schema import VERSION
 from a2a_trust.errors import KeySourceUnavailableError, TrustError
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Migrate the database ``options.url``, or check it."""

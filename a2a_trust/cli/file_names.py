@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["NOT_SHOWN", "is_secret", "without_secrets"]
-
 NOT_SHOWN = (
     "no such file; its name looks like a secret, so it is not shown. Name a file, or, to sign, set A2A_SIGN_KEY to the "
     "key"

@@ -60,8 +60,6 @@ from a2a_trust.signing.verify import VerifiedCard, verify_card, verify_each
 from a2a_trust.signing.verify_signature import VerifiedSignature
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["run"]
-
 _LONGEST: Final = 240
 _LONGEST_NAME: Final = 64
 _MOST_WAYS: Final = 16

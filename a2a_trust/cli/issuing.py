@@ -25,8 +25,6 @@ from a2a_trust.cli.sources import naming, read_input
 from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import KeySourceUnavailableError, TrustError
 
-__all__ = ["Unseen", "check_output", "expiry", "read_secret", "run_action", "signals_held"]
-
 
 def run_action(
     name: str,

@@ -28,8 +28,6 @@ from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
-__all__ = ["run"]
-
 #: Algorithms that follow from the kind of key in a PEM file. Only a JWK can hold the others.
 _ENCRYPTED_PEM_TELLS = ("ES256", "ES384", "ES512", "EdDSA")
 _PEM_TELLS = (*_ENCRYPTED_PEM_TELLS, "RS256")

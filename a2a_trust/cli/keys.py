@@ -37,8 +37,6 @@ from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
 
-__all__ = ["changed", "done", "entry", "plan", "present"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the key ring ``options.file``."""

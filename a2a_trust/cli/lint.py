@@ -33,8 +33,6 @@ from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.linter import fix_card, lint_card
 from a2a_trust.lint.rules.table import RULES
 
-__all__ = ["fixed_text", "run"]
-
 _COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 

@@ -22,8 +22,6 @@ TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-__all__ = ["main"]
-
 _EPILOG = """\
 examples:
   a2a-sign keygen                                   make the default key

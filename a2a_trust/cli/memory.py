@@ -15,8 +15,6 @@ from a2a_trust.cli.stores import card_memory, memory_name
 from a2a_trust.client.memory import Remembered, acceptance
 from a2a_trust.errors import TrustError
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the card memory ``options.file``."""

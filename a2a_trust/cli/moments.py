@@ -9,8 +9,6 @@ from datetime import UTC, datetime, timedelta
 from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["duration", "moment", "written"]
-
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 _FIRST, _LAST = datetime(1, 1, 1, tzinfo=UTC).timestamp(), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 

@@ -31,8 +31,6 @@ from typing import BinaryIO, Final, NamedTuple
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["GivenCard", "given_cards", "is_url", "named_cards"]
-
 _MAGIC: Final = re.compile(r"[*?\[]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 

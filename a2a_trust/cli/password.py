@@ -17,8 +17,6 @@ from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_tab
 from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the store ``options.store``."""

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from a2a_trust.strict_json.pointer import steps_of
 
-__all__ = ["Position", "positions_of"]
-
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 

@@ -7,8 +7,6 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["Progress"]
-
 _EVERY: Final = 0.2
 """Seconds between two changes of the line."""
 _LEAST: Final = 2.0

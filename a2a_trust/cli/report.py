@@ -25,28 +25,6 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 
-__all__ = [
-    "Exit",
-    "Results",
-    "class_of",
-    "exit_of",
-    "exit_of_setup",
-    "failed",
-    "json_line",
-    "log_shown",
-    "mark",
-    "mark_verified",
-    "printable",
-    "printable_lines",
-    "put",
-    "put_json",
-    "put_report",
-    "put_table",
-    "said",
-    "warn",
-    "word_of",
-]
-
 
 class Exit(IntEnum):
     """The exit codes of ``a2a-sign``: one per class of outcome, the same for every command."""

@@ -12,8 +12,6 @@ from a2a_trust.cli.moments import duration, written
 from a2a_trust.cli.report import mark, printable, put
 from a2a_trust.keys.rotation import KeyRing, new_ring_key
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Add a key that is published now and signs later; change nothing if the ring has such a key already."""

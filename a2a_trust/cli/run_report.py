@@ -27,8 +27,6 @@ from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.files.atomic import lock_now
 from a2a_trust.files.rights import check_writers
 
-__all__ = ["RunReport", "digest_of"]
-
 _LONGEST: Final = 86_400.0
 """Seconds after its begin in which a run can go on."""
 _LONGEST_LINE: Final = 1_048_576

@@ -47,8 +47,6 @@ from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, checked_claims, sign_unverified
 from a2a_trust.workers import CHUNK, Workers, chunks_of, usable_cores
 
-__all__ = ["run"]
-
 #: Rules of lint whose errors make a card ambiguous or contradictory. Such a card is signed only with --allow RULE.
 #: ``ambiguous-member`` is missing here, because ``sign_card`` refuses such a card and no option allows it.
 _REJECTED: Final = (

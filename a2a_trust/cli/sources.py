@@ -27,24 +27,6 @@ if TYPE_CHECKING:
     from a2a_trust.keys.jwk import PublicKey
     from a2a_trust.keys.keyset import KeySet
 
-__all__ = [
-    "algorithm_option",
-    "check_not_secret",
-    "default_key_path",
-    "default_memory_path",
-    "given_alg",
-    "in_pipeline",
-    "key_file_warnings",
-    "load_signers",
-    "naming",
-    "needing_client",
-    "new_passphrase",
-    "opened",
-    "public_key",
-    "public_keys",
-    "read_input",
-]
-
 _T = TypeVar("_T")
 _K = TypeVar("_K", "PublicKey", LocalSigner)
 

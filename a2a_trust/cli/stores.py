@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from a2a_trust.client.memory_postgres import PostgresCardMemory
     from a2a_trust.client.memory_store import SqliteCardMemory
 
-__all__ = ["COMMAND_SECONDS", "ApiKeys", "CardRecords", "api_keys", "card_memory", "memory_name", "postgres_url"]
-
 COMMAND_SECONDS: Final = 5.0
 """How long a command waits for a database."""
 

@@ -58,8 +58,6 @@ from a2a_trust.keys.trust_file import (
     read_trust,
 )
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the trust file ``options.file``."""

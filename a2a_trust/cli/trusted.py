@@ -26,9 +26,6 @@ from a2a_trust.strict_json import parse
 if TYPE_CHECKING:
     from a2a_trust.keys.trust_file import TrustFile
 
-__all__ = ["TrustedKeys", "trusted_keys"]
-
-
 _NO_KEYS: Final = KeySet(keys=())
 
 

@@ -50,8 +50,6 @@ from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from a2a_trust.workers import Workers, chunks_of, in_threads
 
-__all__ = ["run"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:

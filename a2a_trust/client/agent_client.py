@@ -39,8 +39,6 @@ from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.net.mesh import HttpWithin
 
-__all__ = ["verifying_client"]
-
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 
 

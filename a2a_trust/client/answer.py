@@ -32,16 +32,6 @@ from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.signing.forms import shown
 
-__all__ = [
-    "Answer",
-    "Part",
-    "answer_for",
-    "check_credentials",
-    "demands_of",
-    "scopes_named",
-    "words_for",
-]
-
 _MOST_COMBINATIONS: Final = 256
 _ANYBODY: Final = (Alternative(()),)
 _SHOWN: Final = 4

@@ -16,8 +16,6 @@ import httpx
 
 from a2a_trust.errors import MalformedError
 
-__all__ = ["Attachment", "attach", "copy_attachment", "detach", "sent_to"]
-
 _COOKIE: Final = b"cookie"
 
 

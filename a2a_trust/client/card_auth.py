@@ -57,8 +57,6 @@ from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["CardAuth", "CardDemands", "CredentialsError", "ReadBody", "Step"]
-
 _COOKIE_VALUE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")  # RFC 6265 4.1.1
 _MAX_URLS: Final = 256
 _MAX_SHOWN: Final = 300

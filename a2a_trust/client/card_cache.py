@@ -8,8 +8,6 @@ from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.net.fetcher import Fetched
 
-__all__ = ["CardCache"]
-
 _MOST_SECONDS: Final = 86_400.0
 """The upper limit, so that a replaced card is noticed within a day."""
 

@@ -37,8 +37,6 @@ from a2a_trust.keys.origins import host_of
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.net.urls import read_host
 
-__all__ = ["CertificateFiles", "CertificateInMemory", "OwnCertificate", "client_context"]
-
 _MAX_BYTES: Final = 1_048_576
 
 _log: Final = logging.getLogger(__name__)

@@ -12,8 +12,6 @@ from typing import Final
 
 from a2a_trust.auth.principal import SCOPE
 
-__all__ = ["Challenge", "challenges_of"]
-
 _MAX: Final = 8192
 _WORD: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _PARAMETER: Final = re.compile(rf'({_WORD})[ \t]*=[ \t]*(?:({_WORD})|"((?:[^"\\]|\\.)*)")(?=[ \t]*(?:,|\Z))')

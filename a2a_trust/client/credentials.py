@@ -30,24 +30,6 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
 from a2a_trust.keys.signer import Signer
 
-__all__ = [
-    "PRINTABLE",
-    "TOKEN68",
-    "ApiKey",
-    "BasicCredentials",
-    "BearerToken",
-    "Credential",
-    "CredentialValue",
-    "KeptSecret",
-    "Secret",
-    "SecretFile",
-    "check_secret",
-    "http_scheme",
-    "kept",
-    "kind_of",
-    "text_of",
-]
-
 _log: Final = getLogger(__name__)
 
 _MAX_BYTES: Final = 65_536

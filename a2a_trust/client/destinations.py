@@ -30,8 +30,6 @@ from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.net.urls import Url, with_plain_escapes
 from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["Destination", "Destinations", "UnsafePassAnything", "check_plain", "named_origins"]
-
 #: Segments that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
 #: or twice, before they look for dots, ";" and slashes.
 _AMBIGUOUS: Final = re.compile(

@@ -23,8 +23,6 @@ from a2a_trust.cache import BoundedCache
 from a2a_trust.keys import base64url
 from a2a_trust.keys.signer import Signer, signed_jwt
 
-__all__ = ["DPoPProofs", "ath_of", "nonce_of"]
-
 _NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")  # 1*NQCHAR (RFC 9449 8.1), of bounded length
 _MAX_ORIGINS: Final = 64  # with a remembered nonce, for one key
 

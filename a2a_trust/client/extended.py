@@ -28,8 +28,6 @@ from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import has_dot_segment
 from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["async_fetch_extended_card", "fetch_extended_card"]
-
 _VERSION: Final = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
 _CALL_ID: Final = "extended-card"
 

@@ -36,8 +36,6 @@ from a2a_trust.net.fetcher import Fetched, Fetcher, check_fetcher
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 from a2a_trust.strict_json import JSON
 
-__all__ = ["FetchOptions", "UnsafeReportOnly", "async_fetch_card", "card_urls", "fetch_card", "verification_by"]
-
 T = TypeVar("T")
 
 NO_CREDENTIALS: Final[Mapping[str, str]] = MappingProxyType({})

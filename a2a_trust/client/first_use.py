@@ -12,8 +12,6 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, host_of
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 
-__all__ = ["TrustOnFirstUse", "changed_key", "other_key_of_host", "trusted_on_first_use"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrustOnFirstUse:

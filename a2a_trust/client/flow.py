@@ -22,23 +22,6 @@ from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
 
-__all__ = [
-    "Answered",
-    "Ask",
-    "Flow",
-    "FreshKeys",
-    "Get",
-    "HiddenHeaders",
-    "InThread",
-    "KeyFetcher",
-    "PostForm",
-    "ToTheEnd",
-    "at_once",
-    "run",
-    "run_async",
-    "waited",
-]
-
 T = TypeVar("T")
 
 

@@ -32,8 +32,6 @@ from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, Parameter
 from a2a_trust.errors import ConfigurationError, TokenRequestError
 from a2a_trust.signing.forms import shown
 
-__all__ = ["ClientCredentials", "RefreshToken", "TokenExchange"]
-
 
 def _nothing_more() -> Flow[Parameters]:
     yield from ()

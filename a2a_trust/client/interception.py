@@ -50,8 +50,6 @@ from a2a_trust.keys.trust import TrustStore
 from a2a_trust.net.mesh import HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["BARE_HEADERS", "DROPPED_HEADERS", "Asked", "PassingCards", "Search"]
-
 DROPPED_HEADERS: Final = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range")
 
 BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")

@@ -27,8 +27,6 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import host_of, origin_of, url_of
 from a2a_trust.net.urls import MAX_URL, has_dot_segment
 
-__all__ = ["Location", "location_of", "named_location", "plain_url"]
-
 _PATH_CHARACTERS: Final = "!$&'()*+,;=:@"  # beside the unreserved ones: RFC 3986 3.3
 #: In every case, as there are servers that do not tell them apart.
 _WELL_KNOWN: Final = re.compile(rf"(?:{'|'.join(map(re.escape, CARD_PATHS))})+\Z", re.IGNORECASE)

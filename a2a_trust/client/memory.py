@@ -49,17 +49,6 @@ from a2a_trust.net.urls import with_plain_escapes
 from a2a_trust.signing.verify import VerifiedCard
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
-__all__ = [
-    "Admission",
-    "Admitted",
-    "CardMemory",
-    "CardTable",
-    "Remembered",
-    "TableCardMemory",
-    "VolatileCardMemory",
-    "acceptance",
-]
-
 _log: Final = logging.getLogger(__name__)
 
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)

@@ -26,8 +26,6 @@ from a2a_trust.databases.postgres import Postgres, Session
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.keys.origins import host_of
 
-__all__ = ["PostgresCardMemory"]
-
 _SELECT: Final = """
 SELECT location, thumbprints, issued, version, first_seen, last_seen, on_first_use,
     ARRAY(SELECT digest FROM a2a_trust.card_interface WHERE card_interface.location = card.location) AS interfaces

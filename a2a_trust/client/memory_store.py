@@ -20,8 +20,6 @@ from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.files.sqlite import SqliteFile
 
-__all__ = ["SqliteCardMemory"]
-
 _log: Final = logging.getLogger(__name__)
 
 _APPLICATION_ID: Final = 0x41324350  # "A2CP"

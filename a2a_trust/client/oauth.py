@@ -67,17 +67,6 @@ from a2a_trust.signing.forms import shown
 if TYPE_CHECKING:
     from a2a_trust.auth.introspection_endpoint import EndpointClient
 
-__all__ = [
-    "ACCESS_TYPE",
-    "EXCHANGE",
-    "ClientSecret",
-    "OAuthClient",
-    "Parameters",
-    "PrivateKeyJwt",
-    "TlsClientAuth",
-    "TokenRequest",
-]
-
 _MAX_TOKENS: Final = 1024  # remembered for one client
 _MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1

@@ -10,8 +10,6 @@ from a2a_trust.keys.origins import origin_of
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["Reach", "check_extension", "origin_in"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:

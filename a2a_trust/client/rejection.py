@@ -18,8 +18,6 @@ from a2a_trust.client.dpop import nonce_of
 from a2a_trust.errors import TrustError
 from a2a_trust.signing.forms import shown
 
-__all__ = ["CredentialsRejectedError", "Dropped", "Rejection"]
-
 _MAX_SHOWN: Final = 300
 _NO_SCOPES: Final[frozenset[str]] = frozenset()
 _ERRORS: Final = ("invalid_request", "invalid_token", "insufficient_scope", "invalid_dpop_proof", "use_dpop_nonce")

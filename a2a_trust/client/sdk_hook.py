@@ -38,8 +38,6 @@ from a2a_trust.keys.trust import TrustSource
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["signature_verifier"]
-
 _INSTEAD: Final = "verify the bytes that the agent serves, with AsyncVerifyingTransport or fetch_card"
 
 

@@ -50,8 +50,6 @@ from a2a_trust.net.mesh import HttpWithin, check_private
 from a2a_trust.net.urls import DEFAULT_PORTS
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["NO_CARDS", "AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
-
 T = TypeVar("T")
 
 #: For the whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile.

@@ -32,8 +32,6 @@ from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
-__all__ = ["ANY_KEY", "VERIFY_AGAIN_SECONDS", "WHOLE_CARD", "Verification", "check_first_use", "check_whole"]
-
 ANY_KEY: Final = AnyKey()
 WHOLE_CARD: Final = Coverage.WHOLE_CARD
 VERIFY_AGAIN_SECONDS: Final = 300.0

@@ -11,8 +11,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.net.addresses import is_this_machine
 
-__all__ = ["DatabaseUrl", "is_database_url"]
-
 _URL: Final = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
 _POSTGRES: Final = ("postgresql", "postgres")
 _REDIS: Final = ("redis", "rediss", "unix")

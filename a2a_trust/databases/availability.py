@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["REQUEST_SECONDS", "Availability", "Pause"]
-
 REQUEST_SECONDS: Final = 0.25
 """How long a request waits for a database, where nothing else is asked for."""
 

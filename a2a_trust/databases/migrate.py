@@ -8,8 +8,6 @@ from a2a_trust.databases.postgres import Connection, Postgres, background
 from a2a_trust.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
-__all__ = ["Migrated", "migrate"]
-
 _LONGEST: Final = 3_600.0
 """How long one migration may take, in seconds."""
 

@@ -8,8 +8,6 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["PerLoop"]
-
 _T = TypeVar("_T")
 
 #: After a fork, the clients of the parent: kept, since closing them would end the connections of the parent.

@@ -27,8 +27,6 @@ from a2a_trust.databases.per_loop import PerLoop
 from a2a_trust.databases.schema import VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
-__all__ = ["Connection", "Postgres", "Session", "background"]
-
 _CONNECTIONS: Final = 8
 """The most connections of one event loop. PostgreSQL allows 100 in all by default."""
 

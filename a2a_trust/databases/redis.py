@@ -24,8 +24,6 @@ from a2a_trust.databases.availability import Availability
 from a2a_trust.databases.per_loop import PerLoop
 from a2a_trust.errors import ConfigurationError, TrustError
 
-__all__ = ["RedisServer"]
-
 _CONNECTIONS: Final = 16
 """The most connections of one event loop."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["MIGRATIONS", "VERSION", "VERSION_QUERY", "Migration", "WrongTables", "check_version"]
-
 
 class WrongTables(Exception):  # noqa: N818  never leaves this room
     """The tables are of another release; the text says what to do."""

@@ -32,17 +32,6 @@ from typing import BinaryIO, Final, Self
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import Stamp, stamp_of, stamp_of_path
 
-__all__ = [
-    "FileToWrite",
-    "Over",
-    "is_reserved",
-    "is_taken",
-    "lock_now",
-    "locked",
-    "locked_together",
-    "write_atomically",
-]
-
 _ADVICE: Final = {
     errno.ENOSPC: "free some space and run the command again; nothing was written",
     errno.EDQUOT: "free some space and run the command again; nothing was written",

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["check_writers", "missing"]
-
 
 def missing(path: Path, kind: str, maker: str) -> FileNotFoundError:
     """The error for a file that does not exist; ``maker`` is a command that makes such a file."""

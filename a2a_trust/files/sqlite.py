@@ -30,8 +30,6 @@ from a2a_trust.errors import ConfigurationError, TrustError, with_option
 from a2a_trust.files.atomic import write_atomically
 from a2a_trust.files.rights import check_writers
 
-__all__ = ["SqliteFile", "SqliteReader", "revision_of"]
-
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 # https://www.sqlite.org/fileformat2.html#the_database_header

@@ -11,8 +11,6 @@ from pathlib import Path
 from time import monotonic
 from typing import BinaryIO, Final, Generic, TypeAlias, TypeVar
 
-__all__ = ["Stamp", "Watched", "open_regular", "stamp_of", "stamp_of_path"]
-
 Stamp: TypeAlias = tuple[int, ...]
 
 RETRY_SECONDS: Final = 1.0

@@ -14,18 +14,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding
 
 from a2a_trust.errors import ConfigurationError
 
-__all__ = [
-    "ALGORITHMS",
-    "DEFAULT_ALGORITHM",
-    "ECDSA",
-    "MAX_RSA_BITS",
-    "MIN_RSA_BITS",
-    "RSA_PADDING",
-    "Algorithm",
-    "algorithm_named",
-    "algorithm_of",
-]
-
 MIN_RSA_BITS: Final = 2048  # RFC 7518 3.3
 MAX_RSA_BITS: Final = 8192  # verifying with 16384 bits takes milliseconds, too long for keys of strangers
 

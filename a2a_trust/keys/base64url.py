@@ -6,8 +6,6 @@ import binascii
 
 from a2a_trust.errors import MalformedError
 
-__all__ = ["decode", "encode", "encode_bytes"]
-
 
 def encode_bytes(octets: bytes) -> bytes:
     """The unpadded base64url text of the octets, in ASCII."""

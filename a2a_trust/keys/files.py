@@ -31,17 +31,6 @@ from a2a_trust.keys.signer import LocalSigner
 if TYPE_CHECKING:
     from joserfc.jwk import OctKey
 
-__all__ = [
-    "KeyFileWarning",
-    "PassphraseNeededError",
-    "load_private_key",
-    "load_tls_key",
-    "private_key_bytes",
-    "read_key_file",
-    "read_private_key",
-    "save_private_key",
-]
-
 _MAX_KEY_BYTES: Final = 65_536
 #: An encrypted JWK (RFC 7517 7): the key for it from the passphrase by PBES2 (RFC 7518 4.8).
 _JWE_ALGORITHMS: Final = ["PBES2-HS512+A256KW", "A256GCM"]

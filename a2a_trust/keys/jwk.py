@@ -40,17 +40,6 @@ from a2a_trust.keys.x5c import check_certificates
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-__all__ = [
-    "PrivateKeyObject",
-    "PublicKey",
-    "PublicKeyObject",
-    "private_key_from_jwk",
-    "private_key_to_jwk",
-    "public_key_from_jwk",
-    "public_key_from_object",
-    "public_key_from_pem",
-]
-
 PrivateKeyObject: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 PublicKeyObject: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
 MAX_KID: Final = 512

@@ -35,8 +35,6 @@ from a2a_trust.errors import (
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
 
-__all__ = ["JwksCache", "JwksCacheTimes"]
-
 _log: Final = logging.getLogger(__name__)
 
 _BURST: Final = 5

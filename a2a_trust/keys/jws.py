@@ -21,8 +21,6 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ECDSA, RSA_PADDING, algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 
-__all__ = ["MAX_HEADER", "MAX_SIGNATURE", "read_header", "signing_input", "verify_jws"]
-
 MAX_HEADER: Final = 8192
 """The longest protected header that is decoded, in characters of base64url."""
 

@@ -12,8 +12,6 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.strict_json import JSON
 
-__all__ = ["JWKS_PATH", "MAX_KEYS", "KeySet", "SkippedKey", "publish_jwks", "read_jwks", "read_public_keys"]
-
 JWKS_PATH: Final = "/.well-known/jwks.json"
 """The path at which an agent publishes its key set on its own origin."""
 

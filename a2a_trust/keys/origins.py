@@ -26,18 +26,6 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.net.addresses import address_of
 from a2a_trust.net.urls import Url, read_host, read_url
 
-__all__ = [
-    "OriginFromCard",
-    "Origins",
-    "UnsafeAnyOrigin",
-    "host_of",
-    "interface_host",
-    "is_unencrypted",
-    "origin_of",
-    "overlap",
-    "url_of",
-]
-
 _WILDCARD: Final = 'write "*." and a parent of two labels or more'
 _UNENCRYPTED: Final = ("http://", "ws://")
 _INTERFACE_SCHEMES: Final = frozenset({"https", "wss", "grpc", "grpcs", "http", "ws"})

@@ -13,18 +13,6 @@ from typing import Final, TypeAlias
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins
 
-__all__ = [
-    "AnyKey",
-    "OriginPolicy",
-    "Policy",
-    "Threshold",
-    "all_of",
-    "check_party_name",
-    "is_thumbprint",
-    "n_of",
-    "named",
-]
-
 _THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _LONGEST_NAME: Final = 128
 

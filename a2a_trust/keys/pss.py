@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from a2a_trust.errors import MalformedError
 
-__all__ = ["pss_algorithms"]
-
 _BLOCK: Final = re.compile(rb"-----BEGIN (PRIVATE KEY|PUBLIC KEY)-----(.*?)-----END \1-----", re.DOTALL)
 _SEQUENCE: Final = 0x30
 _HASH, _MASK, _SALT, _TRAILER = 0xA0, 0xA1, 0xA2, 0xA3

@@ -21,8 +21,6 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["KeyRingFile", "load_key_ring", "save_key_ring", "update_key_ring"]
-
 _log: Final = logging.getLogger(__name__)
 
 

@@ -33,18 +33,6 @@ from a2a_trust.keys.jwk import PublicKey, public_key_from_pem
 from a2a_trust.keys.keyset import MAX_KEYS
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
-__all__ = [
-    "DEFAULT_KEEP",
-    "DEFAULT_OVERLAP",
-    "KeyRing",
-    "KeyState",
-    "RingKey",
-    "is_key_ring",
-    "key_ring_bytes",
-    "new_ring_key",
-    "read_key_ring",
-]
-
 DEFAULT_OVERLAP: Final = 86_400.0
 """One day, in seconds: the longest time for which our own cache keeps a key set without fetching it again."""
 

@@ -10,8 +10,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-__all__ = ["MIN_SECRET", "Seal"]
-
 MIN_SECRET: Final = 32
 """The shortest secret, in bytes."""
 

@@ -14,8 +14,6 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import DEFAULT_ALGORITHM, ECDSA, RSA_PADDING, algorithm_named
 from a2a_trust.keys.jwk import PrivateKeyObject, PublicKey, private_key_from_jwk, public_key_from_object
 
-__all__ = ["LocalSigner", "Signer", "generate_signer", "signed_jwt"]
-
 _CURVES = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
 
 

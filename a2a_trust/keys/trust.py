@@ -13,8 +13,6 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.policy import OriginPolicy, check_party_name
 
-__all__ = ["SigningTool", "TrustSource", "TrustStore", "TrustedKey", "signing_tool"]
-
 
 class SigningTool(StrEnum):
     """The tool that signs cards with a key. It decides how much a signature without our mark proves.

@@ -23,19 +23,6 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust import SigningTool
 from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, comments, places, read_trust
 
-__all__ = [
-    "EMPTY",
-    "Members",
-    "entry_of_key",
-    "entry_of_url",
-    "make_trust_file",
-    "update_trust_file",
-    "with_entries",
-    "with_revoked",
-    "without_entries",
-    "without_entry",
-]
-
 EMPTY = "# Which keys we trust for which agents. Edit this file by hand, or with: a2a-sign trust\nversion = 1\n"
 
 

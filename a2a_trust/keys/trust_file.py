@@ -75,18 +75,6 @@ if TYPE_CHECKING:
     from a2a_trust.keys.jwks_cache import JwksCache
     from a2a_trust.net.fetcher import Fetcher
 
-__all__ = [
-    "RevokedKey",
-    "TrustDocument",
-    "TrustEntry",
-    "TrustFile",
-    "comments",
-    "keys_of_file",
-    "load_trust",
-    "places",
-    "read_trust",
-]
-
 _log: Final = logging.getLogger(__name__)
 
 _VERSION: Final = 1

@@ -13,8 +13,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys import base64url
 
-__all__ = ["check_certificates"]
-
 
 def check_certificates(jwk: Mapping[str, object], spki: bytes) -> None:
     """MalformedError unless the first certificate of ``x5c`` is for the key.

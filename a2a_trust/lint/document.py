@@ -22,19 +22,6 @@ from a2a_trust.strict_json import pointer as json_pointer
 from a2a_trust.strict_json.jcs import canonicalize_received
 from a2a_trust.strict_json.pointer import Path
 
-__all__ = [
-    "Path",
-    "Subject",
-    "at",
-    "member_of",
-    "pointer_of",
-    "safe_pointer",
-    "shown_name",
-    "spelled",
-    "spelling_of",
-    "subject_of",
-]
-
 _MAX_REFUSALS: Final = 50
 """The largest number of refusals: a document with more is not a card."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Finding", "Severity"]
-
 
 class Severity(StrEnum):
     """The severity of a finding; the words are the levels of SARIF."""

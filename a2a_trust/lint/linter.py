@@ -20,8 +20,6 @@ from a2a_trust.lint.rules.table import RULES
 from a2a_trust.signing.forms import present_members
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["MAX_OF_A_RULE", "errors_in", "fix_card", "lint_card"]
-
 MAX_OF_A_RULE: Final = 100
 """The largest number of findings of one rule: a stranger's card must not fill the memory."""
 

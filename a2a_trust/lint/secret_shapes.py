@@ -10,8 +10,6 @@ import re
 from collections import Counter
 from typing import Final
 
-__all__ = ["is_private_jwk", "is_secret_name", "looks_random", "secret_kind"]
-
 _KINDS: Final = (
     ("a private key in PEM", r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,4}PRIVATE KEY-----"),
     ("a JSON Web Token", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}"),

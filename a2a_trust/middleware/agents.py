@@ -32,8 +32,6 @@ from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.routing import quoted, route_path
 from a2a_trust.middleware.rules import CONTROL, NOT_FOUND, OtherPaths
 
-__all__ = ["Agent", "Agents", "CardOf", "Front", "GuardedAgent"]
-
 _log: Final = logging.getLogger(__name__)
 
 _CARD_PATHS: Final = frozenset(CARD_PATHS)

@@ -15,9 +15,6 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["Answer", "FromApplication", "answer_of", "card_of_application", "check_urls"]
-
-
 _NO_URL: Final = "http://public-url-is-missing.invalid"
 """The URL of the request for the application's card, when there is no ``url=``."""
 

@@ -45,19 +45,6 @@ from a2a_trust.errors import (
     TooManyRequestsError,
 )
 
-__all__ = [
-    "AuditEvent",
-    "Reason",
-    "RepeatedRefusals",
-    "card_not_reloaded",
-    "card_not_served",
-    "card_reloaded",
-    "is_heard",
-    "reason_of",
-    "request_allowed",
-    "request_refused",
-]
-
 _log: Final = logging.getLogger("a2a_trust.audit")
 
 

@@ -44,15 +44,6 @@ from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from a2a_trust.middleware.routing import Interfaces, route_path
 
-__all__ = [
-    "CardEnforcementMiddleware",
-    "ends_like_card",
-    "exact_path",
-    "is_exactly",
-    "lines_without",
-]
-
-
 _REPEATED: Final = (audit.Reason.KEY_SOURCE_UNAVAILABLE, audit.Reason.TOO_MANY_REQUESTS)
 """Rejections that anybody can cause in any number."""
 

@@ -23,8 +23,6 @@ from a2a_trust.auth.credentials import Extractor, HeaderLines, HttpAuthorization
 from a2a_trust.errors import ConfigurationError, CrossSiteError, MalformedError
 from a2a_trust.keys.origins import origin_of
 
-__all__ = ["BrowserRules", "is_attached_by_browsers"]
-
 _SITE: Final = b"sec-fetch-site"
 _ORIGIN: Final = b"origin"
 _SAME: Final = frozenset({b"same-origin", b"none"})

@@ -12,9 +12,6 @@ from typing import Any, Final
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization
 from a2a_trust.middleware.documents import Send
 
-__all__ = ["CachingRules"]
-
-
 _CACHE_CONTROL: Final = len("cache-control")
 _VARY: Final = len("vary")
 

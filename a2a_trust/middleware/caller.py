@@ -24,21 +24,6 @@ from a2a_trust.auth.subject_token import SubjectToken
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.middleware.documents import Scope
 
-__all__ = [
-    "CallContext",
-    "Caller",
-    "CallerCredentials",
-    "Running",
-    "acting_for",
-    "current_principal",
-    "is_public",
-    "principal_of",
-    "set_caller",
-    "set_public",
-    "subject_token_of",
-    "this_task",
-]
-
 Caller: TypeAlias = Principal | Anonymous
 
 _PRINCIPAL: Final = "a2a_trust.principal"

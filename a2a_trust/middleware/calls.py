@@ -25,8 +25,6 @@ from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.refusal import Error
 from a2a_trust.middleware.routing import Target
 
-__all__ = ["Call", "CallRefusedError", "check_media_type", "read_call", "tenants_in_query"]
-
 MAX_MEMBERS: Final = 1_000
 """The most members of an object that is read; A2A has about ten in one."""
 

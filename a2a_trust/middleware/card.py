@@ -38,17 +38,6 @@ from a2a_trust.signing.sign import checked_lifetime, sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
-__all__ = [
-    "CardFile",
-    "CardSignedHere",
-    "CardSigner",
-    "CardSource",
-    "FixedCard",
-    "PublicCard",
-    "SignerSource",
-    "card_body",
-]
-
 _log: Final = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = 60

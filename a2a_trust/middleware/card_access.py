@@ -12,8 +12,6 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, refuse
 from a2a_trust.middleware.peer import Networks, verified_peer, was_forwarded
 
-__all__ = ["CardReaders", "InNetworks"]
-
 
 class CardReaders(Enum):
     """Who may read the public card. The third choice is ``Networks``: peers there may read it without a credential.

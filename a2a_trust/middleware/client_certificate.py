@@ -14,8 +14,6 @@ from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.middleware.peer import was_forwarded
 from a2a_trust.middleware.proxies.headers import CLAIMING_HEADERS
 
-__all__ = ["CertificateSource", "FromTls"]
-
 
 class CertificateSource(Protocol):
     """Knows the client's certificate: ``FromTls()``, or ``FromProxy(…)`` of ``proxies``."""

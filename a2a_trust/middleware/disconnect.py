@@ -20,8 +20,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from a2a_trust.middleware.documents import Receive
 
-__all__ = ["ClientGoneError", "Message", "ReadAhead", "Room", "awaited"]
-
 Message: TypeAlias = MutableMapping[str, Any]
 
 _PATIENCE: Final = 0.1

@@ -13,19 +13,6 @@ from hashlib import sha256
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
-__all__ = [
-    "ASGIApp",
-    "Document",
-    "Receive",
-    "Scope",
-    "Send",
-    "answer",
-    "close_websocket",
-    "is_preflight",
-    "json_bytes",
-    "refuse",
-]
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -43,8 +43,6 @@ from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_b
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 
-__all__ = ["ExtendedCard", "ExtendedCardEndpoint", "Provider", "respond"]
-
 _log: Final = logging.getLogger(__name__)
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[GivenCard | None]]

@@ -22,8 +22,6 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.card import CardSource, card_body
 from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send
 
-__all__ = ["ASK_SECONDS", "Ask", "AskedAgain", "CardFunction", "GeneratedCard", "asking", "is_function"]
-
 ASK_SECONDS: Final = 10.0
 """The shortest time between two attempts to make a card, and the longest time for one attempt."""
 

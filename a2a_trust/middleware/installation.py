@@ -16,8 +16,6 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.options import check_app
 
-__all__ = ["AppT", "Installation", "is_protected"]
-
 AppT = TypeVar("AppT", bound=ASGIApp)
 
 

@@ -13,8 +13,6 @@ import anyio
 
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Lifespan", "run_lifespans"]
-
 _COMPLETE: Final = "lifespan.startup.complete"
 
 

@@ -20,8 +20,6 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answer, json_bytes
 
-__all__ = ["JwksEndpoint", "ProtectedResource", "PublishedKeys"]
-
 _URL: Final = re.compile(r"[!#-\[\]-~]+")  # it stands between quotation marks in a header
 _RESOURCE_PATH: Final = "/.well-known/oauth-protected-resource"
 

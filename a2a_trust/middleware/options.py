@@ -15,8 +15,6 @@ from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import origin_of
 
-__all__ = ["MAX_BODY", "RequestRules", "TenantRule", "check_app", "check_rule", "listed", "takes_requests"]
-
 MAX_BODY: Final = 16_777_216
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]

@@ -14,16 +14,6 @@ from typing import Any, Final
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 
-__all__ = [
-    "Networks",
-    "came_by_unix_socket",
-    "peer_extension",
-    "records_peers",
-    "verified_peer",
-    "was_forwarded",
-    "with_peer",
-]
-
 _EXTENSION: Final = "a2a_trust.peer"
 #: Proxies add these headers. Behind a proxy, the peer is the proxy, and not the caller.
 _OF_PROXIES: Final = re.compile(

@@ -49,8 +49,6 @@ _log: Final = logging.getLogger(__name__)
 #: Addresses that servers listen at; clients cannot connect to them everywhere.
 _UNSPECIFIED: Final = ("0.0.0.0", "[::]")  # noqa: S104
 
-__all__ = ["CardServing", "ProtectedAgent", "SigningKeys", "protect", "protect_agents"]
-
 
 class SigningKeys(SignerSource, PublishedKeys, Protocol):
     """Something that knows which key signs now and which are published, such as ``KeyRingFile``."""

@@ -21,8 +21,6 @@ from a2a_trust.errors import (
 )
 from a2a_trust.middleware.documents import json_bytes
 
-__all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Error", "Refusal", "refusal_for"]
-
 RETRY_AFTER: Final = 5
 """The seconds after which a caller may retry when the source of keys is down."""
 

@@ -31,8 +31,6 @@ from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import CardView, Interface, NamedScheme
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["Interfaces", "Meaning", "Other", "Target", "Undeclared", "quoted", "route_path"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

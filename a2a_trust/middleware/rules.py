@@ -33,8 +33,6 @@ from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, quoted, route_path
 
-__all__ = ["CONTROL", "NOT_FOUND", "OtherPaths", "RulesMiddleware", "call_of"]
-
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
 

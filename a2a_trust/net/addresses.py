@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final, TypeAlias
 
-__all__ = ["Address", "address_of", "is_loopback", "is_private", "is_public", "is_this_machine"]
-
 Address: TypeAlias = IPv4Address | IPv6Address
 
 #: A last label like this makes a host an IPv4 address for some readers: 127.1, 2130706433, 0x7f000001, 0177.0.0.1.

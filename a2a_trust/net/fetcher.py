@@ -47,17 +47,6 @@ from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
 from a2a_trust.net.mesh import HttpWithin, check_private
 from a2a_trust.net.urls import DEFAULT_PORTS, has_dot_segment, read_url
 
-__all__ = [
-    "MAX_ATTEMPTS",
-    "Fetched",
-    "Fetcher",
-    "FormAnswer",
-    "Resolver",
-    "SystemResolver",
-    "addresses_of",
-    "check_fetcher",
-]
-
 _log: Final = logging.getLogger(__name__)
 
 #: Path and query in a request, by RFC 3986 3.3 and 3.4: no characters that servers accept beyond these rules.

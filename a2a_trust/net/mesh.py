@@ -19,8 +19,6 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.net.addresses import Address, address_of, is_private
 from a2a_trust.net.urls import read_host
 
-__all__ = ["NO_MESH", "HttpWithin", "check_private"]
-
 
 class HttpWithin:
     """The names in a service mesh, given by their suffixes; without suffixes no name.

@@ -26,8 +26,6 @@ from urllib.parse import unquote
 from a2a_trust.errors import MalformedError
 from a2a_trust.net.addresses import Address, address_of
 
-__all__ = ["DEFAULT_PORTS", "MAX_URL", "Url", "has_dot_segment", "read_host", "read_url", "with_plain_escapes"]
-
 MAX_URL: Final = 2048
 """The longest URL that is read, in characters."""
 

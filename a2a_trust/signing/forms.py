@@ -43,19 +43,6 @@ from a2a_trust.strict_json import JSON, JSONObject, Plain
 from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
-__all__ = [
-    "MAX_POINTER",
-    "UNVERIFIED_BY_PRUNING",
-    "Form",
-    "Projection",
-    "is_within",
-    "present_members",
-    "project",
-    "shown",
-    "unprotected_members",
-]
-
-
 UNVERIFIED_BY_PRUNING: Final = (
     "/securityRequirements",
     "/securitySchemes",

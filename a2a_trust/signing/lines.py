@@ -31,14 +31,6 @@ from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSONObject
 
-__all__ = [
-    "MAX_LINE_BYTES",
-    "CardLine",
-    "origin_in",
-    "read_line",
-    "verify_lines",
-]
-
 MAX_LINE_BYTES: Final = strict_json.MAX_BYTES + 8192
 """The longest line that is read: the largest card, with a name and an origin."""
 _COLUMNS: Final = frozenset({"name", "origin", "card"})

@@ -28,8 +28,6 @@ _S = TypeVar("_S")
 _C = TypeVar("_C")
 _R = TypeVar("_R")
 
-__all__ = ["Origin", "sign_cards", "verify_cards"]
-
 Origin: TypeAlias = str | UnsafeAnyOrigin | OriginFromCard
 
 

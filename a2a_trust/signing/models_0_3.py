@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from a2a_trust.strict_json import JSONObject
 
-__all__ = ["unread_in_0_3"]
-
 
 def unread_in_0_3(card: JSONObject) -> str | None:
     """JSON pointer of a member that a2a-python 0.3 reads in another way than ``project``; None if there is none.

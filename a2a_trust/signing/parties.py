@@ -6,8 +6,6 @@ from a2a_trust.errors import PolicyNotMetError, SignatureFailure, verification_e
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold
 from a2a_trust.signing.verify_signature import VerifiedSignature
 
-__all__ = ["counted_signatures"]
-
 
 def counted_signatures(
     verified: list[VerifiedSignature], policies: list[Policy], failures: tuple[SignatureFailure, ...]

@@ -15,8 +15,6 @@ from a2a_trust.signing.forms import Form, project
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import pointer_of
 
-__all__ = ["rewritten_members"]
-
 _WRAPPERS: Final = {type_: wrapper for wrapper, type_ in SCHEME_TYPES.items()}
 
 

@@ -21,8 +21,6 @@ from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import canonicalize
 
-__all__ = ["reason_to_sign"]
-
 _MEMBERS: Final = frozenset({"protected", "signature"})
 """The members of an entry that ``sign_card`` makes. Others are not signed, and signing again removes them."""
 

@@ -8,8 +8,6 @@ from a2a_trust.errors import CardVerificationError, SignatureFailure, TrustError
 from a2a_trust.signing.verify import VerifiedCard
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["report_of_error", "report_of_verified"]
-
 
 def report_of_verified(verified: VerifiedCard) -> JSONObject:
     """The members of a report on a verified card, without the card, as plain JSON types."""

@@ -50,17 +50,6 @@ from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 
-__all__ = [
-    "Arguments",
-    "SignedCard",
-    "check_own_work",
-    "checked_claims",
-    "checked_lifetime",
-    "sign_card",
-    "sign_unverified",
-    "sign_with",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:

@@ -11,8 +11,6 @@ from a2a_trust.keys.jws import check_unprotected, read_header
 from a2a_trust.signing.forms import Form
 from a2a_trust.strict_json import JSON
 
-__all__ = ["MARKS", "MAX_SIGNATURES", "Signature", "content_type", "parse_signature", "signature_entries"]
-
 MAX_SIGNATURES: Final = 16
 """The most signatures that one card may have; each costs a verification."""
 

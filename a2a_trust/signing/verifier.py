@@ -13,8 +13,6 @@ from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
-__all__ = ["CardVerifier"]
-
 _REMEMBERED_BYTES: Final = 65_536
 """The largest document that is cached: larger ones would fill the memory."""
 

@@ -37,8 +37,6 @@ from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatu
 from a2a_trust.strict_json import JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_received
 
-__all__ = ["Coverage", "VerifiedCard", "checked_store", "seconds", "verify_card", "verify_each"]
-
 
 class Coverage(Enum):
     """How much of the served card must be signed."""

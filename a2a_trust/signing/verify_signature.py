@@ -35,8 +35,6 @@ from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import Form, Projection, project
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
 
-__all__ = ["CLOCK_SKEW", "VerifiedSignature", "verify_signatures"]
-
 CLOCK_SKEW: Final = 60.0
 """How far in the future a protected ``iat`` or ``nbf`` may be, in seconds."""
 

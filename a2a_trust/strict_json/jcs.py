@@ -14,8 +14,6 @@ import orjson
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json.reader import JSON, MAX_DEPTH, Plain, is_too_deep, without_whole_fractions
 
-__all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_parsed", "canonicalize_received", "es6_number"]
-
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer up to which every integer has its own double (RFC 7493 2.2)."""
 

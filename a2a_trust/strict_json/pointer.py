@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-__all__ = ["Path", "escaped", "pointer_of", "steps_of", "steps_to"]
-
 Path: TypeAlias = "tuple[Path, str | int] | None"
 """The path to a value: the path to the object or list around it, and its name or index there; None for the document.
 

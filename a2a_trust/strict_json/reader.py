@@ -21,22 +21,6 @@ import orjson
 
 from a2a_trust.errors import MalformedError
 
-__all__ = [
-    "JSON",
-    "MAX_BYTES",
-    "MAX_DEPTH",
-    "JSONObject",
-    "Plain",
-    "has_plain_names",
-    "is_too_deep",
-    "parse",
-    "parse_printed",
-    "read",
-    "read_members",
-    "read_numbers",
-    "without_whole_fractions",
-]
-
 JSON: TypeAlias = Any
 """A JSON value as plain Python: dict, list, str, int, float, bool or None."""
 

@@ -38,8 +38,6 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import call_of
 from a2a_trust.signing.verify import verify_card
 
-__all__ = ["InMemoryAgent", "memory_client"]
-
 _URL: Final = "https://agent.test"
 
 

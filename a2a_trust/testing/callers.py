@@ -23,8 +23,6 @@ from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.installation import is_protected
 from a2a_trust.middleware.options import check_app, listed
 
-__all__ = ["as_caller", "fake_principal", "fake_request"]
-
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 

@@ -14,8 +14,6 @@ from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import generate_signer, signed_jwt
 
-__all__ = ["TokenIssuer"]
-
 
 class TokenIssuer:
     """An issuer with its own key, and a verifier for its tokens that needs no network.

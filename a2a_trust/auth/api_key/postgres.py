@@ -21,8 +21,6 @@ from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres, Session
 from a2a_trust.errors import KeySourceUnavailableError
 
-__all__ = ["PostgresApiKeys"]
-
 _SELECT: Final = f"SELECT {COLUMNS} FROM a2a_trust.api_key"  # noqa: S608  a constant
 _ORDER: Final = "ORDER BY created, id"
 _FIND: Final = f"""

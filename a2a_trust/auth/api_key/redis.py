@@ -25,8 +25,6 @@ from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
-__all__ = ["RedisApiKeys"]
-
 _REVISION: Final = "a2a:keys:revision"
 _IDS: Final = "a2a:keys:ids"
 """A hash: the id of each key -> its digest, in hex."""

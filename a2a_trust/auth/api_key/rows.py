@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord
 
-__all__ = ["COLUMNS", "record_of", "row_of"]
-
 COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
 
 

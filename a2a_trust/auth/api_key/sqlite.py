@@ -23,8 +23,6 @@ from a2a_trust.auth.record_table import RecordTable
 from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, revision_of
 
-__all__ = ["SqliteApiKeys"]
-
 _APPLICATION_ID: Final = 0x41324B79  # "A2Ky"
 
 _TABLES: Final = f"""

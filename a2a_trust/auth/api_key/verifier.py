@@ -44,19 +44,6 @@ from a2a_trust.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "DEFAULT_PREFIX",
-    "ApiKeyRecord",
-    "ApiKeyStore",
-    "ApiKeyVerifier",
-    "ApiKeyWrites",
-    "FoundApiKeys",
-    "IssuedApiKey",
-    "KeyTable",
-    "MemoryApiKeys",
-    "key_id_of",
-]
-
 DEFAULT_PREFIX: Final = "a2a"
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

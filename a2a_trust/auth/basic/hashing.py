@@ -22,8 +22,6 @@ from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-__all__ = ["NOBODY", "Hashing", "hash_of", "hashing", "is_hash"]
-
 _FORM: Final = re.compile(r"\$argon2id\$v=19\$m=65536,t=3,p=4\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}")
 
 NOBODY: Final = f"$argon2id$v=19$m=65536,t=3,p=4${'A' * 22}${'A' * 43}"

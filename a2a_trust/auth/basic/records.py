@@ -20,16 +20,6 @@ from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalized
 from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, scope_set
 from a2a_trust.errors import ConfigurationError
 
-__all__ = [
-    "FoundPasswords",
-    "IssuedPassword",
-    "MemoryPasswords",
-    "PasswordRecord",
-    "PasswordStore",
-    "PasswordTable",
-    "PasswordWrites",
-]
-
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
 _GROUPS, _GROUP = 7, 4
 _SHORTEST_IMPORT: Final = 15

@@ -17,8 +17,6 @@ from a2a_trust.auth.record_table import RecordTable
 from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, revision_of
 
-__all__ = ["SqlitePasswords"]
-
 _APPLICATION_ID: Final = 0x41325077  # "A2Pw"
 
 _COLUMNS: Final = "user, hash, scopes, created, changed, expires, revoked"

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from a2a_trust.errors import InvalidCredentialsError
 
-__all__ = ["LONGEST_PASSWORD", "UserPass", "is_text", "normalized", "read_user_pass", "user_of"]
-
 LONGEST_USER: Final = 256
 """In characters."""
 LONGEST_PASSWORD: Final = 1024

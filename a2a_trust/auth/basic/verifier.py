@@ -27,8 +27,6 @@ from a2a_trust.errors import (
     TemporarilyUnavailableError,
 )
 
-__all__ = ["BasicVerifier", "PasswordFunction"]
-
 PasswordFunction: TypeAlias = Callable[[str, str], Awaitable[Identity | None]]
 """Gets a user name and a password, and returns the identity; None when they are wrong."""
 

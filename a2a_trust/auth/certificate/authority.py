@@ -20,8 +20,6 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, Malfor
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of_path
 from a2a_trust.keys.jwk import public_key_from_object
 
-__all__ = ["ClientAuthority", "RevocationList", "WatchedAuthority"]
-
 _MAX_FILE: Final = 4_194_304
 _MAX_ISSUERS: Final = 1024
 _CRLS: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)

@@ -12,19 +12,6 @@ from cryptography import x509
 from a2a_trust.auth.certificate.reading import LONGEST_NAME
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-__all__ = [
-    "AllIssued",
-    "Allowed",
-    "FromDns",
-    "FromEmail",
-    "FromSubject",
-    "FromUri",
-    "IdentityRule",
-    "OnlyIdentities",
-    "OnlyThumbprints",
-    "check_allowed",
-]
-
 
 class IdentityRule(Protocol):
     """The rule that reads the caller's name in a certificate. ``kind`` is its word in the issuers of identities."""

@@ -9,8 +9,6 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from a2a_trust.errors import MalformedError
 
-__all__ = ["BROKEN", "LONGEST_NAME", "extension_of", "is_certificate", "subject_of"]
-
 LONGEST_NAME: Final = 2048
 """The longest name of a holder, in characters."""
 

@@ -48,8 +48,6 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_object
 
-__all__ = ["CertificateVerifier"]
-
 MAX_CERTIFICATES: Final = 6
 """The most certificates that a client may show, its own included."""
 

@@ -22,8 +22,6 @@ from typing import Final, Protocol
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError
 
-__all__ = ["MAX_WINDOW", "DroppedTimes", "ProofMemory", "Room", "VolatileProofMemory", "digest_of", "kept_seconds"]
-
 MAX_WINDOW: Final = 300.0
 """The most by which the ``iat`` of a proof may be off, in seconds."""
 

@@ -17,8 +17,6 @@ from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres
 from a2a_trust.errors import KeySourceUnavailableError
 
-__all__ = ["PostgresProofMemory"]
-
 #: The server's name for itself. It changes with the server, with its timeline, with a database or a table that was
 #: restored from a copy, and with TRUNCATE; also with VACUUM FULL, which looks the same.
 SERVER: Final = """

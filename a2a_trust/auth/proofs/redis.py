@@ -15,8 +15,6 @@ from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import KeySourceUnavailableError
 
-__all__ = ["RedisProofMemory"]
-
 _STATE: Final = "a2a:proofs"
 
 

@@ -33,8 +33,6 @@ from a2a_trust.auth.proofs.memory import MAX_WINDOW, Room, VolatileProofMemory, 
 from a2a_trust.dates import date_of
 from a2a_trust.errors import KeySourceUnavailableError
 
-__all__ = ["SKEW", "SharedProofMemory", "State", "Use"]
-
 SKEW: Final = 10.0
 """By how many seconds the clocks of a replica and of the database may differ."""
 

@@ -28,8 +28,6 @@ from a2a_trust.auth.proofs.memory import MAX_WINDOW, DroppedTimes, Room, digest_
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError, TrustError
 from a2a_trust.files.sqlite import SqliteFile
 
-__all__ = ["SqliteProofMemory"]
-
 _APPLICATION_ID: Final = 0x41324450  # "A2DP"
 
 _TABLES: Final = """

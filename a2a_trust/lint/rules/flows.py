@@ -9,8 +9,6 @@ from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.rules.rule import Found, rule
 
-__all__ = ["RULES"]
-
 
 @rule("implicit-flow", Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
 def implicit_flow(subject: Subject) -> Iterator[Found]:

@@ -16,8 +16,6 @@ from a2a_trust.signing.forms import Form, present_members, project
 from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.strict_json.pointer import steps_of
 
-__all__ = ["RULES"]
-
 
 @rule(
     "explicit-default",

@@ -8,13 +8,12 @@ from typing import Final
 
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, REQUIRED_0_1, REQUIRED_0_3, Presence, proto_name
-from a2a_trust.lint.document import Path, Subject, member_of, pointer_of, safe_pointer, spelled
+from a2a_trust.lint.document import Subject, member_of, pointer_of, safe_pointer, spelled
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.rules.rule import Found, rule, without_braces
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER
-
-__all__ = ["RULES", "empty_member", "unknown_members"]
+from a2a_trust.strict_json.pointer import Path
 
 
 @rule("unreadable-document", Severity.ERROR, "The file is not one JSON object that every reader reads alike.", "8.4.1")

@@ -13,8 +13,6 @@ from typing import NamedTuple, TypeAlias
 from a2a_trust.lint.document import Subject
 from a2a_trust.lint.findings import Severity
 
-__all__ = ["Found", "Rule", "rule", "without_braces"]
-
 
 class Found(NamedTuple):
     """A finding of a rule; ``severity`` if it is not that of the rule."""

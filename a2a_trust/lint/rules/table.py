@@ -7,8 +7,6 @@ from typing import Final
 
 from a2a_trust.lint.rules import flows, forms, members, requirements, secrets, texts, urls
 
-__all__ = ["RULES"]
-
 _THEMES: Final = (members, forms, requirements, urls, flows, texts, secrets)
 
 RULES: Final = MappingProxyType({rule.id: rule for theme in _THEMES for rule in theme.RULES})

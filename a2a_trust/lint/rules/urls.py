@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, interface_host, url_of
-from a2a_trust.lint.document import Path, Subject, pointer_of
+from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.rules.rule import Found, rule
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.net.addresses import is_loopback, is_public
-
-__all__ = ["RULES"]
+from a2a_trust.strict_json.pointer import Path
 
 
 class _Url(NamedTuple):

@@ -15,8 +15,6 @@ from a2a_trust.middleware.proxies.form import (
     one,
 )
 
-__all__ = ["AwsAlb", "Caddy", "Rfc9440", "Traefik"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rfc9440:

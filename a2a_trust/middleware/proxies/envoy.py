@@ -10,8 +10,6 @@ from typing import ClassVar, Final
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.proxies.form import Values, from_escaped_pem, one
 
-__all__ = ["Envoy"]
-
 #: A member of an element, with or without quotes. Envoy quotes neither URIs nor DNS names.
 _MEMBER: Final = re.compile(rb'([A-Za-z]+)=(?:"((?:[^"\\]|\\.)*)"|([^",;]*))(;|,|$)')
 

@@ -13,18 +13,6 @@ from urllib.parse import unquote_to_bytes
 from a2a_trust.auth.certificate.reading import is_certificate
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-__all__ = [
-    "NamedHeaders",
-    "ProxyForm",
-    "Values",
-    "check_names",
-    "from_base64",
-    "from_byte_sequence",
-    "from_escaped_pem",
-    "from_pem_with_blanks",
-    "one",
-]
-
 Values: TypeAlias = Mapping[str, bytes]
 """The value of each header that came, by the form's name for it. Each came once."""
 

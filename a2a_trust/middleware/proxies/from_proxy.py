@@ -33,8 +33,6 @@ from a2a_trust.middleware.peer import Networks, came_by_unix_socket, records_pee
 from a2a_trust.middleware.proxies.form import ProxyForm, check_names
 from a2a_trust.middleware.proxies.headers import CLAIMING_HEADERS
 
-__all__ = ["FromProxy", "ProxySecret", "UnixSocket"]
-
 
 @dataclass(frozen=True, slots=True)
 class UnixSocket:

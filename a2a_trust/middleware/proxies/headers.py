@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CLAIMING_HEADERS"]
-
 _PREFIXES: Final = (
     "client- cf-client- ssl-client- x-client- x-ssl- x-ssl-client- x-tls-client- x-forwarded-client- "
     "x-forwarded-ssl-client- x-forwarded-tls-client-"

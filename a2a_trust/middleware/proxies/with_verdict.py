@@ -15,8 +15,6 @@ from a2a_trust.middleware.proxies.form import (
     one,
 )
 
-__all__ = ["Apache", "HAProxy", "Nginx"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WithVerdict(NamedHeaders):

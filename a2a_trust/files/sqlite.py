@@ -4,9 +4,9 @@ A file has a rollback journal, SQLite's default. Between two changes there is no
 only the right to read: it works on a read-only mount and on a full disk. Writers take turns (``BEGIN IMMEDIATE``), and
 readers wait while a change is written; both wait for at most ``timeout`` seconds.
 
-SQLite plays a log or a journal that it finds beside a file into that file, even if it belongs to another file. Opening
-a file that was restored beside an old ``-wal`` or ``-journal`` would destroy it. So every opening
-checks these files first.
+SQLite plays a log or a journal that it finds beside a file into that file, even if it belongs to another file. So every
+opening checks first that no stranger can write to them, and that there is no log. A journal of another file is not
+detected: whoever restores a file moves an old ``-journal`` away first.
 
 A file is made for its owner only, complete from its first moment, and never by opening it: a file that has vanished is
 not an empty one.
@@ -24,7 +24,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, Final
+from typing import Final
 
 from a2a_trust.errors import ConfigurationError, TrustError, with_option
 from a2a_trust.files.atomic import write_atomically
@@ -36,20 +36,8 @@ _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
 _WAL_VERSION: Final = 2
-# https://www.sqlite.org/fileformat2.html#the_rollback_journal
-_JOURNAL_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
-_JOURNAL_HEADER_BYTES: Final = 28
-_UNCOUNTED: Final = 0xFFFFFFFF
-"""The count of records in a journal whose writer does not wait for the disk."""
-_JOURNAL_BYTES: Final = 16_777_216
-"""From this size on only the first page of a journal is kept; ours take some kilobytes."""
 _SERIALIZES: Final = hasattr(sqlite3.Connection, "serialize")
 """Whether this SQLite gives the bytes of a database in memory; one before 3.36 may not."""
-_SMALLEST_SECTOR: Final = 32
-_SMALLEST_PAGE: Final = 512
-_LARGEST_PAGE: Final = 65_536
-_LOOKS: Final = 10
-"""How often a journal is looked at again that other processes change meanwhile."""
 
 
 def revision_of(table: str, columns: str) -> str:
@@ -150,8 +138,8 @@ class SqliteFile:
     def open(self, *, read_only: bool = False) -> sqlite3.Connection:
         """A connection, for any thread but one at a time, that the caller closes.
 
-        ConfigurationError: the file is of another kind now, everybody can write to it, or a log or journal beside it
-        belongs to another file. OSError, sqlite3.Error: it cannot be read.
+        ConfigurationError: the file is of another kind now, everybody can write to it, or as ``check_beside``.
+        OSError, sqlite3.Error: it cannot be read.
         """
         return self.followed()._open(read_only=read_only)
 
@@ -202,17 +190,12 @@ class SqliteFile:
         return self.path.with_name(f"{self.path.name}{suffix}")
 
     def check_beside(self) -> None:
-        """ConfigurationError if a log or a journal beside the file belongs to another file. The rules:
-
-        1. The files beside it belong to users who may change this file anyway.
-        2. There is no log.
-        3. A journal belongs to a change of this file.
-        """
+        """ConfigurationError: a stranger could change a file beside this one, or there is a write-ahead log."""
         for suffix in ("-journal", "-wal", "-shm"):
             self._check_owner(self.beside(suffix))
         log = self.beside("-wal")
         has_log = _size(log) > 0  # before the header, which is the first to change when the mode does
-        header = _descriptors.read(self.path)
+        header = _descriptors.header(self.path)
         quoted = shlex.quote(str(self.path))
         if header.startswith(_MAGIC) and _WAL_VERSION in header[18:20]:
             restored = f"if it was restored from a copy, first move {log} away, which is not part of the copy; then "
@@ -224,14 +207,6 @@ class SqliteFile:
             raise ConfigurationError(
                 f"{log} belongs to another file than this {self.what}, and SQLite would read it into {self.path}; "
                 f"move it away: mv {shlex.quote(str(log))} {shlex.quote(f'{log}.old')}"
-            )
-        if not self._owns_journal():
-            journal = self.beside("-journal")
-            raise ConfigurationError(
-                f"{journal} seems to belong to another file than this {self.what}, and SQLite would overwrite "
-                f"{self.path} with it; if {self.path} was restored from a copy, move the journal away: "
-                f"mv {shlex.quote(str(journal))} {shlex.quote(f'{journal}.old')}   "
-                f"(if it was not, a process died while it wrote; undo its part with: sqlite3 {quoted} .tables)"
             )
 
     def _check_owner(self, beside: Path) -> None:
@@ -255,24 +230,6 @@ class SqliteFile:
             f"mv {quoted} {shlex.quote(f'{beside}.old')}   (and let only the owner of this {self.what} write to its "
             f"folder: chmod go-w {folder})"
         )
-
-    def _owns_journal(self) -> bool:
-        """Whether SQLite would play no journal, or one that belongs to a change of this file.
-
-        Other processes may write at the same time. They change the file before they remove the journal. So if the
-        header of the file is the same before and after reading the journal, both are of the same moment.
-        """
-        beside = self.beside("-journal")
-        if _size(beside) == 0:
-            return True
-        now = _descriptors.read(self.path)
-        for _ in range(_LOOKS):
-            before, journal = now, _Journal.read(beside)
-            fits = journal is None or journal.fits(self.path, before)
-            now = _descriptors.read(self.path)
-            if fits and (journal is None or before == now):
-                return True
-        return False
 
     def make(self) -> None:
         """Make an empty file at ``path``; a file that another process has just made stays."""
@@ -386,93 +343,6 @@ class SqliteReader:
 _INHERITED: Final[list[sqlite3.Connection | None]] = []
 
 
-@dataclass(frozen=True, slots=True)
-class _Journal:
-    """A rollback journal that SQLite would play: the pages that it puts back, by number, and the file's size in pages
-    that it restores. ``is_whole``: nothing is missing that its headers count, and nothing else is in it; of a large one
-    only the first page is kept."""
-
-    is_whole: bool
-    pages: int
-    page_size: int
-    records: tuple[tuple[int, bytes], ...]
-
-    @classmethod
-    def read(cls, path: Path) -> _Journal | None:
-        """Read a journal; None if SQLite would not play it, because its header is not written yet, or was removed."""
-        try:
-            with path.open("rb") as file:
-                header = _journal_header(file, 0)
-                return None if header is None else cls._read(file, *header)
-        except FileNotFoundError:
-            return None
-
-    @classmethod
-    def _read(cls, file: BinaryIO, count: int, pages: int, sector: int, size: int) -> _Journal:
-        """A journal has several parts when it did not fit into memory; the first header says how large all are."""
-        length = os.fstat(file.fileno()).st_size
-        file.seek(max(0, length - len(_JOURNAL_MAGIC)))
-        names_another = file.read() == _JOURNAL_MAGIC
-        if names_another or not (_SMALLEST_SECTOR <= sector <= _LARGEST_PAGE and size >= _SMALLEST_PAGE):
-            # At its end is the name of a file that SQLite deletes, as in a change to several databases at once.
-            return cls(is_whole=False, pages=pages, page_size=size, records=())
-        records: list[tuple[int, bytes]] = []
-        is_whole, begin, step = True, 0, 4 + size + 4  # number, content, checksum
-        header: tuple[int, int, int, int] | None = (count, pages, sector, size)
-        while header is not None:
-            there = max(0, min(header[0], (length - begin - sector) // step))
-            is_whole = is_whole and header[0] in (there, _UNCOUNTED) and length < _JOURNAL_BYTES
-            for at in range(begin + sector, begin + sector + there * step, step):
-                number = _number(file, at)
-                if number == 1 or length < _JOURNAL_BYTES:
-                    records.append((number, file.read(size)))
-            begin += -(-(sector + there * step) // sector) * sector
-            header = _journal_header(file, begin)
-        return cls(is_whole, pages, size, tuple(records))
-
-    def fits(self, path: Path, header: bytes) -> bool:
-        """Whether it belongs to the database at the path, which has this header, or changes nothing in it.
-
-        Every change writes the first page last. Before that, the other pages in the journal may be unchanged.
-        """
-        for number, content in self.records:
-            if number == 1:
-                return _is_next(content[:_HEADER_BYTES], header)
-        return (
-            self.is_whole
-            and path.stat().st_size == self.pages * self.page_size
-            and all(
-                _descriptors.read(path, self.page_size, (number - 1) * self.page_size) == content
-                for number, content in self.records
-            )
-        )
-
-
-def _journal_header(file: BinaryIO, at: int) -> tuple[int, int, int, int] | None:
-    """The count of records, the size of the database in pages, and of a sector and a page in bytes, if one is there."""
-    file.seek(at)
-    header = file.read(_JOURNAL_HEADER_BYTES)
-    if len(header) < _JOURNAL_HEADER_BYTES or not header.startswith(_JOURNAL_MAGIC):
-        return None
-    count, _, pages, sector, size = (int.from_bytes(header[at : at + 4]) for at in range(8, len(header), 4))
-    return count, pages, sector, size
-
-
-def _number(file: BinaryIO, at: int) -> int:
-    file.seek(at)
-    return int.from_bytes(file.read(4))
-
-
-def _is_next(was: bytes, now: bytes) -> bool:
-    """Whether two headers are of one file, before and during a change. Its end adds one to the counter."""
-    counts = [int.from_bytes(header[24:28]) for header in (was, now)]
-    return counts[1] - counts[0] in (0, 1) and all(was[part] == now[part] for part in _UNCHANGING)
-
-
-#: Page size and format; schema and its format, encoding, version and application.
-_UNCHANGING: Final = (slice(0, 24), slice(40, 72))
-
-
 class _Descriptors:
     """Descriptors of databases, to read them beside SQLite.
 
@@ -489,12 +359,11 @@ class _Descriptors:
     def _begin_in_child(self) -> None:
         self._lock = Lock()  # a thread that the child does not have may hold the other one
 
-    def read(self, path: Path, size: int = _HEADER_BYTES, start: int = 0) -> bytes:
-        """So many bytes of the file, from ``start`` on."""
+    def header(self, path: Path) -> bytes:
+        """The header of the database."""
         if os.name != "posix":
             with path.open("rb") as file:
-                file.seek(start)
-                return file.read(size)
+                return file.read(_HEADER_BYTES)
         with self._lock:
             identity = _identity(path.stat())
             known = self._opened.get(path)
@@ -502,7 +371,7 @@ class _Descriptors:
                 descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its other end
                 self._close_replaced()
                 known = self._opened[path] = _identity(os.fstat(descriptor)), descriptor
-            return os.pread(known[1], size, start)
+            return os.pread(known[1], _HEADER_BYTES, 0)
 
     def _close_replaced(self) -> None:
         for path, (identity, descriptor) in [*self._opened.items()]:

@@ -2,12 +2,12 @@
 
 Readers see the old content or the new one, never a part. A process that is killed at any moment leaves one of the two:
 
-1. The new content is written to a file without a name (``O_TMPFILE``) in the folder of the target, and to the disk.
-2. A new file gets its name by a link, which fails if the name is taken.
-3. An existing file is replaced: the content is linked to the temporary name ``.NAME.a2a-sign``, which is then renamed.
+1. The new content is written to a file with the temporary name ``.NAME.a2a-sign`` in the folder of the target, and to
+   the disk. A secret is written to a file without a name (``O_TMPFILE``) if the system and the file system have such
+   files, so that a kill does not leave it behind. It gets the temporary name afterwards, or its own if that is free.
+2. The file is renamed. A new file that must not replace another gets its name by a link, which fails if it is taken.
 
-A kill between the two parts of step 3 leaves the temporary name, which the next process that writes this file removes.
-If the system or the file system has no files without a name, the temporary name exists from step 1 on.
+A kill before the end of step 2 leaves the temporary name, which the next process that writes this file removes.
 
 Two locks (``flock``) keep processes apart. A process that changes a file locks the file itself, from reading to
 writing. It also locks the new content, before that has a name. So a temporary name with unlocked content was left by a
@@ -23,7 +23,7 @@ import stat
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -62,8 +62,8 @@ class FileToWrite:
 
     - A symbolic link is followed, except with ``Over.NOTHING``.
     - A new file gets the mode that ``prepare`` is given, or the default mode of the process.
-    - An existing file keeps its mode and POSIX ACL, and its owner and group if the process may set them. Rights that
-      cannot be kept are removed, never given to others.
+    - An existing file keeps its mode, and its owner and group if the process may set them. Rights that cannot be kept
+      are removed, never given to others. A POSIX ACL is not kept: the group loses its rights, and the log says so.
     - With a mode the content may be secret, so the new file belongs to its writer, whatever file was there.
     - Anything but a regular file (a pipe, a device) is neither locked nor replaced: ``commit`` writes to it, with a
       mode only if it belongs to this user or to root.
@@ -153,17 +153,20 @@ class FileToWrite:
             if self.over is not Over.NOTHING:
                 self._target = _followed(self.path)
             self._is_new = old is None
-            if mode is not None:
+            is_secret = mode is not None
+            if is_secret:
                 old = None  # a stranger may have put the file there: its owner and group must not get the secret
             elif old is not None:
                 mode = stat.S_IMODE(old.st_mode)
             # Never more than the final rights: others must not read a secret, not even for a moment.
-            self._open_new(0o666 if mode is None else mode & 0o600)
+            self._open_new(0o666 if mode is None else mode & 0o600, is_secret=is_secret)
             with os.fdopen(self._descriptor, "wb", closefd=False) as file:
                 file.writelines(parts)
                 file.flush()
-                acl = None if old is None else _acl_of(self._target if self._file is None else self._file.fileno())
-                _give_rights(self._descriptor, mode, old, acl)
+                has_acl = old is not None and _has_acl(self._target)
+                _give_rights(self._descriptor, mode, old, has_acl=has_acl)
+                if has_acl:
+                    _warn("%a had a POSIX ACL, which is dropped; its group has no rights now", self.path)
                 os.fsync(self._descriptor)
 
     def check(self) -> None:
@@ -230,10 +233,10 @@ class FileToWrite:
         if self._is_secret and os.name == "posix" and status.st_uid not in (0, os.geteuid()):
             raise OSError(errno.EINVAL, "not a regular file, and it belongs to another user; nothing was written")
 
-    def _open_new(self, rights: int) -> None:
-        """Open and lock the file for the new content, without a name if the system supports that."""
+    def _open_new(self, rights: int, *, is_secret: bool) -> None:
+        """Open and lock the file for the new content, for a secret without a name if the system supports that."""
         temporary = _temporary_of(self._target)
-        self._new = _open_without_name(self._target.parent, rights)
+        self._new = _open_without_name(self._target.parent, rights) if is_secret else None
         if self._new is None:
             self._temporary = temporary  # before it is made: a signal may come at any moment
             self._open_temporary(temporary, rights)
@@ -438,12 +441,16 @@ def _waited_for(descriptor: int, path: Path) -> _Lock:
             text = f"another process holds the lock of {path}; end that process (fuser shows it) and run this again"
             raise TimeoutError(errno.ETIMEDOUT, text)
         if waited >= _TELL_AFTER and not is_told:
-            from logging import getLogger
-
-            getLogger(__name__).warning("waiting for another process that holds the lock of %a", str(path))
+            _warn("waiting for another process that holds the lock of %a", path)
             is_told = True
         time.sleep(0.01)
     return lock
+
+
+def _warn(text: str, path: Path) -> None:
+    from logging import getLogger
+
+    getLogger(__name__).warning(text, str(path))
 
 
 def _flock(descriptor: int) -> _Lock:
@@ -566,32 +573,29 @@ def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.
         raise OSError(error.errno, f"{temporary} is in the way and cannot be removed; remove it") from None
 
 
-def _acl_of(file: Path | int) -> bytes | None:
-    """The POSIX ACL in the form of Linux; None without one, and empty if it cannot be read."""
+def _has_acl(path: Path) -> bool:
+    """Whether the file has a POSIX ACL; also if that cannot be read."""
     if not hasattr(os, "getxattr"):
-        return None
+        return False
     try:
-        return os.getxattr(file, _ACL)
+        os.getxattr(path, _ACL)
     except OSError as error:
-        return None if error.errno in (errno.ENODATA, errno.ENOTSUP) else b""
+        return error.errno not in (errno.ENODATA, errno.ENOTSUP)
+    return True
 
 
-def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None, acl: bytes | None) -> None:
-    """Set the mode, and the owner, group and ACL of the old file as far as the process may."""
+def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None, *, has_acl: bool) -> None:
+    """Set the mode, and the owner and group of the old file as far as the process may."""
     if os.name != "posix" or mode is None:
         return
     if old is not None:
         try:
             os.fchown(descriptor, old.st_uid if os.geteuid() == 0 else -1, old.st_gid)
         except PermissionError:  # root of a container may lack the capability
-            acl = acl and b""
             mode &= ~0o070 | (mode & 0o007) << 3  # the new file has our group, which gets the rights of everybody
-    if acl is not None:
+    if has_acl:
         mode &= ~0o070  # with an ACL these bits are its mask, not the rights of the group
     os.fchmod(descriptor, mode)
-    if acl:
-        with suppress(OSError):
-            os.setxattr(descriptor, _ACL, acl)
 
 
 def _changed_meanwhile(path: Path) -> OSError:

@@ -233,7 +233,7 @@ def test_a_folder_that_may_be_written_and_not_read_is_good_enough(folder: Path) 
 ACL = "system.posix_acl_access"
 
 
-def give_acl(path: Path) -> bytes:
+def give_acl(path: Path) -> None:
     """``setfacl -m u:1001:r,g::-``: one user more may read; the group may nothing, although the mode says 0640."""
     entries = ((1, 6, -1), (2, 4, 1001), (4, 0, -1), (16, 4, -1), (32, 0, -1))
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
@@ -242,62 +242,32 @@ def give_acl(path: Path) -> bytes:
     except (AttributeError, OSError):
         pytest.fail(f"the file system of {path} has no POSIX ACLs")
     assert mode_of(path) == 0o640
-    return acl
 
 
-def test_an_acl_is_copied_or_the_group_gets_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a file system that has ACLs; those of real ones are below."""
-    given: list[tuple[str, bytes]] = []
-
-    def setxattr(descriptor: int, name: str, value: bytes) -> None:
-        given.append((name, value))
+def test_an_acl_is_dropped_with_the_rights_of_the_group_and_the_log_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a file system that has ACLs; a real one is below."""
 
     def refused(*_: object) -> bytes:
         raise PermissionError
 
-    path.chmod(0o640)
-    monkeypatch.setattr(os, "getxattr", lambda file, name: b"acl")
-    monkeypatch.setattr(os, "setxattr", setxattr)
-    write_atomically(path, b"new")
-    assert (given, mode_of(path)) == ([(ACL, b"acl")], 0o600)  # a real ACL brings the rest of its mask
-    for name in ("setxattr", "getxattr"):
+    for number, answer in enumerate((lambda *_: b"acl", refused), start=1):
         path.chmod(0o640)
         with monkeypatch.context() as patch:
-            patch.setattr(os, name, refused)
-            write_atomically(path, b"newer")
-        assert (mode_of(path), path.read_bytes()) == (0o600, b"newer")
+            patch.setattr(os, "getxattr", answer)
+            write_atomically(path, b"new")
+        assert (mode_of(path), path.read_bytes()) == (0o600, b"new")
+        said = f"'{path}' had a POSIX ACL, which is dropped; its group has no rights now"
+        assert [each.getMessage() for each in caplog.records] == [said] * number
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("system")
-def test_an_acl_is_kept(path: Path) -> None:
-    acl = give_acl(path)
-    write_atomically(path, b"new")
-    assert (os.getxattr(path, ACL), mode_of(path), path.read_bytes()) == (acl, 0o640, b"new")
-
-
-@pytest.mark.long
-def test_an_acl_that_cannot_be_kept_gives_the_group_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> bytes:
-        raise PermissionError
-
-    for name in ("getxattr", "setxattr"):
-        give_acl(path)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, name, refused)
-            write_atomically(path, b"new")
-        assert (mode_of(path), ACL in os.listxattr(path)) == (0o600, False)
-
-
-@pytest.mark.long
-def test_an_acl_of_a_group_that_cannot_be_kept_gives_ours_nothing(folder: Path) -> None:
-    path = folder / "ring.json"
-    path.write_bytes(b"old")
-    os.chown(path, 65534, 0)
+def test_a_real_acl_is_dropped_with_the_rights_of_the_group(path: Path) -> None:
     give_acl(path)
-    with nobody():
-        write_atomically(path, b"new")
-    assert (mode_of(path), path.stat().st_gid, ACL in os.listxattr(path)) == (0o600, 65534, False)
+    write_atomically(path, b"new")
+    assert (mode_of(path), ACL in os.listxattr(path), path.read_bytes()) == (0o600, False, b"new")
 
 
 # --- what may be replaced

@@ -38,7 +38,7 @@ from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, set_caller, set_public, this_task
 from a2a_trust.middleware.client_certificate import CertificateSource
-from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, Room
+from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight
 from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, refusal_for
@@ -108,7 +108,7 @@ class CardEnforcementMiddleware:
         self._hidden_cookies = frozenset(place.name.encode() for place in in_cookies)
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
         self._resource_metadata = resource_metadata
-        self._clock, self._room = clock, Room()
+        self._clock = clock
         used = {scheme.name: self._guard.place(scheme.name) for scheme in self._guard.schemes}
         self._caching = CachingRules(used.values())
         self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
@@ -133,7 +133,7 @@ class CardEnforcementMiddleware:
             if known is not None:
                 await self._answer(self._checked_page(inner, known), scope, inner, receive, send)
                 return
-        ahead = ReadAhead(receive, self._room)
+        ahead = ReadAhead(receive)
         try:
             await self._answer(await self._decide(inner, ahead), scope, inner, ahead.receive, send)
         except ClientGoneError:

@@ -4,9 +4,8 @@ ASGI reports a disconnect with ``http.disconnect``, which comes after the body, 
 awaited. So while a request waits for something else (an issuer, a key set, a thread), its messages are read ahead, and
 passed on later.
 
-This means that a part of the body is read before the caller is known, but only in a wait of more than 0.1 seconds:
-64 kB of every request, as servers do by themselves, and up to 1 MB of each of 16 requests at a time. The disconnect of
-a client that has sent more is noticed after the wait.
+This means that a part of the body is read before the caller is known, but only in a wait of more than 0.1 seconds, and
+64 kB at most, as servers do by themselves. The disconnect of a client that has sent more is noticed after the wait.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ from a2a_trust.middleware.documents import Receive
 Message: TypeAlias = MutableMapping[str, Any]
 
 _PATIENCE: Final = 0.1
-_FREE: Final = 65_536
-_MOST: Final = 1_048_576
-_AT_ONCE: Final = 16
+_MOST: Final = 65_536
 _MESSAGE: Final = 256
 """About the memory of a message without its body, in bytes: many empty messages must not fill the memory."""
 
@@ -34,20 +31,6 @@ _T = TypeVar("_T")
 
 class ClientGoneError(Exception):
     """The client has disconnected, so no answer is needed."""
-
-
-class Room:
-    """Limits how many requests may have more than 64 kB read ahead at a time."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._places = asyncio.Semaphore(_AT_ONCE)
-
-    def places(self) -> asyncio.Semaphore:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # those of another loop ended with it
-            self._loop, self._places = loop, asyncio.Semaphore(_AT_ONCE)
-        return self._places
 
 
 @coroutine
@@ -78,11 +61,10 @@ class ReadAhead:
     Call ``close`` when the request is over; after a whole body, as soon as the work is done.
     """
 
-    __slots__ = ("_came", "_is_gone", "_next", "_receive", "_room", "_watch")
+    __slots__ = ("_came", "_is_gone", "_next", "_receive", "_watch")
 
-    def __init__(self, receive: Receive, room: Room | None = None) -> None:
-        """``room`` is shared by all requests whose callers are not known yet."""
-        self._receive, self._room = receive, room
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
         self._came = deque[Message]()
         self._next: asyncio.Task[Message] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -132,12 +114,8 @@ class ReadAhead:
 
     async def _read(self, waiter: asyncio.Task[Any]) -> None:
         size = 0
-        while size <= _FREE:
+        while size <= _MOST:
             size += await self._take(waiter)
-        if self._room is not None:
-            async with self._room.places():
-                while size <= _MOST:
-                    size += await self._take(waiter)
 
     async def _take(self, waiter: asyncio.Task[Any]) -> int:
         """The size of the next message, which is kept. The wait for it is never cancelled: servers could lose it."""

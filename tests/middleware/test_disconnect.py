@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, Room
+from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
 
 GONE: Message = {"type": "http.disconnect"}
 
@@ -170,61 +170,20 @@ def test_a_server_that_fails_fails_for_whoever_reads() -> None:
     run(test)
 
 
-@pytest.mark.parametrize(("sent", "left"), [(60_000, 0), (200_000, 0), (3_000_000, 1)])
+@pytest.mark.parametrize(("sent", "left"), [(60_000, 0), (200_000, 1)])
 def test_so_much_of_a_body_is_read_before_the_caller_is_known(sent: int, left: int) -> None:
     async def test() -> None:
         server = Server(*[piece(10_000) for _ in range(sent // 10_000)])
-        ahead, go_on = ReadAhead(server.receive, Room()), asyncio.Event()
+        ahead, go_on = ReadAhead(server.receive), asyncio.Event()
         asyncio.get_running_loop().call_later(0.2, go_on.set)
         await ahead.during(go_on.wait())
         assert bool(server.queue.qsize()) == bool(left)
-        assert sent - server.queue.qsize() * 10_000 < 1_100_000
+        assert sent - server.queue.qsize() * 10_000 < 80_000
         for _ in range(sent // 10_000):
             assert await ahead.receive() == piece(10_000)
         ahead.close()
 
     run(test)
-
-
-def test_few_requests_at_a_time_have_much_read_ahead_and_each_that_ends_makes_room() -> None:
-    async def test() -> None:
-        room, servers = Room(), [Server(*[piece(10_000) for _ in range(50)]) for _ in range(40)]
-        requests: list[asyncio.Task[Any]] = []
-        for server in servers:
-
-            async def request(server: Server = server) -> str:
-                ahead = ReadAhead(server.receive, room)
-                try:
-                    await ahead.during(asyncio.Event().wait())
-                except ClientGoneError:
-                    return "gone"
-                finally:
-                    ahead.close()
-                return "done"
-
-            requests.append(asyncio.create_task(request()))
-        for _ in range(50):
-            await settle()
-        assert len([server for server in servers if server.queue.empty()]) == 16
-        for server in servers:
-            server.queue.put_nowait(GONE)
-        assert set(await asyncio.gather(*requests)) == {"gone"}
-        await settle()
-
-    run(test)
-
-
-def test_room_is_there_again_in_another_loop() -> None:
-    room = Room()
-
-    async def hold() -> None:
-        for _ in range(16):
-            await room.places().acquire()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(room.places().acquire(), 0.01)
-
-    asyncio.run(hold())
-    asyncio.run(hold())
 
 
 def test_work_that_ends_at_once_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:

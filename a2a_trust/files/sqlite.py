@@ -6,7 +6,7 @@ readers wait while a change is written; both wait for at most ``timeout`` second
 
 SQLite plays a log or a journal that it finds beside a file into that file, even if it belongs to another file. So every
 opening checks first that no stranger can write to them, and that there is no log. A journal of another file is not
-detected: whoever restores a file moves an old ``-journal`` away first.
+detected: move an old ``-journal`` away before you restore a file.
 
 A file is made for its owner only, complete from its first moment, and never by opening it: a file that has vanished is
 not an empty one.

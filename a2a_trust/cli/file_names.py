@@ -13,13 +13,17 @@ NOT_SHOWN = (
 _SECRET = re.compile(r'-----BEGIN|\{\s*"|://[^\s/]*@')
 _URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
 _WORD = re.compile(r"[A-Za-z0-9+=_-]{40}")
+_CHANGE_OF_CASE = re.compile(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])")
+_CHANGES_IN_KEYS = 6
+"""Of 500 keys in base64, one changes its case less often, and one of 170 has fewer than two digits."""
 _IN_TEXT = re.compile(r'-----BEGIN.*|\{\s*\\?".*|://[^\s/]*@|[A-Za-z0-9+/=_-]{32,}(?:\.[A-Za-z0-9_-]+)*', re.DOTALL)
 
 
 def is_secret(name: str, *, may_be_new: bool = False, may_be_database: bool = False) -> bool:
     """Whether there is no file of that name, and the name looks like a secret.
 
-    - A long word is one, too; not in the name of a file that ``may_be_new``, as people name reports after a commit.
+    - A long word is one, too. In the name of a file that ``may_be_new`` it must change its case often, as people name
+      reports after a commit.
     - If it ``may_be_database``, a URL is none: errors about databases show no password, and say where it belongs.
     """
     if len(name) < 12 or os.path.lexists(name) or (may_be_database and _URL.match(name)):
@@ -32,7 +36,8 @@ def is_secret(name: str, *, may_be_new: bool = False, may_be_database: bool = Fa
 
     folder, _, last = name.rpartition("/")
     word = last if folder and os.path.isdir(folder) else name  # noqa: PTH112  a name may have a NUL in it
-    is_long = not may_be_new and _WORD.search(word)
+    long = _WORD.search(word)
+    is_long = long and (not may_be_new or len(_CHANGE_OF_CASE.findall(long[0])) >= _CHANGES_IN_KEYS)
     return bool(is_long) or secret_kind(name) is not None or looks_random(word, by_name=False)
 
 

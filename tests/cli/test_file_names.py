@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 from a2a_trust.cli.file_names import is_secret, without_secrets
@@ -43,8 +42,21 @@ def test_a_new_file_may_be_named_after_a_commit(name: str) -> None:
     assert not is_secret(name, may_be_new=True)
 
 
-def test_a_new_file_may_not_be_named_after_a_key() -> None:
-    assert is_secret("uV5-" + secrets.token_urlsafe(32) + "x7Q", may_be_new=True)
+@walk(
+    "name",
+    [
+        "uV5-9MFYcKZ_b4fyCsKkvWq1-kIYbmY4cy0cPZ2C9eux7Q",
+        "IFvG2snKChLESHyNNtzjJ-Lgmoh-ZBiDLxmtX-a_pfU",  # one digit
+        "fDAaqNNvSKuhknUVlUClGCBrFaahlwCTugUPXB5ADtE",
+        "NLKuv-ktVQDJ5UClgOrPe-IibKCMDQxMakUvwpSR-Ro",
+    ],
+)
+def test_a_new_file_may_not_be_named_after_a_key(name: str) -> None:
+    assert is_secret(name, may_be_new=True)
+
+
+def test_a_new_file_may_have_a_long_name() -> None:
+    assert not is_secret("Quarterly-Report-of-signed-Agent-Cards-and-Keys.jsonl", may_be_new=True)
 
 
 def test_a_name_that_no_system_takes_is_only_missing() -> None:

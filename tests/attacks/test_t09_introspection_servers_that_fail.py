@@ -40,13 +40,15 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def world(**tokens: Any) -> AsyncIterator[tuple[IntrospectionServer, httpx.AsyncClient, Agent]]:
+async def world(
+    timeout: float | None = None, /, **tokens: Any
+) -> AsyncIterator[tuple[IntrospectionServer, httpx.AsyncClient, Agent]]:
     """A server, and an agent for its opaque tokens, for the JWTs of another issuer, for API keys and for anybody."""
     card = {**CARD, "securityRequirements": [*CARD["securityRequirements"], {}]}
     jwts = JwtVerifier(Keys(EC), issuer=OTHER, audience=AUDIENCE)
     async with introspecting(**tokens) as server:
         agent = Agent()
-        given = {**verifiers(), "oauth": SeveralIssuers([verifier_for(server), jwts])}
+        given = {**verifiers(), "oauth": SeveralIssuers([verifier_for(server, timeout=timeout), jwts])}
         app = guarded(agent, card, verifiers=given, allow_anonymous=True)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as http:
@@ -91,7 +93,7 @@ async def test_a_token_that_the_server_fails_on_is_no_outage_for_good_ones(faili
 
 async def test_a_token_for_which_no_answer_comes_is_no_outage_for_good_ones() -> None:
     """As behind a firewall that drops what it takes for an attack: a token may hold ``/../../etc/passwd``."""
-    async with world(**dict.fromkeys(["good-1", "good-2"], active())) as (server, http, _):
+    async with world(3.0, **dict.fromkeys(["good-1", "good-2"], active())) as (server, http, _):
         server.failing, server.poison = HANG, frozenset({"/../../etc/passwd"})
         for each in ("good-1", "good-2"):
             assert await status(http, "/../../etc/passwd") == 503

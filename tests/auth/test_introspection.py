@@ -31,7 +31,6 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     UnrecognizedCredentialsError,
 )
-from tests.auth import introspecting as introspecting_module
 from tests.auth.api_key.test_verifier import Clock
 from tests.auth.deciding import admitted
 from tests.auth.introspecting import CLIENT_ID, CLIENT_SECRET, IntrospectionServer, active, introspecting, verifier_for
@@ -62,7 +61,6 @@ def _patient_with_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a question than it may wait for its turn."""
     monkeypatch.setattr(endpoint, "_WAIT", 60.0)
     monkeypatch.setattr(endpoint, "_PATIENCE", 60.0)
-    monkeypatch.setattr(introspecting_module, "SECONDS", 60.0)
 
 
 async def identity_of(answer: Any, **options: Any) -> Any:

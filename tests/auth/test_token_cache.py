@@ -17,7 +17,6 @@ from a2a_trust.auth.providers import keycloak_introspection, zitadel
 from a2a_trust.client import ClientSecret
 from a2a_trust.databases import availability
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
-from tests.auth import introspecting as introspecting_module
 from tests.auth.api_key.test_verifier import Clock
 from tests.auth.introspecting import IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import NOW
@@ -50,7 +49,6 @@ def _patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a trip, or for a question, than requests wait."""
     monkeypatch.setattr(token_cache, "REQUEST_SECONDS", 60.0)
     monkeypatch.setattr(token_cache, "_TRIP_SECONDS", 60.0)
-    monkeypatch.setattr(introspecting_module, "SECONDS", 60.0)
 
 
 @asynccontextmanager

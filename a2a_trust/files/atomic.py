@@ -163,7 +163,8 @@ class FileToWrite:
             with os.fdopen(self._descriptor, "wb", closefd=False) as file:
                 file.writelines(parts)
                 file.flush()
-                has_acl = old is not None and _has_acl(self._target)
+                file_read = self._target if self._file is None else self._file.fileno()  # the one of which old is
+                has_acl = old is not None and _has_acl(file_read)
                 _give_rights(self._descriptor, mode, old, has_acl=has_acl)
                 if has_acl:
                     _warn("%a had a POSIX ACL, which is dropped; its group has no rights now", self.path)
@@ -573,12 +574,12 @@ def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.
         raise OSError(error.errno, f"{temporary} is in the way and cannot be removed; remove it") from None
 
 
-def _has_acl(path: Path) -> bool:
+def _has_acl(file: Path | int) -> bool:
     """Whether the file has a POSIX ACL; also if that cannot be read."""
     if not hasattr(os, "getxattr"):
         return False
     try:
-        os.getxattr(path, _ACL)
+        os.getxattr(file, _ACL)
     except OSError as error:
         return error.errno not in (errno.ENODATA, errno.ENOTSUP)
     return True

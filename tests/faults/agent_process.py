@@ -80,6 +80,7 @@ class AgentFiles:
         proofs for ``patience`` seconds at the longest."""
         port = free_port()
         command = [sys.executable, "-m", "uvicorn", "--factory", f"{__name__}:application", "--port", str(port)]
+        command += ["--timeout-keep-alive", "60"]  # longer than clients do, or it may close what they write into
         environment = {**os.environ, "AGENT_FILES": str(self.folder), "AGENT_PATIENCE": str(patience)}
         process = subprocess.Popen([*command, "--log-level", "warning"], env=environment)
         try:

@@ -165,6 +165,7 @@ def _replica(
         shutil.copy2(ring, folder / "ring.json")
     port, log = free_port(), folder / "log"
     command = [sys.executable, "-m", "uvicorn", "--factory", f"{__name__}:application", "--port", str(port)]
+    command += ["--timeout-keep-alive", "60"]  # longer than clients do, or it may close what they write into
     environment = {
         **os.environ, "REPLICA_FOLDER": str(folder), "REPLICA_PROOFS": proofs, "REPLICA_KEYS": keys, **more,
     }  # fmt: skip

@@ -20,10 +20,8 @@ from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import certificates_of
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.peer import Networks
-from a2a_trust.middleware.proxies.certificate_only import Caddy
-from a2a_trust.middleware.proxies.envoy import Envoy
+from a2a_trust.middleware.proxies.forms import Apache, Caddy, Envoy, HAProxy, Nginx
 from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
-from a2a_trust.middleware.proxies.with_verdict import Apache, HAProxy, Nginx
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 
 CARD: Final[dict[str, Any]] = {
@@ -88,7 +86,7 @@ async def _serve(settings: dict[str, str]) -> None:
         ("h11", {"port": int(settings["plain_port"])}),
         (HttpToolsProtocol, {"uds": settings["socket"]}),
     ):
-        config = uvicorn.Config(app, http=http, lifespan="off", log_level="warning", **options)
+        config = uvicorn.Config(app, http=http, lifespan="off", log_level="warning", timeout_keep_alive=60, **options)
         servers.append(uvicorn.Server(config).serve())
     await asyncio.gather(*servers)
 

@@ -63,6 +63,7 @@ async def hypercorn_serving(app: Any) -> AsyncIterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
     origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
     config = Config()
+    config.keep_alive_timeout = 60
     config.bind, config.errorlog = [f"fd://{listener.detach()}"], None  # the server closes it
     ended = asyncio.Event()
     serving = asyncio.create_task(serve(app, config, shutdown_trigger=ended.wait))

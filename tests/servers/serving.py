@@ -24,18 +24,20 @@ _START_SECONDS: Final = 60
 _END_SECONDS: Final = 10
 _PORT_LOCKS: Final = Path(tempfile.gettempdir()) / f"a2a-trust-test-ports-{os.getuid()}"
 
-#: How each server is told, by its own command line, which application to serve at which port of this machine.
+#: How each server is told, by its own command line, which application to serve at which port of this machine. They keep
+#: idle connections for longer than clients do, or they may close what a client writes into.
 SERVERS: Final[Mapping[str, Callable[[str, int], list[str]]]] = {
     "uvicorn-h11": lambda app, port: _uvicorn("h11", app, port),
     "uvicorn-httptools": lambda app, port: _uvicorn("httptools", app, port),
-    "hypercorn": lambda app, port: ["hypercorn", "--bind", f"127.0.0.1:{port}", app],
+    "hypercorn": lambda app, port: ["hypercorn", "--keep-alive", "60", "--bind", f"127.0.0.1:{port}", app],
     "granian": lambda app, port: ["granian", "--interface", "asgi", "--host", "127.0.0.1", "--port", str(port), app],
     "daphne": lambda app, port: ["daphne", "-b", "127.0.0.1", "-p", str(port), app],
 }
 
 
 def _uvicorn(http: str, app: str, port: int) -> list[str]:
-    return ["uvicorn", app, "--http", http, "--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
+    command = ["uvicorn", app, "--http", http, "--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
+    return [*command, "--timeout-keep-alive", "60"]
 
 
 def free_port() -> int:

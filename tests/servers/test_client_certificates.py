@@ -155,6 +155,7 @@ async def _uvicorn(app: Any, http: Any, world: World, listener: socket.socket, e
         "ssl_keyfile": str(world.key),
         "ssl_ca_certs": str(world.taken),
         "ssl_cert_reqs": ssl.CERT_OPTIONAL,
+        "timeout_keep_alive": 60,
     }
     server = uvicorn.Server(uvicorn.Config(app, http=http, lifespan="off", log_config=None, **tls))  # type: ignore[arg-type]
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -165,6 +166,7 @@ async def _uvicorn(app: Any, http: Any, world: World, listener: socket.socket, e
 
 async def _hypercorn(app: Any, serve: Any, world: World, listener: socket.socket, ended: asyncio.Event) -> None:
     config = Config()
+    config.keep_alive_timeout = 60
     config.bind, config.errorlog = [f"fd://{listener.detach()}"], None  # the server closes it
     config.certfile, config.keyfile, config.ca_certs = str(world.certificate), str(world.key), str(world.taken)
     config.verify_mode = ssl.CERT_OPTIONAL

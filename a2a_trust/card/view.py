@@ -155,6 +155,12 @@ class CardView:
         """Whether it has only the shape of 0.1 to 0.3."""
         return self.generation.is_legacy
 
+    @property
+    def alternatives(self) -> list[Alternative]:
+        """All alternatives, those of the card first, then those of its skills."""
+        lists = (self.requirements, *(skill.requirements for skill in self.skills))
+        return [alternative for each in lists for alternative in each or ()]
+
 
 def generation_of(card: Mapping[str, JSON]) -> Generation:
     """The generation of a card: before 1.0 if it has members of that time, and no ``supportedInterfaces``.

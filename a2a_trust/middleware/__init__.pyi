@@ -6,7 +6,7 @@ from a2a_trust.middleware.caller import current_principal as current_principal
 from a2a_trust.middleware.caller import principal_of as principal_of
 from a2a_trust.middleware.caller import subject_token_of as subject_token_of
 from a2a_trust.middleware.calls import Call as Call
-from a2a_trust.middleware.card_access import CardReaders as CardReaders
+from a2a_trust.middleware.card import CardReaders as CardReaders
 from a2a_trust.middleware.client_certificate import FromTls as FromTls
 from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
 from a2a_trust.middleware.options import RequestRules as RequestRules

@@ -326,15 +326,7 @@ class Agents:
     def _accept(self, prefix: str, guarded: GuardedAgent) -> None:
         """Serve the documents of an agent; ConfigurationError when one of its paths could be another agent's."""
         for path in (*guarded.interfaces, *guarded.named):
-            owner = self._prefixes.longest(path)
-            is_below_root_path = bool(prefix) and not owner  # the root path is not known here
-            folded = folded_path(path)
-            is_of_another = owner != prefix or self._is_of_another(folded, prefix) or self._is_within_another(folded)
-            if is_of_another and not is_below_root_path:
-                raise ConfigurationError(
-                    f"{path!a:.128}, in the card or the rules of the agent {prefix or '/'!r}, is a path of another "
-                    "agent, or could be read as one; correct the prefix, or choose another path"
-                )
+            self._check_path(prefix, path)
         for path in guarded.interfaces:
             opened = next((entry for entry in self._entries if _opens(entry, path)), None)
             if opened is not None:
@@ -351,6 +343,18 @@ class Agents:
                 )
         self._documents |= {path: (prefix, document) for path, document in guarded.documents.items()}
         self._paths = frozenset(self._documents)
+
+    def _check_path(self, prefix: str, path: str) -> None:
+        """Return when the path of an interface or of a rule is that agent's own, also for a lenient router."""
+        owner = self._prefixes.longest(path)
+        if prefix and not owner:  # below the root path, which is not known here
+            return
+        folded = folded_path(path)
+        if owner != prefix or self._is_of_another(folded, prefix) or self._is_within_another(folded):
+            raise ConfigurationError(
+                f"{path!a:.128}, in the card or the rules of the agent {prefix or '/'!r}, is a path of another agent, "
+                "or could be read as one; correct the prefix, or choose another path"
+            )
 
 
 class _Prefixes:

@@ -15,7 +15,7 @@ from time import time
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
-from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, InCookie, InQuery
+from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extractor, InCookie, InQuery
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
@@ -98,15 +98,10 @@ class CardEnforcementMiddleware:
         self._public = frozenset(map(_public_path, CARD_PATHS if rules.public_paths is None else rules.public_paths))
         self._endings = tuple(self._public)
         self._allow_cors_preflight = rules.allow_cors_preflight
-        places = self._guard.places if rules.hide_credentials else ()
-        proofs = self._guard.proof_headers if rules.hide_credentials else frozenset()
-        in_cookies = [place for place in places if isinstance(place, InCookie)]
-        headers = [place.header for place in places if place.header is not None and place not in in_cookies]
-        self._hidden_headers = frozenset(headers) | proofs
+        hidden = self._guard.proof_headers if rules.hide_credentials else frozenset()
         if client_certificates is not None:
-            self._hidden_headers |= client_certificates.headers
-        self._hidden_cookies = frozenset(place.name.encode() for place in in_cookies)
-        self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
+            hidden |= client_certificates.headers
+        self._hidden = _Hidden(self._guard.places if rules.hide_credentials else (), hidden)
         self._resource_metadata = resource_metadata
         self._clock = clock
         used = {scheme.name: self._guard.place(scheme.name) for scheme in self._guard.schemes}
@@ -154,7 +149,7 @@ class CardEnforcementMiddleware:
         set_caller(inner, credentials)
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
-        self._hide_credentials(inner)
+        self._hidden.hide(inner)
         with Running(caller, this_task()):
             await self._app(inner, receive, self._caching.applied(send))
 
@@ -181,14 +176,6 @@ class CardEnforcementMiddleware:
             receive = _without_body(receive)
         with Running(None, None):
             await self._app(public, receive, send)
-
-    def _hide_credentials(self, scope: Scope) -> None:
-        if self._hidden_headers:
-            scope["headers"] = lines_without(self._hidden_headers, scope["headers"])
-        if self._hidden_cookies:
-            scope["headers"] = [*_without_cookies(self._hidden_cookies, scope["headers"])]
-        if self._hidden_parameters:
-            scope["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
 
     async def _decide(self, scope: Scope, ahead: ReadAhead) -> Caller | Refused:
         try:
@@ -243,6 +230,26 @@ class CardEnforcementMiddleware:
             await _respond(refusal.with_one_challenge_line(), "websocket.http.response", send)
         else:
             await close_websocket(receive, send)
+
+
+class _Hidden:
+    """The credentials at ``places`` and the lines of ``headers``, which the application does not see."""
+
+    def __init__(self, places: Iterable[Extractor], headers: frozenset[bytes]) -> None:
+        in_cookies = [place for place in places if isinstance(place, InCookie)]
+        others = [place.header for place in places if place.header is not None and place not in in_cookies]
+        self._headers = headers.union(others)
+        self._cookies = frozenset(place.name.encode() for place in in_cookies)
+        self._parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
+
+    def hide(self, scope: Scope) -> None:
+        """Remove them from the request."""
+        if self._headers:
+            scope["headers"] = lines_without(self._headers, scope["headers"])
+        if self._cookies:
+            scope["headers"] = [*_without_cookies(self._cookies, scope["headers"])]
+        if self._parameters:
+            scope["query_string"] = _without(self._parameters, scope.get("query_string", b""))
 
 
 async def _respond(refusal: Refusal, prefix: str, send: Send, *, head: bool = False) -> None:

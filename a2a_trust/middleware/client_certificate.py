@@ -8,11 +8,32 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.middleware.peer import was_forwarded
-from a2a_trust.middleware.proxies.headers import CLAIMING_HEADERS
+
+_PREFIXES: Final = (
+    "client- cf-client- ssl-client- x-client- x-ssl- x-ssl-client- x-tls-client- x-forwarded-client- "
+    "x-forwarded-ssl-client- x-forwarded-tls-client-"
+)
+_NAMES: Final = (
+    "cert cert-chain cert-der-base64 cert-fingerprint cert-hash cert-info cert-issuer cert-sha1 cert-sha256 "
+    "cert-subject cert-verified certificate cn dn i-dn issuer-dn s-dn subject-dn verify"
+)
+_SSL_NAMES: Final = "fingerprint issuer not-after not-before san serial sha1 sha256 subject used"
+CLAIMING_HEADERS: Final = frozenset(
+    f"{prefix}{name}".encode()
+    for prefixes, names in (
+        (_PREFIXES, _NAMES),
+        ("ssl-client- x-ssl- x-ssl-client- x-tls-client-", _SSL_NAMES),
+        ("x-amzn-mtls-clientcert", " -issuer -leaf -serial-number -subject -validity"),
+        ("x-", "arr-clientcert tls-cert"),
+    )
+    for prefix in prefixes.split(" ")
+    for name in names.split(" ")
+)
+"""Headers, in lower case, in which some proxies write client certificates. The application must not see them."""
 
 
 class CertificateSource(Protocol):

@@ -127,23 +127,18 @@ def _token_verifiers(verifiers: Mapping[str, Verifier[Any] | CredentialAt]) -> d
 
 
 def _metadata(resource: str, card: CardView, tokens: Mapping[str, TokenVerifier]) -> dict[str, Any]:
-    demanded = [pair for alternative in card.requirements or () for pair in alternative.schemes]
-    demanded += [
-        pair for skill in card.skills for alternative in skill.requirements or () for pair in alternative.schemes
-    ]
+    demanded = [pair for alternative in card.alternatives for pair in alternative.schemes]
     scopes = {scope for name, needed in demanded if name in tokens for scope in needed}
-    for name in tokens:
-        scheme = card.schemes.get(name)
-        if isinstance(scheme, OAuth2Scheme):
-            scopes |= {scope for flow in scheme.flows for scope in flow.scopes}
-    metadata: dict[str, Any] = {"resource": resource, "bearer_methods_supported": ["header"]}
-    if card.name:
-        metadata["resource_name"] = card.name
-    if tokens:
-        metadata["authorization_servers"] = sorted({issuer for each in tokens.values() for issuer in each.issuers})
-    if scopes:
-        metadata["scopes_supported"] = sorted(scopes)
-    return metadata
+    schemes = [scheme for name in tokens if isinstance(scheme := card.schemes.get(name), OAuth2Scheme)]
+    scopes.update(scope for scheme in schemes for flow in scheme.flows for scope in flow.scopes)
+    metadata = {
+        "resource": resource,
+        "bearer_methods_supported": ["header"],
+        "resource_name": card.name,
+        "authorization_servers": sorted({issuer for each in tokens.values() for issuer in each.issuers}),
+        "scopes_supported": sorted(scopes),
+    }
+    return {name: value for name, value in metadata.items() if value}
 
 
 def _check_http(scope: Scope) -> None:

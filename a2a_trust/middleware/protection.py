@@ -30,8 +30,16 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.middleware.agents import Agent, Agents, CardOf, Front, GuardedAgent
 from a2a_trust.middleware.application import FromApplication, card_of_application, check_urls
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware, exact_path
-from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
-from a2a_trust.middleware.card_access import CardReaders, InNetworks
+from a2a_trust.middleware.card import (
+    CardReaders,
+    CardSignedHere,
+    CardSigner,
+    CardSource,
+    FixedCard,
+    InNetworks,
+    PublicCard,
+    SignerSource,
+)
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.documents import ASGIApp, Document, Scope
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint

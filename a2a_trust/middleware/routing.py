@@ -201,27 +201,32 @@ class Interfaces:
         return Undeclared(why)
 
     def _paths_below(self, root_path: str) -> _Paths:
-        found = [(served, here) for served in self._served if (here := served.below(root_path)) is not None]
-        json_rpc = {here for served, here in found if served.binding is Binding.JSONRPC}
+        json_rpc: set[str] = set()
+        likely: set[str] = set()
         bases: dict[str, set[Generation]] = {}
         extended: set[str] = set()
-        for served, here in found:
+        for served in self._served:
+            here = served.below(root_path)
+            if served.binding is Binding.JSONRPC:  # also one that is not below the root path: routers accept it
+                likely.update(served.paths)
+            if here is None:
+                continue
             base = here.rstrip("/")
-            if served.binding is Binding.HTTP_JSON:
+            if served.binding is Binding.JSONRPC:
+                json_rpc.add(here)
+            else:
                 bases.setdefault(base, set()).add(served.generation)
             if served.is_legacy:
                 extended |= {above + EXTENDED_CARD_0_2 for above in ("", base, base.rpartition("/")[0])}
                 if self._has_0_1:
                     bases.setdefault(base, set()).add(Generation.V0_1)
-        # Also interfaces that are not below the root path: routers accept requests without it.
-        likely = json_rpc.union(*(served.paths for served in self._served if served.binding is Binding.JSONRPC))
         # Longer paths first: of two bases that match, the longer one is meant.
         return _Paths(
             json_rpc=frozenset(json_rpc),
             bases=tuple(sorted(((base, frozenset(of)) for base, of in bases.items()), reverse=True)),
             extended_0_2=frozenset(extended),
-            like_json_rpc=frozenset(folded_path(ending) for path in likely for ending in _endings(path)),
-            ends_json_rpc=tuple({folded_path(path) for path in likely} - {"/"}),
+            like_json_rpc=frozenset(folded_path(ending) for path in json_rpc | likely for ending in _endings(path)),
+            ends_json_rpc=tuple({folded_path(path) for path in json_rpc | likely} - {"/"}),
         )
 
 

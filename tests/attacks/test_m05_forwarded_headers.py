@@ -16,7 +16,7 @@ import pytest
 from a2a_trust import CardServing
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.proxies.certificate_only import Rfc9440
+from a2a_trust.middleware.proxies.forms import Rfc9440
 from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes

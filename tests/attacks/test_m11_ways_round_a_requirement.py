@@ -25,8 +25,8 @@ from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.proxies.forms import Nginx
 from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
-from a2a_trust.middleware.proxies.with_verdict import Nginx
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.auth.test_jwt import claims, token

@@ -24,7 +24,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.middleware.card_access import CardReaders
+from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.protection import ProtectedAgent, protect_agents
 from tests.middleware.agent import grouped, raw_exchange, uvicorn_serving
 from tests.middleware.several import card_of

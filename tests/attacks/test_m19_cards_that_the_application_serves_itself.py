@@ -24,7 +24,7 @@ from a2a_trust.card.security import CardSecurity
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.application import FromApplication
-from a2a_trust.middleware.card_access import CardReaders
+from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.protection import CardServing, ProtectedAgent, protect, protect_agents
 from tests.middleware.agent import CARD, KEY, grouped, raw_exchange, uvicorn_serving, verifiers

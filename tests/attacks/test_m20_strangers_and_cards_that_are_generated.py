@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.application import FromApplication
-from a2a_trust.middleware.card_access import CardReaders
+from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.protection import protect, protect_agents
 from tests.middleware.agent import CALL, grouped, uvicorn_serving
 from tests.middleware.several import ALL, agent_at, card_of, verifiers

@@ -19,8 +19,7 @@ from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware.application import FromApplication
-from a2a_trust.middleware.card import FixedCard
-from a2a_trust.middleware.card_access import CardReaders
+from a2a_trust.middleware.card import CardReaders, FixedCard
 from a2a_trust.middleware.documents import json_bytes
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.generated import is_function

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.errors import InvalidCredentialsError
-from a2a_trust.middleware.proxies.certificate_only import AwsAlb, Caddy, Rfc9440, Traefik
-from a2a_trust.middleware.proxies.form import ProxyForm
-from a2a_trust.middleware.proxies.with_verdict import Apache, HAProxy, Nginx
+from a2a_trust.middleware.proxies.forms import Apache, AwsAlb, Caddy, HAProxy, Nginx, ProxyForm, Rfc9440, Traefik
 from tests.middleware.proxies.told import ANN, BOB, FORMS, TOLD, Headers, Told, b64, certificate, chain, escaped, pem
 from tests.tables import walk
 

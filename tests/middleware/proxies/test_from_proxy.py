@@ -10,9 +10,8 @@ import pytest
 
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.middleware.peer import Networks, with_peer
-from a2a_trust.middleware.proxies.certificate_only import Caddy, Traefik
+from a2a_trust.middleware.proxies.forms import Apache, Caddy, HAProxy, Nginx, Traefik
 from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
-from a2a_trust.middleware.proxies.with_verdict import Apache, HAProxy, Nginx
 from tests.middleware.proxies.told import ANN, FORMS, NGINX_NONE, SECRET, TOLD, Headers, Told, b64, chain, scope, source
 from tests.tables import walk
 

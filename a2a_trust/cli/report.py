@@ -175,17 +175,13 @@ class Results:
 
         ``entry`` may be the whole JSON line, if the form is ``lines``.
         """
-        self.count(code, outcome)
+        self.counts[outcome] += 1
+        self.exit = self.exit or code
+        self.failed += code != Exit.OK
         if self._form == "lines":
             put(entry if isinstance(entry, str) else json_line({"command": self._command, **entry}), self._stream)
         elif self._form and not isinstance(entry, str):
             self._entries.append(entry)
-
-    def count(self, code: Exit, outcome: str) -> None:
-        """Count a card whose entry is elsewhere."""
-        self.counts[outcome] += 1
-        self.exit = self.exit or code
-        self.failed += code != Exit.OK
 
     @property
     def total(self) -> int:

@@ -56,7 +56,7 @@ def read_input(name: str) -> bytes:
 
 
 def in_pipeline() -> bool:
-    """Whether a CI system runs this command, which then uses no default key and no report of an earlier run."""
+    """Whether a CI system runs this command, which then uses no default key and no memory of its user."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 

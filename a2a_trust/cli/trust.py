@@ -13,17 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import moment, written
-from a2a_trust.cli.report import (
-    Exit,
-    exit_of_setup,
-    failed,
-    mark,
-    printable,
-    put,
-    put_report,
-    put_table,
-    warn,
-)
+from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, reported, warn
 from a2a_trust.cli.sources import (
     algorithm_option,
     given_alg,
@@ -32,7 +22,7 @@ from a2a_trust.cli.sources import (
     public_key,
     public_keys,
 )
-from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
 from a2a_trust.keys.origins import Origins, host_of, overlap
@@ -61,16 +51,12 @@ from a2a_trust.keys.trust_file import (
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the trust file ``options.file``."""
-    command = f"trust {options.action}"
-    try:
-        report = _ACTIONS[options.action](options)
-    except BrokenPipeError:
-        raise
-    except (TrustError, OSError) as error:
-        return failed(command, error, as_json=options.json, code=exit_of_setup(error))
-    if options.json:
-        put_report(command, Exit.OK, {"file": options.file, **report})
-    return Exit.OK
+    return reported(
+        f"trust {options.action}",
+        lambda: {"file": options.file, **_ACTIONS[options.action](options)},
+        as_json=options.json,
+        code_of=exit_of_setup,
+    )
 
 
 def _add(options: argparse.Namespace) -> dict[str, Any]:

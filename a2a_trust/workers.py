@@ -94,11 +94,11 @@ def _results(work: Callable[[_C], _R], items: Iterator[_C], count: int) -> Itera
     from multiprocessing import get_context  # slow, and not needed for a few cards
 
     context = get_context("fork")
-    workers: dict[Connection, BaseProcess] = {}
+    workers: dict[Any, BaseProcess] = {}
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, [ours, *workers], work), daemon=True)
+            process: BaseProcess = context.Process(target=_serve, args=(theirs, [ours, *workers], work), daemon=True)
             process.start()
             theirs.close()
             workers[ours] = process
@@ -111,12 +111,12 @@ def _results(work: Callable[[_C], _R], items: Iterator[_C], count: int) -> Itera
             connection.close()
 
 
-def _by_workers(workers: dict[Connection, BaseProcess], items: Iterator[_C]) -> Iterator[Any]:
+def _by_workers(workers: dict[Any, BaseProcess], items: Iterator[_C]) -> Iterator[Any]:
     from multiprocessing.connection import wait
 
     idle = list(workers)
-    under_way: dict[Any, list[list[Any]]] = {}
-    ordered: deque[list[list[Any]]] = deque()
+    under_way = dict[Any, list[list[Any]]]()
+    ordered = deque[list[list[Any]]]()
     """A place for the results of each chunk, in order; empty while a worker has the chunk."""
     while True:
         while idle and len(ordered) < _AHEAD * len(workers) and (chunk := list(islice(items, CHUNK))):
@@ -135,6 +135,7 @@ def _by_workers(workers: dict[Connection, BaseProcess], items: Iterator[_C]) -> 
 
 
 def _received(connection: Any, process: BaseProcess) -> list[Any]:
+    results: list[Any]
     try:
         results, failure = connection.recv()
     except (EOFError, OSError):

@@ -172,7 +172,7 @@ for number, _ in enumerate(on_all_cores(work, range(1_000 * CHUNK), 3)):
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_no_worker_outlives_its_parent(name: str, tmp_path: Path) -> None:
     notes = tmp_path / "processes"
-    command = [sys.executable, "-c", _PARENT, notes, name]
+    command = [sys.executable, "-c", _PARENT, str(notes), name]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode != 0
     assert "Process" not in done.stderr  # multiprocessing would show how each worker ended

@@ -98,6 +98,7 @@ def _add_signing_keys(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--key",
         action="append",
+        default=[],
         metavar="FILE",
         help="private key (PEM, JWK) or key ring to sign with; repeat to sign with several keys",
     )

@@ -289,21 +289,25 @@ def _write(data: bytes) -> None:
 def _check_targets(options: argparse.Namespace) -> None:
     if options.cards_from is not None:
         _check_lines(options)
-    if options.output and len(options.files) > 1:
-        raise ConfigurationError("-o works with one card only; sign several cards in place, or run once for each card")
-    if options.files.count("-") and len(options.files) > 1:
-        raise ConfigurationError("- (standard input) must be the only card; name files, or run once for each card")
-    if options.output and (options.check or options.if_needed) and options.cards_from is None:
+    if len(options.files) > 1:
+        if options.output:
+            raise ConfigurationError(
+                "-o works with one card only; sign several cards in place, or run once for each card"
+            )
+        if "-" in options.files:
+            raise ConfigurationError("- (standard input) must be the only card; name files, or run once for each card")
+    compares = options.check or options.if_needed
+    if options.output and compares and options.cards_from is None:
         raise ConfigurationError("--check and --if-needed are for cards that are signed in place; leave out -o")
-    if options.expires_within is not None and not (options.check or options.if_needed):
+    if options.expires_within is not None and not compares:
         raise ConfigurationError("--expires-within works only with --if-needed or --check; add one of them")
-    targets = [Path(name) for name in ([options.output] if options.output else options.files) if name != "-"]
-    check_not_secret(targets, options.key or [])
+    check_not_secret(map(Path, [options.output] if options.output else options.files), options.key)
     if options.output == "":
         raise ConfigurationError("-o needs a file name, or - for standard output")
-    for rule in options.allow:
-        if rule not in _REJECTED:
-            raise ConfigurationError(f"--allow {rule}: this rule cannot be allowed; these can: {', '.join(_REJECTED)}")
+    if unknown := sorted({*options.allow} - {*_REJECTED}):
+        raise ConfigurationError(
+            f"--allow {unknown[0]}: this rule cannot be allowed; these can: {', '.join(_REJECTED)}"
+        )
 
 
 def _check_lines(options: argparse.Namespace) -> None:

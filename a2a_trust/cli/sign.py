@@ -38,7 +38,7 @@ from a2a_trust.cli.report import (
 )
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
-from a2a_trust.files.atomic import FileToWrite, Over
+from a2a_trust.files.atomic import FileToWrite, Over, flush_folder
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
@@ -178,16 +178,24 @@ def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
             failures += work.error is not None
             shown.show(len(works), failures)
     if not (options.check or failures):
-        for number, work in enumerate(works):
-            if work.reason is not None or work.target == "-":
-                progress.at = work.target
-                works[number] = _written(work, job)
-                progress.written.append(work.target)
+        folders = set[Path]()
+        try:
+            for number, work in enumerate(works):
+                if work.reason is not None or work.target == "-":
+                    progress.at = work.target
+                    works[number] = _written(work, job, folders)
+                    progress.written.append(work.target)
+        finally:
+            for folder in folders:
+                flush_folder(folder)
     return works
 
 
-def _written(work: _Work, job: _Job) -> _Work:
-    """Write a card. One that has changed since it was read is read and signed again, under the lock of its file."""
+def _written(work: _Work, job: _Job, folders: set[Path]) -> _Work:
+    """Write a card; ``folders`` gets its folder, which has to be flushed.
+
+    A card that has changed since it was read is read and signed again, under the lock of its file.
+    """
     if work.target == "-":
         _write(work.data)
         return work
@@ -197,7 +205,7 @@ def _written(work: _Work, job: _Job) -> _Work:
             work = _signed(work.name, work.target, data, job)
         if work.reason is not None:
             file.prepare(work.data)
-            file.commit()
+            file.commit(folders.add)
     return work
 
 

@@ -21,7 +21,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
@@ -51,6 +51,18 @@ class Over(Enum):
     ANYTHING = auto()
     WHAT_WAS_READ = auto()
     """Only the content at the time of the lock; a change that another program made without the lock is not lost."""
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the folder to the disk, so that new content in it is in place after a power cut, too."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # on Windows, and without the right to read it
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class FileToWrite:
@@ -174,10 +186,10 @@ class FileToWrite:
         if self.over is Over.WHAT_WAS_READ and self._seen not in (None, stamp_of_path(self.path)):
             raise _changed_meanwhile(self.path)
 
-    def commit(self) -> None:
+    def commit(self, flush: Callable[[Path], object] = flush_folder) -> None:
         """Put the new content in place, and flush it to the disk. FileExistsError: it exists, with ``Over.NOTHING``.
 
-        OSError: also as ``check``.
+        OSError: also as ``check``. ``flush`` gets the folder; a caller with many files flushes it once, at the end.
         """
         with _naming(self.path, _ADVICE):
             if self._for_device is not None:
@@ -186,7 +198,7 @@ class FileToWrite:
                     device.write(self._for_device)
                 return
             self._put_in_place()
-            _flush_folder(self._target.parent)
+            flush(self._target.parent)
 
     def discard(self) -> None:
         """Remove the prepared content that was not committed."""
@@ -291,18 +303,6 @@ class FileToWrite:
                 self._clear(temporary)
             else:
                 return temporary
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush the folder to the disk, so that new content in it is in place after a power cut, too."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # on Windows, and without the right to read it
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def is_reserved(path: Path) -> bool:

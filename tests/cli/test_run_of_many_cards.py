@@ -237,10 +237,10 @@ def test_an_error_while_cards_are_written_names_those_that_are(
     folder_of(lines)
     commit = FileToWrite.commit
 
-    def failing(file: FileToWrite) -> None:
+    def failing(file: FileToWrite, flush: Callable[[Path], object]) -> None:
         if file.path.name == "0002.json":
             raise OSError(errno.ENOSPC, "No space left on device", str(file.path))
-        commit(file)
+        commit(file, flush)
 
     monkeypatch.setattr(FileToWrite, "commit", failing)
     done = run("agents", "--key", "key.pem")

@@ -1,13 +1,10 @@
-"""Work on many things on all cores: in worker processes, in order, and in bounded memory.
+"""Work on many things on all cores, or in threads: in order, and in bounded memory.
 
-Threads would not help: the interpreter runs one at a time, and the work is computing.
-
-- A worker is a fork where that is safe: on Linux, and with no other thread of Python. It has the state from the start,
-  with open files, locks and private keys, which are never copied through a pipe.
-- Otherwise a worker is a new interpreter, and the state is pickled. State that cannot be pickled is worked on here.
-- One chunk is worked on here as well: to start workers takes longer.
-
-A worker ends when its pipe closes. So no worker outlives this process, however it ends.
+- Computing needs processes, because the interpreter runs one thread at a time. A worker is a fork of this process. So
+  it has keys and settings from the start, and they are never copied through a pipe.
+- A fork also has the locks of threads that it does not have. So a process with threads does all work itself. So does
+  one on another system than Linux.
+- A worker ends when its pipe closes. So no worker outlives this process, however it ends.
 """
 
 from __future__ import annotations
@@ -18,19 +15,16 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from itertools import chain, islice
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from a2a_trust.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
-    from queue import SimpleQueue
 
-_S = TypeVar("_S")
 _C = TypeVar("_C")
 _R = TypeVar("_R")
 
@@ -38,7 +32,6 @@ CHUNK: Final = 250
 """The number of cards in a chunk: some 40 ms of work, so the way through the pipe takes little of it."""
 _AHEAD: Final = 4
 """So many chunks of each worker may be done before an earlier chunk of another one is."""
-_JOIN_SECONDS: Final = 5.0
 _THREADS: Final = 16
 """For work that waits for the network."""
 
@@ -51,13 +44,6 @@ def usable_cores() -> int:
     """The number of cores that this process may use."""
     of_this_process = getattr(os, "sched_getaffinity", None)  # Linux
     return (os.cpu_count() or 1) if of_this_process is None else len(of_this_process(0))
-
-
-def chunks_of(items: Iterable[_C]) -> Iterator[list[_C]]:
-    """The items in lists of ``CHUNK``; the last one may be shorter."""
-    rest = iter(items)
-    while chunk := list(islice(rest, CHUNK)):
-        yield chunk
 
 
 def in_threads(work: Callable[[_C], _R], items: Iterable[_C]) -> Iterator[_R]:
@@ -86,179 +72,95 @@ def in_threads(work: Callable[[_C], _R], items: Iterable[_C]) -> Iterator[_R]:
                 future.cancel()
 
 
-class Workers(Generic[_S]):
-    """Workers that share a state, as a context manager.
+def on_all_cores(work: Callable[[_C], _R], items: Iterable[_C], count: int | None = None) -> Iterator[_R]:
+    """The result of ``work`` for each item, in order, for work that computes. Items and results are pickled.
 
-    The state is in a context manager, too: every worker enters it when it begins, and leaves it at the end. Between
-    two chunks a worker may keep things in its copy of the state; ``each`` goes on with them.
+    ``count`` is the number of worker processes; default: one for each usable core. One chunk of items is worked on
+    here: to start workers takes longer.
+
+    ConfigurationError: ``count`` is wrong. WorkerEndedError, while the results come: a worker was killed.
     """
+    if count is not None and (type(count) is not int or count < 1):
+        raise ConfigurationError("workers: write the number of worker processes, 1 or more, or leave it out")
+    return _results(work, iter(items), usable_cores() if count is None else count)
 
-    def __init__(
-        self, state: AbstractContextManager[_S], count: int | None = None, *, is_picklable: bool = True
-    ) -> None:
-        """``count`` is the number of workers; default: one for each usable core.
 
-        ``is_picklable=False``: the state may reach a worker by a fork only.
-        """
-        if count is not None and (type(count) is not int or count < 1):
-            raise ConfigurationError("workers: write the number of worker processes, 1 or more, or leave it out")
-        self._state = state
-        self._count = usable_cores() if count is None else count
-        self._is_picklable = is_picklable
-        self._workers: list[_Worker] = []
-        self._here: tuple[_S] | None = None
+def _results(work: Callable[[_C], _R], items: Iterator[_C], count: int) -> Iterator[_R]:
+    can_fork = sys.platform == "linux" and threading.active_count() == 1
+    first = list(islice(items, CHUNK + 1)) if can_fork and count > 1 else []
+    if len(first) <= CHUNK:
+        yield from map(work, chain(first, items))
+        return
+    from multiprocessing import get_context  # slow, and not needed for a few cards
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for worker in self._workers:
-            worker.connection.close()
-        for worker in self._workers:
-            worker.end()
-        self._workers.clear()
-        if self._here is not None:
-            self._here = None
-            self._state.__exit__(kind, error, trace)
-
-    def map(self, work: Callable[[_S, _C], _R], chunks: Iterable[_C]) -> Iterator[_R]:
-        """The result of ``work`` for each chunk, in order. Both functions are of a module, as for ``pickle``.
-
-        WorkerEndedError: a worker was killed.
-        """
-        rest = iter(chunks)
-        first = list(islice(rest, 2))
-        here = self._start(is_wanted=len(first) > 1)
-        if here is not None:
-            for chunk in chain(first, rest):
-                yield work(here[0], chunk)
-            return
-        yield from self._by_workers(work, chain(first, rest))
-
-    def each(self, work: Callable[[_S], _R]) -> list[_R]:
-        """The result of ``work`` in every worker."""
-        here = self._start(is_wanted=False)
-        if here is not None:
-            return [work(here[0])]
-        for worker in self._workers:
-            worker.send((work,))
-        return [worker.receive() for worker in self._workers]
-
-    def _by_workers(self, work: Callable[[_S, _C], _R], chunks: Iterator[_C]) -> Iterator[_R]:
-        """A worker has one chunk and the next one, so it does not wait for us."""
-        from multiprocessing.connection import wait
-
-        by_connection = {worker.connection: worker for worker in self._workers}
-        free = deque([*self._workers, *self._workers])
-        given: dict[_Worker, deque[int]] = {worker: deque() for worker in self._workers}
-        done: dict[int, _R] = {}
-        numbered = enumerate(chunks)
-        following = 0
-        is_over = False
-        while True:
-            while free and not is_over and sum(map(len, given.values())) + len(done) < _AHEAD * len(self._workers):
-                number, chunk = next(numbered, (-1, None))
-                is_over = number < 0
-                if chunk is not None:
-                    worker = free.popleft()
-                    worker.send((work, chunk))
-                    given[worker].append(number)
-            busy = [worker.connection for worker in self._workers if given[worker]]
-            if not busy:
-                return
-            for ready in wait(busy):
-                worker = by_connection[ready]  # type: ignore[index]  # what was given comes back
-                done[given[worker].popleft()] = worker.receive()
-                free.append(worker)
-            while following in done:
-                yield done.pop(following)
-                following += 1
-
-    def _start(self, *, is_wanted: bool) -> tuple[_S] | None:
-        """Start the workers if they are wanted and possible; otherwise return the state, which is entered here."""
-        if self._workers or self._here is not None:
-            return self._here
-        can_fork = sys.platform == "linux" and threading.active_count() == 1
-        if not is_wanted or self._count == 1 or not (can_fork or self._is_picklable):
-            self._here = (self._state.__enter__(),)
-            return self._here
-        import multiprocessing  # slow, and not needed for a few cards
-
-        context: Any = multiprocessing.get_context("fork" if can_fork else "spawn")
-        for _ in range(self._count):
+    context = get_context("fork")
+    workers: dict[Any, BaseProcess] = {}
+    try:
+        for _ in range(count):
             ours, theirs = context.Pipe()
-            others = [worker.connection for worker in self._workers] if can_fork else []
-            process = context.Process(target=_serve, args=(theirs, [ours, *others] if can_fork else [], self._state))
-            self._workers.append(_Worker(process, ours))
+            process: BaseProcess = context.Process(target=_serve, args=(theirs, [ours, *workers], work), daemon=True)
             process.start()
             theirs.close()
-        return None
+            workers[ours] = process
+        yield from _by_workers(workers, chain(first, items))
+    finally:
+        for connection, process in workers.items():
+            process.kill()  # it only computes, so nothing is lost
+            process.join()
+            process.close()
+            connection.close()
 
 
-class _Worker:
-    __slots__ = ("_process", "connection")
+def _by_workers(workers: dict[Any, BaseProcess], items: Iterator[_C]) -> Iterator[Any]:
+    from multiprocessing.connection import wait
 
-    def __init__(self, process: BaseProcess, connection: Connection) -> None:
-        self._process = process
-        self.connection = connection
-
-    def send(self, task: tuple[Any, ...]) -> None:
-        try:
-            self.connection.send(task)
-        except OSError:
-            raise self._ended() from None
-
-    def receive(self) -> Any:
-        try:
-            result, failure = self.connection.recv()
-        except (EOFError, OSError):
-            raise self._ended() from None
-        if failure:
-            raise RuntimeError(f"a worker process failed:\n{failure}")
-        return result
-
-    def end(self) -> None:
-        """Wait for the process, which ends because its pipe is closed."""
-        with suppress(AssertionError, ValueError):  # it was not started
-            self._process.join(_JOIN_SECONDS)
-            if self._process.is_alive():
-                self._process.kill()
-                self._process.join()
-            self._process.close()
-
-    def _ended(self) -> WorkerEndedError:
-        self._process.join(_JOIN_SECONDS)
-        return WorkerEndedError(
-            f"a worker process has ended (exit code {self._process.exitcode}); run again, with more memory if it was "
-            "killed for that. A program that uses several cores needs: if __name__ == '__main__':"
-        )
+    idle = list(workers)
+    under_way = dict[Any, list[list[Any]]]()
+    ordered = deque[list[list[Any]]]()
+    """A place for the results of each chunk, in order; empty while a worker has the chunk."""
+    while True:
+        while idle and len(ordered) < _AHEAD * len(workers) and (chunk := list(islice(items, CHUNK))):
+            connection = idle.pop()
+            with suppress(OSError):  # the worker was killed, which the next step notices
+                connection.send(chunk)
+            ordered.append([])
+            under_way[connection] = ordered[-1]
+        if not under_way:
+            return
+        for ready in wait(list(under_way)):
+            under_way.pop(ready).append(_received(ready, workers[ready]))
+            idle.append(ready)
+        while ordered and ordered[0]:
+            yield from ordered.popleft()[0]
 
 
-def _serve(connection: Connection, inherited: list[Connection], shared: AbstractContextManager[Any]) -> None:
+def _received(connection: Any, process: BaseProcess) -> list[Any]:
+    results: list[Any]
+    try:
+        results, failure = connection.recv()
+    except (EOFError, OSError):
+        process.join()
+        raise WorkerEndedError(
+            f"a worker process has ended (exit code {process.exitcode}); run again, with more memory if it was killed "
+            "for that"
+        ) from None
+    if failure:
+        raise RuntimeError(f"a worker process failed:\n{failure}")
+    return results
+
+
+def _serve(connection: Connection, inherited: list[Connection], work: Callable[[Any], Any]) -> None:
     """The life of a worker. ``inherited`` are the ends of pipes that only its parent may hold."""
-    import traceback  # these two are slow, and only workers need them
-    from queue import SimpleQueue
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        import traceback  # slow, and only workers need it
 
-    gc.freeze()  # a collection would write to every page that this process shares with its parent
-    for each in inherited:
-        each.close()
-    tasks: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
-    threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
-    with suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt), shared as state:
-        while (task := tasks.get()) is not None:
-            work, *chunk = task
-            try:
-                result = work(state, *chunk), ""
-            except Exception:  # noqa: BLE001  of a defect here: the parent raises it again
-                result = None, traceback.format_exc()
-            connection.send(result)
-
-
-def _receive(connection: Connection, tasks: SimpleQueue[tuple[Any, ...] | None]) -> None:
-    """Take tasks out of the pipe at once: if both ends waited until the other one reads, they would wait for ever."""
-    with suppress(EOFError, OSError):
+        gc.freeze()  # a collection would write to every page that this process shares with its parent
+        for each in inherited:
+            each.close()
         while True:
-            tasks.put(connection.recv())
-    tasks.put(None)
+            chunk = connection.recv()
+            try:
+                result = list(map(work, chunk)), ""
+            except Exception:  # noqa: BLE001  of a defect here: the parent raises it again
+                result = [], traceback.format_exc()
+            connection.send(result)

@@ -1,4 +1,4 @@
-"""Work in worker processes: in order, bounded, without deadlocks, and without workers that stay behind."""
+"""Work on all cores: in order, bounded, without deadlocks, and without workers that stay behind."""
 
 from __future__ import annotations
 
@@ -8,63 +8,36 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.workers import CHUNK, WorkerEndedError, Workers, chunks_of, in_threads, usable_cores
+from a2a_trust.workers import CHUNK, WorkerEndedError, in_threads, on_all_cores, usable_cores
 from tests.conftest import ROOT
 from tests.tables import walk
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux only")
+MANY = 12 * CHUNK
 
 
-@dataclass
-class Kept:
-    """A state in which each worker keeps what it has seen."""
-
-    seen: list[int] = field(default_factory=list)
-
-    def take(self, number: int) -> tuple[int, int]:
-        self.seen.append(number)
-        return number, os.getpid()
-
-    def all(self) -> tuple[int, list[int]]:
-        return os.getpid(), self.seen
+def processes_of(items: Iterable[int], count: int | None = None) -> set[int]:
+    return set(on_all_cores(lambda _: os.getpid(), items, count))
 
 
-def slow_for_even(_: None, number: int) -> int:
-    time.sleep(0.02 if number % 2 == 0 else 0)
-    return number
+def counted(number: int, count: int) -> Iterator[tuple[int, int]]:
+    """How many items were read when each result came."""
+    read = 0
 
+    def numbers() -> Iterator[int]:
+        nonlocal read
+        for item in range(1, number + 1):
+            read = item
+            yield item
 
-def echoed(_: None, data: bytes) -> bytes:
-    return data
-
-
-def failing(_: None, number: int) -> int:
-    return 1 // number
-
-
-def ending(_: None, number: int) -> int:
-    if number == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-def process_of(_: object, __: int) -> int:
-    return os.getpid()
-
-
-def test_chunks_have_all_items_in_order() -> None:
-    chunks = list(chunks_of(range(2 * CHUNK + 1)))
-    assert [len(chunk) for chunk in chunks] == [CHUNK, CHUNK, 1]
-    assert [item for chunk in chunks for item in chunk] == list(range(2 * CHUNK + 1))
-    assert list(chunks_of(())) == []
+    for result in on_all_cores(lambda item: item, numbers(), count):
+        yield result, read
 
 
 def test_the_default_is_a_worker_for_each_core_that_may_be_used() -> None:
@@ -74,132 +47,124 @@ def test_the_default_is_a_worker_for_each_core_that_may_be_used() -> None:
 @walk("count", [0, -1, True, 1.0])
 def test_a_number_of_workers_that_is_none_is_an_error(count: int) -> None:
     with pytest.raises(ConfigurationError, match="workers: write the number"):
-        Workers(nullcontext(), count)
+        on_all_cores(str, [], count)
 
 
-@walk("count", [1, 2])
-def test_results_come_in_the_order_of_the_chunks(count: int) -> None:
-    with Workers(nullcontext(), count) as workers:
-        assert list(workers.map(slow_for_even, range(30))) == list(range(30))
-        assert list(workers.map(slow_for_even, range(5))) == list(range(5))
+# Each of these runs in a process of its own, without threads: pytest with xdist has some.
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_few_chunks_are_read_ahead(count: int) -> None:
-    read = 0
+def keeps_the_order() -> None:
+    """The first worker of each pair of chunks is the slower one."""
 
-    def numbers() -> Iterator[int]:
-        nonlocal read
-        for number in range(1, 61):
-            read = number
-            yield number
+    def slow_for_even(number: int) -> int:
+        if number % (2 * CHUNK) == 0:
+            time.sleep(0.05)
+        return number
 
-    with Workers(nullcontext(), count) as workers:
-        for number in workers.map(slow_for_even, numbers()):
-            assert read - number <= 4 * count
+    assert list(on_all_cores(slow_for_even, range(MANY + 1), 2)) == list(range(MANY + 1))
 
 
-def in_a_process_without_threads(check: str) -> None:
-    """Run a function of this module where nothing else runs: pytest with xdist has threads."""
-    script = f"from tests.test_workers import {check}; {check}()"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def reads_few_chunks_ahead() -> None:
+    results = list(counted(MANY, 2))
+    assert [result for result, _ in results] == list(range(1, MANY + 1))
+    assert max(read - result for result, read in results) <= 8 * CHUNK
+    assert [result for result, _ in counted(CHUNK + 1, 2)] == list(range(1, CHUNK + 2))
 
 
-def goes_on_with_what_it_has_kept() -> None:
-    with Workers(nullcontext(Kept()), 2, is_picklable=False) as workers:
-        taken = dict(workers.map(Kept.take, range(40)))
-        kept = dict(workers.each(Kept.all))
-    assert len(kept) == 2
-    assert os.getpid() not in kept
-    assert {number: process for process, seen in kept.items() for number in seen} == taken
+def works_in_forks() -> None:
+    """With state that cannot be pickled."""
+    lock = threading.Lock()
+    processes = set(on_all_cores(lambda _: (lock.locked(), os.getpid()), range(MANY), 2))
+    assert len(processes) == 2
+    assert (False, os.getpid()) not in processes
 
 
-def has_state_that_cannot_be_pickled() -> None:
-    with Workers(nullcontext(threading.Lock()), 2, is_picklable=False) as workers:
-        assert os.getpid() not in set(workers.map(process_of, range(4)))
+def works_here_where_forks_do_not_pay() -> None:
+    assert processes_of(range(MANY), 1) == processes_of(range(CHUNK)) == {os.getpid()}
+    assert processes_of([]) == set()
+    assert all(result == read for result, read in counted(MANY, 1))
 
 
-@linux
-def test_a_worker_goes_on_with_what_it_has_kept() -> None:
-    in_a_process_without_threads("goes_on_with_what_it_has_kept")
-
-
-@linux
-def test_a_fork_has_state_that_cannot_be_pickled() -> None:
-    in_a_process_without_threads("has_state_that_cannot_be_pickled")
-
-
-@walk(("count", "chunks"), [(1, 4), (2, 1), (2, 0)])
-def test_one_chunk_and_one_worker_need_no_process(count: int, chunks: int) -> None:
-    with Workers(nullcontext(Kept()), count) as workers:
-        assert {process for _, process in workers.map(Kept.take, range(chunks))} <= {os.getpid()}
-        assert workers.each(Kept.all) == [(os.getpid(), list(range(chunks)))]
-
-
-@pytest.mark.parametrize("is_picklable", [True, False])
-def test_a_process_with_threads_is_not_forked(is_picklable: bool) -> None:
+def works_here_beside_threads() -> None:
     """A fork has the locks of threads that it does not have."""
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     thread.start()
-    try:
-        with Workers(nullcontext(), 2, is_picklable=is_picklable) as workers:
-            processes = set(workers.map(process_of, range(4)))
-    finally:
-        over.set()
-        thread.join()
-    assert (os.getpid() in processes) is not is_picklable
+    processes = processes_of(range(MANY), 2)
+    over.set()
+    thread.join()
+    assert processes == {os.getpid()}
+    assert os.getpid() not in processes_of(range(MANY), 2)
 
 
-def test_large_chunks_and_large_results_do_not_wait_for_each_other() -> None:
-    data = [bytes([number]) * 3_000_000 for number in range(12)]
-    with Workers(nullcontext(), 2) as workers:
-        assert list(workers.map(echoed, data)) == data
+def sends_large_chunks_and_large_results() -> None:
+    data = [bytes([number % 256]) * 20_000 for number in range(4 * CHUNK)]
+    assert list(on_all_cores(lambda each: each, data, 2)) == data
 
 
-def test_a_defect_in_the_work_is_shown_where_the_work_was_asked_for() -> None:
-    with Workers(nullcontext(), 2) as workers, pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        list(workers.map(failing, [1, 2, 0, 4]))
-    with Workers(nullcontext(), 1) as workers, pytest.raises(ZeroDivisionError):
-        list(workers.map(failing, [1, 2, 0, 4]))
+def shows_a_defect_in_the_work() -> None:
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        list(on_all_cores(lambda number: 1 // (number - 3), range(MANY), 2))
+    with pytest.raises(ZeroDivisionError):
+        list(on_all_cores(lambda number: 1 // (number - 3), range(MANY), 1))
 
 
-def test_a_worker_that_is_killed_is_an_error() -> None:
-    with Workers(nullcontext(), 2) as workers, pytest.raises(WorkerEndedError, match="exit code -9"):
-        list(workers.map(ending, range(1, 50)))
+def fails_when_a_worker_is_killed() -> None:
+    def ending(number: int) -> None:
+        if number == 5 * CHUNK:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(WorkerEndedError, match="exit code -9"):
+        list(on_all_cores(ending, range(MANY), 2))
 
 
-def test_every_process_leaves_the_state_that_it_entered(tmp_path: Path) -> None:
-    with Workers(noted(tmp_path), 2, is_picklable=False) as workers:
-        processes = set(workers.map(process_of, range(8)))
-    names = {f"{process} {what}" for process in processes for what in ("entered", "left")}
-    assert {path.name for path in tmp_path.iterdir()} == names
+def leaves_no_worker_when_the_results_are_not_taken() -> None:
+    results = on_all_cores(lambda _: os.getpid(), range(MANY), 2)
+    process = next(results)
+    assert lives(process)
+    results.close()  # type: ignore[attr-defined]
+    assert not lives(process)
 
 
-@contextmanager
-def noted(folder: Path) -> Iterator[None]:
-    (folder / f"{os.getpid()} entered").touch()
-    yield
-    (folder / f"{os.getpid()} left").touch()
+@linux
+@pytest.mark.parametrize(
+    "check",
+    [
+        keeps_the_order,
+        reads_few_chunks_ahead,
+        works_in_forks,
+        works_here_where_forks_do_not_pay,
+        works_here_beside_threads,
+        sends_large_chunks_and_large_results,
+        shows_a_defect_in_the_work,
+        fails_when_a_worker_is_killed,
+        leaves_no_worker_when_the_results_are_not_taken,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_work_on_all_cores(check: Callable[[], None]) -> None:
+    script = f"from tests.test_workers import {check.__name__}; {check.__name__}()"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
 
 
 _PARENT = """
 import os, signal, sys, time
-from contextlib import nullcontext
-from a2a_trust.workers import Workers
+from a2a_trust.workers import CHUNK, on_all_cores
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 
-def work(_, number):
-    with open(sys.argv[1], "a") as file:
-        file.write(f"{os.getpid()}\\n")
-    time.sleep(0.05)
+def work(number):
+    if number % CHUNK == 0:
+        with open(sys.argv[1], "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        time.sleep(0.05)
 
-with Workers(nullcontext(), 3) as workers:
-    for number, _ in enumerate(workers.map(work, range(1_000))):
-        if number == 20:
-            os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+for number, _ in enumerate(on_all_cores(work, range(1_000 * CHUNK), 3)):
+    if number == 20 * CHUNK:
+        os.kill(os.getpid(), getattr(signal, sys.argv[2]))
 """
 
 
@@ -207,7 +172,8 @@ with Workers(nullcontext(), 3) as workers:
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_no_worker_outlives_its_parent(name: str, tmp_path: Path) -> None:
     notes = tmp_path / "processes"
-    done = subprocess.run([sys.executable, "-c", _PARENT, notes, name], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", _PARENT, str(notes), name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode != 0
     assert "Process" not in done.stderr  # multiprocessing would show how each worker ended
     processes = set(map(int, notes.read_text().split()))

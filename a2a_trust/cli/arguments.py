@@ -98,6 +98,7 @@ def _add_signing_keys(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--key",
         action="append",
+        default=[],
         metavar="FILE",
         help="private key (PEM, JWK) or key ring to sign with; repeat to sign with several keys",
     )
@@ -155,7 +156,7 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--report",
         metavar="FILE",
-        help="write a JSON line for each card, without the card; a run that was killed goes on with the same FILE",
+        help="write a JSON line for each card, without the card, to a new file",
     )
     _add_quiet(command)
     _add_verbose(command)

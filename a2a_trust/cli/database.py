@@ -24,8 +24,7 @@ def run(options: argparse.Namespace) -> int:
             only_check=only_check,
         )
     except (TrustError, OSError) as error:
-        code = Exit.INPUT_OUTPUT if isinstance(error, KeySourceUnavailableError) else exit_of(error)
-        return failed(command, error, as_json=options.json, code=code)
+        return failed(command, error, as_json=options.json, code=exit_of(error))
     code = Exit.OK if done.now >= VERSION else Exit.INVALID
     if options.json:
         put_report(command, code, {"before": done.before, "version": done.now, "needed": VERSION})

@@ -20,10 +20,10 @@ from functools import partial
 from typing import Any
 
 from a2a_trust.cli.moments import moment
-from a2a_trust.cli.report import Exit, exit_of, failed, put_report, said
+from a2a_trust.cli.report import Exit, failed, reported, said
 from a2a_trust.cli.sources import naming, read_input
 from a2a_trust.databases.addresses import is_database_url
-from a2a_trust.errors import KeySourceUnavailableError, TrustError
+from a2a_trust.errors import TrustError
 
 
 def run_action(
@@ -33,24 +33,20 @@ def run_action(
 ) -> int:
     """Run ``options.action`` on the store ``options.store``, and report it as JSON if the options ask for JSON."""
     command = f"{name} {options.action}"
-    try:
+
+    def act() -> dict[str, Any] | None:
         # A URL may hold a password, and errors of databases name them without.
         with nullcontext() if is_database_url(options.store) else naming(options.store):
-            report = actions[options.action](options)
+            return actions[options.action](options)
+
+    try:
+        return reported(command, act, as_json=options.json)
     except _NotShownError as error:
         sys.stdout = None  # the rest of the output, and a report, must not be written
         return failed(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
-    except BrokenPipeError:
-        raise
-    except (TrustError, OSError) as error:
-        code = Exit.INPUT_OUTPUT if isinstance(error, KeySourceUnavailableError) else exit_of(error)
-        return failed(command, error, as_json=options.json, code=code)
-    if options.json and report is not None:
-        put_report(command, Exit.OK, report)
-    return Exit.OK
 
 
-class _NotShownError(OSError):
+class _NotShownError(Exception):
     """A new secret could not be shown."""
 
 

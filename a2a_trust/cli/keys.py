@@ -13,16 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import (
-    Exit,
-    exit_of_setup,
-    failed,
-    mark,
-    printable,
-    put,
-    put_report,
-    put_table,
-)
+from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, reported
 from a2a_trust.cli.sources import (
     check_not_secret,
     key_file_warnings,
@@ -31,7 +22,7 @@ from a2a_trust.cli.sources import (
     new_passphrase,
     opened,
 )
-from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.atomic import is_taken, write_atomically
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
@@ -45,18 +36,14 @@ def run(options: argparse.Namespace) -> int:
 
 def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Namespace], dict[str, Any]]) -> int:
     """Run ``act``, report the JSON members that it returns, and return the exit code."""
+
+    def members() -> dict[str, Any]:
+        with key_file_warnings(), naming(options.file):
+            return {"file": options.file, **act(options)}
+
     # A key set on standard output must be the only output there.
     stream = sys.stderr if getattr(options, "output", None) == "-" else sys.stdout
-    try:
-        with key_file_warnings(), naming(options.file):
-            report = act(options)
-    except BrokenPipeError:
-        raise
-    except (TrustError, OSError) as error:
-        return failed(command, error, as_json=options.json, code=exit_of_setup(error), stream=stream)
-    if options.json:
-        put_report(command, Exit.OK, {"file": options.file, **report}, stream)
-    return Exit.OK
+    return reported(command, members, as_json=options.json, code_of=exit_of_setup, stream=stream)
 
 
 def changed(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:

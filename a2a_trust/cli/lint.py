@@ -187,8 +187,7 @@ def _put(report: _Report, *, hint: bool, quiet: bool) -> None:
     for finding in report.findings:
         if quiet and finding.severity is not Severity.ERROR:
             continue
-        color = _COLORS.get(finding.severity)
-        severity = mark(finding.severity, color, sys.stdout) if color else finding.severity
+        severity = mark(finding.severity, _COLORS.get(finding.severity), sys.stdout)
         put(f"{name}:{printable(finding.pointer)} {severity} {finding.rule}: {printable(finding.message)}")
         put(f"    {printable(finding.fix)}")
     if quiet:

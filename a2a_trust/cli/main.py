@@ -57,19 +57,22 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks must not end a command
+    came: list[int] = []
     try:
         options = _options(arguments)
         if isinstance(options, int):
             _flush()
             return options
-        with _ended_by_signals():
+        with _ended_by_signals(came):
             code = _run(options)
             _flush()
-    except KeyboardInterrupt:
-        return 130
-    except _EndedBySignal as end:
-        return 128 + end.number
-    except OSError as error:
+    except BaseException as error:
+        if came:  # whatever Python made of it: 3.11 raises another error if a signal comes while a class is made
+            return 128 + came[0]
+        if isinstance(error, KeyboardInterrupt):
+            return 130
+        if not isinstance(error, OSError):
+            raise
         # The reader of our output has gone, or the disk is full. The interpreter must not try to flush again.
         sys.stdout = None
         if not isinstance(error, BrokenPipeError) and sys.stderr is not None:
@@ -83,59 +86,38 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-class _EndedBySignal(SystemExit):  # asyncio and others pass it on, as they do KeyboardInterrupt
-    """SIGTERM or SIGHUP came. On the way out, open files are closed and temporary files are removed."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(128 + number)
-
-
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """In the block SIGTERM and SIGHUP raise _EndedBySignal, once; a signal that the caller ignores stays ignored."""
-    import signal
-    import threading
+def _ended_by_signals(came: list[int]) -> Iterator[None]:
+    """In the block SIGTERM and SIGHUP end the command as Ctrl-C does, and ``came`` gets the first of them.
 
-    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield  # Windows has no such signals, and only the main thread can handle them
-        return
-    before: dict[int, Any] = {}
-    came: list[int] = []
-    hook = sys.unraisablehook
+    A signal that the caller ignores stays ignored. On the way out, temporary files are removed.
+    """
+    import signal
+    from threading import Timer, current_thread, main_thread
 
     def end(number: int, _: object) -> None:
-        came.append(number)
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)  # a second signal would interrupt the cleaning up
-        raise _EndedBySignal(number)
+        if not came:  # a second signal would interrupt the cleaning up
+            came.append(number)
+            raise KeyboardInterrupt
 
     def lost(exception: sys.UnraisableHookArgs) -> None:
-        error = exception.exc_value
-        if not isinstance(error, _EndedBySignal):
+        if came and isinstance(exception.exc_value, KeyboardInterrupt):  # in a callback, as of the import system
+            Timer(0.001, os.kill, (os.getpid(), came.pop())).start()
+        else:
             hook(exception)
-            return
-        # The exception was lost, as in a callback of the import system: raise it again a moment later.
-        number = error.number
-        before.setdefault(signal.SIGALRM, signal.signal(signal.SIGALRM, lambda *_: end(number, None)))
-        signal.setitimer(signal.ITIMER_REAL, 0.001)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            before[number] = signal.signal(number, end)
-    sys.unraisablehook = lost
+    handled = []
+    if sys.platform != "win32" and current_thread() is main_thread():  # no other thread can handle signals
+        handled = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    hook, sys.unraisablehook = sys.unraisablehook, lost
     try:
+        for number in handled:
+            signal.signal(number, end)
         yield
-    except BaseException as error:
-        if came and not isinstance(error, _EndedBySignal):
-            raise _EndedBySignal(came[0]) from None  # Python replaces the exception when it comes while a class is made
-        raise
     finally:
-        if signal.SIGALRM in before:
-            signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = hook
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace | int:

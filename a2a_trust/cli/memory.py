@@ -9,27 +9,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report, put_table
+from a2a_trust.cli.report import mark, printable, put, put_table, reported
 from a2a_trust.cli.sources import default_memory_path, naming
 from a2a_trust.cli.stores import card_memory, memory_name
 from a2a_trust.client.memory import Remembered, acceptance
-from a2a_trust.errors import TrustError
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the card memory ``options.file``."""
-    command = f"memory {options.action}"
-    try:
+
+    def act() -> dict[str, Any]:
         name = str(default_memory_path()) if options.file is None else memory_name(options.file)
         with naming(name):
-            report = _ACTIONS[options.action](options.file or name, options)
-    except BrokenPipeError:
-        raise
-    except (TrustError, OSError) as error:
-        return failed(command, error, as_json=options.json, code=exit_of(error))
-    if options.json:
-        put_report(command, Exit.OK, {"file": name, **report})
-    return Exit.OK
+            return {"file": name, **_ACTIONS[options.action](options.file or name, options)}
+
+    return reported(f"memory {options.action}", act, as_json=options.json)
 
 
 def _list(memory: str, options: argparse.Namespace) -> dict[str, Any]:

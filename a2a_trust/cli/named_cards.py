@@ -24,6 +24,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -53,25 +54,16 @@ def given_cards(options: argparse.Namespace) -> Iterator[GivenCard]:
     ConfigurationError: no line has a card. OSError: the file cannot be read.
     """
     yield from map(GivenCard, options.files)
-    if options.cards_from is None:
+    name, number = options.cards_from, 0
+    if name is None:
         return
-    name, count = options.cards_from, 0
-    if name == "-":
-        if sys.stdin is None:
-            raise OSError("standard input is closed")
-        lines = _lines(sys.stdin.buffer)
-    else:
-        lines = _lines_of_file(Path(name))
-    for number, line in lines:
-        count += 1
-        yield GivenCard(f"{name}:{number}", line)
-    if not count:
+    if name == "-" and sys.stdin is None:
+        raise OSError("standard input is closed")
+    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+        for number, line in _lines(file):
+            yield GivenCard(f"{name}:{number}", line)
+    if not number:
         raise ConfigurationError(f"--cards-from {name}: no line with a card; run the command only when there are cards")
-
-
-def _lines_of_file(path: Path) -> Iterator[tuple[int, bytes]]:
-    with path.open("rb") as file:
-        yield from _lines(file)
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

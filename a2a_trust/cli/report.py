@@ -7,17 +7,18 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final, Literal, TextIO
+from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from a2a_trust.errors import (
     CardMemoryError,
     CardMemoryUnavailableError,
     ConfigurationError,
     FetchError,
+    KeySourceUnavailableError,
     PartialSignatureError,
     TrustError,
     UncoveredFieldsError,
@@ -40,7 +41,7 @@ class Exit(IntEnum):
 
 def exit_of(error: Exception) -> Exit:
     """The exit code for an error."""
-    if isinstance(error, OSError | FetchError | CardMemoryUnavailableError):
+    if isinstance(error, OSError | FetchError | CardMemoryUnavailableError | KeySourceUnavailableError):
         return Exit.INPUT_OUTPUT
     if isinstance(error, ConfigurationError):
         return Exit.USAGE
@@ -97,9 +98,9 @@ def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
 
-def mark(text: str, color: str, stream: TextIO | None) -> str:
-    """The text, in a color if the stream is a terminal."""
-    if stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):
+def mark(text: str, color: str | None, stream: TextIO | None) -> str:
+    """The text, in a color if there is one and the stream is a terminal."""
+    if color is None or stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):
         return text
     code = {"red": 31, "green": 32, "yellow": 33}[color]
     return f"\x1b[{code}m{text}\x1b[0m"
@@ -111,10 +112,12 @@ def mark_verified(*, in_part: bool) -> str:
 
 
 _STANDARD_OUTPUT: Literal["standard output"] = "standard output"
+_Stream: TypeAlias = TextIO | Literal["standard output"] | None
+"""Where to write; None for a closed stream."""
 
 
-def put(text: str, stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT) -> None:
-    """Write a line to the stream; a closed stream (None in Python) gets nothing."""
+def put(text: str, stream: _Stream = _STANDARD_OUTPUT) -> None:
+    """Write a line to the stream."""
     target = sys.stdout if stream == _STANDARD_OUTPUT else stream
     if target is not None:
         print(text, file=target)
@@ -122,7 +125,7 @@ def put(text: str, stream: TextIO | Literal["standard output"] | None = _STANDAR
 
 def put_json(
     value: dict[str, Any],
-    stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
+    stream: _Stream = _STANDARD_OUTPUT,
     *,
     form: str = "object",
 ) -> None:
@@ -144,7 +147,7 @@ def put_report(
     command: str,
     code: Exit,
     members: Mapping[str, Any],
-    stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
+    stream: _Stream = _STANDARD_OUTPUT,
     *,
     form: str = "object",
 ) -> None:
@@ -159,9 +162,7 @@ class Results:
     JSON line for each entry as soon as it is known, and a last line with the number of cards.
     """
 
-    def __init__(
-        self, command: str, form: str, stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT
-    ) -> None:
+    def __init__(self, command: str, form: str, stream: _Stream = _STANDARD_OUTPUT) -> None:
         self.counts: Counter[str] = Counter()
         self.exit: Exit = Exit.OK
         self.failed: int = 0
@@ -175,17 +176,13 @@ class Results:
 
         ``entry`` may be the whole JSON line, if the form is ``lines``.
         """
-        self.count(code, outcome)
+        self.counts[outcome] += 1
+        self.exit = self.exit or code
+        self.failed += code != Exit.OK
         if self._form == "lines":
             put(entry if isinstance(entry, str) else json_line({"command": self._command, **entry}), self._stream)
         elif self._form and not isinstance(entry, str):
             self._entries.append(entry)
-
-    def count(self, code: Exit, outcome: str) -> None:
-        """Count a card whose entry is elsewhere."""
-        self.counts[outcome] += 1
-        self.exit = self.exit or code
-        self.failed += code != Exit.OK
 
     @property
     def total(self) -> int:
@@ -255,7 +252,7 @@ def failed(
     as_json: str | bool,
     code: Exit,
     file: str | None = None,
-    stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
+    stream: _Stream = _STANDARD_OUTPUT,
     details: Mapping[str, Any] = MappingProxyType({}),
 ) -> Exit:
     """Report that a whole command failed, and return its exit code.
@@ -269,3 +266,23 @@ def failed(
         where = f"{printable(file)}: " if file else ""
         put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(said(error, file))}", sys.stderr)
     return code
+
+
+def reported(
+    command: str,
+    act: Callable[[], dict[str, Any] | None],
+    *,
+    as_json: bool,
+    code_of: Callable[[Exception], Exit] = exit_of,
+    stream: _Stream = _STANDARD_OUTPUT,
+) -> Exit:
+    """Run ``act``, report the members that it returns if JSON is wanted, or its error, and return the exit code."""
+    try:
+        members = act()
+    except BrokenPipeError:
+        raise
+    except (TrustError, OSError) as error:
+        return failed(command, error, as_json=as_json, code=code_of(error), stream=stream)
+    if as_json and members is not None:
+        put_report(command, Exit.OK, members, stream)
+    return Exit.OK

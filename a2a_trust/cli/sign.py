@@ -1,4 +1,4 @@
-"""``a2a-sign sign``: sign cards in place, or one card to another file. Either all cards are written or none.
+"""``a2a-sign sign``: sign cards in place, or one card to another file. No card is written before all are signed.
 
 With --if-needed a card that is already signed as asked keeps every byte. --check only reports cards that have to be
 signed.
@@ -11,13 +11,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from itertools import islice
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TextIO
+from typing import Any, Final, TextIO
 
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
@@ -39,13 +38,13 @@ from a2a_trust.cli.report import (
 )
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
-from a2a_trust.files.atomic import FileToWrite, Over, flush_folders, locked_together
+from a2a_trust.files.atomic import FileToWrite, Over, flush_folder
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, checked_claims, sign_unverified
-from a2a_trust.workers import CHUNK, Workers, chunks_of, usable_cores
+from a2a_trust.workers import on_all_cores
 
 #: Rules of lint whose errors make a card ambiguous or contradictory. Such a card is signed only with --allow RULE.
 #: ``ambiguous-member`` is missing here, because ``sign_card`` refuses such a card and no option allows it.
@@ -80,15 +79,17 @@ class _RejectedCardError(SigningError):
 class _Work:
     """One card, and the outcome of signing it, or the error.
 
-    ``data`` is the signed text, until it is written. ``reason`` says why the card has to be signed; None when it stays
-    as it is. ``findings`` are errors of lint that --allow names, or that do not forbid to sign. ``entry`` has members
-    for a JSON report. ``notes`` are for people, and for JSON; ``is_noted`` stands for them where nobody reads them.
+    ``data`` is the signed text, and ``read`` the SHA-256 of the card in a file that is signed in place. ``reason`` says
+    why the card has to be signed; None when it stays as it is. ``findings`` are errors of lint that --allow names, or
+    that do not forbid to sign. ``entry`` has members for a JSON report. ``notes`` are for people, and for JSON;
+    ``is_noted`` stands for them where nobody reads them.
     """
 
     name: str
     target: str
     error: TrustError | OSError | None = None
     data: bytes = b""
+    read: bytes | None = None
     reason: str | None = None
     findings: tuple[Finding, ...] = ()
     entry: dict[str, Any] = field(default_factory=dict)
@@ -128,15 +129,9 @@ class _Progress:
     at: str | None = None
     written: list[str] = field(default_factory=list)
 
-    def check(self, failure: _Failure | None) -> None:
-        """Raise the error of the failure, if there is one."""
-        if failure is not None:
-            self.at = failure.at
-            raise failure.error
-
 
 def run(options: argparse.Namespace) -> int:
-    """Lock the cards, sign them, verify the bytes that will be written, then write them."""
+    """Sign the cards, verify the bytes that will be written, then write them."""
     progress, stream = _Progress(), sys.stdout
     try:
         options.files = named_cards(options)
@@ -173,105 +168,45 @@ def _job(options: argparse.Namespace) -> _Job:
     return _Job(options=options, signers=signers, claims=claims, now=now, until=until)
 
 
-class _Signing:
-    """The signing of all cards, in each process that takes part in it.
-
-    Each process prepares the new content of its cards. Nothing is written before all of them have done so.
-    """
-
-    def __init__(self, job: _Job, files: dict[str, FileToWrite]) -> None:
-        self._job, self._files = job, files
-        self._new: dict[FileToWrite, str] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for file in self._new:
-            file.discard()
-
-    def sign(self, names: list[str]) -> tuple[list[_Work], _Failure | None]:
-        """Read cards, sign them, and prepare the files of those that have to be signed."""
-        works: list[_Work] = []
-        for name in names:
-            file = self._files.get(name)
-            work = _work(name, file, self._job)
-            if file is not None and file not in self._new and work.error is None and work.reason is not None:
-                try:
-                    file.prepare(work.data)
-                except (TrustError, OSError) as error:
-                    return works, _Failure(work.target, error)
-                self._new[file] = work.target
-            works.append(replace(work, data=b"") if self._files else work)
-        return works, None
-
-    def check(self) -> _Failure | None:
-        """Whether all prepared files can be written."""
-        for file, target in self._new.items():
-            try:
-                file.check()
-            except OSError as error:
-                return _Failure(target, error)
-        return None
-
-    def write(self) -> tuple[list[str], _Failure | None]:
-        """Write the prepared files; returns the files that were written."""
-        written: list[str] = []
-        failure = None
-        for file, target in self._new.items():
-            try:
-                file.commit(flushes=False)
-            except OSError as error:
-                failure = _Failure(target, error)
-                break
-            written.append(target)
-        flush_folders(islice(self._new, len(written)))
-        return written, failure
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """An error that ends the command, and the card at which it came."""
-
-    at: str
-    error: TrustError | OSError
-
-
 def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
-    """Sign every card under its lock, which lasts from reading to writing; then write the cards that have changed.
-
-    Nothing is written when a card cannot be signed.
-    """
-    options = job.options
-    files = {} if options.check else _files_to_write(options)
-    to_lock = list(dict.fromkeys(files.values()))
-    # Only we can read standard input, and write a file of two names once.
-    is_alone = "-" in options.files or len(to_lock) < len(files) or len(files) <= CHUNK
-    count = 1 if is_alone else usable_cores()
-    with (
-        locked_together(to_lock, writers=count),
-        Workers(_Signing(job, files), count, is_picklable=False) as workers,
-        Progress(len(options.files)) as shown,
-    ):
-        works: list[_Work] = []
-        for done, failure in workers.map(_Signing.sign, chunks_of(options.files)):
-            works += done
-            progress.check(failure)
-            shown.show(len(works), sum(work.error is not None for work in done))
-        if options.check or any(work.error is not None for work in works):
-            return works
-        if not files:
-            progress.at = "-"
-            _write(works[0].data)
-        for failure in workers.each(_Signing.check):
-            progress.check(failure)
-        outcomes = workers.each(_Signing.write)
-        progress.written += [name for written, _ in outcomes for name in written]
-        for _, failure in outcomes:
-            progress.check(failure)
+    """Sign every card, then write the cards that have to be signed. Nothing is written when a card cannot be signed."""
+    options, works, failures = job.options, list[_Work](), 0
+    count = 1 if "-" in options.files else None  # only we can read standard input
+    with Progress(len(options.files)) as shown:
+        for work in on_all_cores(partial(_work, job), options.files, count):
+            works.append(work)
+            failures += work.error is not None
+            shown.show(len(works), failures)
+    if not (options.check or failures):
+        folders = set[Path]()
+        try:
+            for number, work in enumerate(works):
+                if work.reason is not None or work.target == "-":
+                    progress.at = work.target
+                    works[number] = _written(work, job, folders)
+                    progress.written.append(work.target)
+        finally:
+            for folder in folders:
+                flush_folder(folder)
     return works
+
+
+def _written(work: _Work, job: _Job, folders: set[Path]) -> _Work:
+    """Write a card; ``folders`` gets its folder, which has to be flushed.
+
+    A card that has changed since it was read is read and signed again, under the lock of its file.
+    """
+    if work.target == "-":
+        _write(work.data)
+        return work
+    with FileToWrite(Path(work.target), Over.ANYTHING if work.read is None else Over.WHAT_WAS_READ) as file:
+        file.lock()
+        if work.read is not None and sha256(data := file.read(strict_json.MAX_BYTES + 1)).digest() != work.read:
+            work = _signed(work.name, work.target, data, job)
+        if work.reason is not None:
+            file.prepare(work.data)
+            file.commit(folders.add)
+    return work
 
 
 def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
@@ -280,14 +215,11 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
     works: list[_Work] = []
 
     def signed_lines() -> Iterator[bytes]:
-        with (
-            Workers(nullcontext(job), is_picklable=False) as workers,
-            Progress(None) as shown,
-        ):
-            for done in workers.map(_signed_lines, chunks_of(given_cards(options))):
-                works.extend(replace(work, data=b"") for work in done)
+        with Progress(None) as shown:
+            for work in on_all_cores(partial(_signed_line, job), given_cards(options)):
+                works.append(replace(work, data=b""))
                 shown.show(len(works), 0)
-                yield b"".join(b"%b\n" % work.data for work in done)
+                yield work.data + b"\n"
 
     if options.check:
         for _ in signed_lines():
@@ -312,19 +244,15 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
     return works
 
 
-def _signed_lines(job: _Job, cards: list[GivenCard]) -> list[_Work]:
-    return [_signed_line(card.name, card.line or b"", job) for card in cards]
-
-
-def _signed_line(name: str, data: bytes, job: _Job) -> _Work:
+def _signed_line(job: _Job, card: GivenCard) -> _Work:
     """The outcome for the card in a line; its ``data`` is the whole line."""
     from a2a_trust.signing.lines import read_line  # msgspec is slow to import
 
     try:
-        line = read_line(data)
-        work = _signed(name, name, line.card, job)
+        line = read_line(card.line or b"")
+        work = _signed(card.name, card.name, line.card, job)
     except (TrustError, OSError) as error:
-        return _refused(name, name, error)
+        return _refused(card.name, card.name, error)
     return replace(work, data=line.with_card(work.data))
 
 
@@ -333,32 +261,16 @@ def _refused(name: str, target: str, error: TrustError | OSError) -> _Work:
     return _Work(name=name, target=target, error=error, entry=findings)
 
 
-def _work(name: str, file: FileToWrite | None, job: _Job) -> _Work:
+def _work(job: _Job, name: str) -> _Work:
     """Read one card, and sign it if it has to be signed."""
     target = job.options.output or name
     try:
-        in_place = file is not None and file.over is Over.WHAT_WAS_READ
-        data = file.read(strict_json.MAX_BYTES + 1) if file is not None and in_place else read_input(name)
-        return _signed(name, target, data, job)
+        data = read_input(name)
+        work = _signed(name, target, data, job)
     except (TrustError, OSError) as error:
         return _refused(name, target, error)
-
-
-def _files_to_write(options: argparse.Namespace) -> dict[str, FileToWrite]:
-    """Name of a card -> the file for its signed form; names of one file share one object.
-
-    Empty when the signed card goes to standard output.
-    """
-    if "-" in (options.output, *options.files) and options.output in (None, "-"):
-        return {}
-    files, by_path = dict[str, FileToWrite](), dict[str, FileToWrite]()
-    for name in options.files:
-        target = options.output or name
-        place = os.path.realpath(target)
-        in_place = name != "-" and os.path.realpath(name) == place
-        file = FileToWrite(Path(target), Over.WHAT_WAS_READ if in_place else Over.ANYTHING)
-        files[name] = by_path.setdefault(place, file)
-    return files
+    in_place = name != "-" and Path(name).is_file() and os.path.realpath(name) == os.path.realpath(target)
+    return replace(work, read=sha256(data).digest()) if in_place else work
 
 
 def _signers(options: argparse.Namespace, now: float) -> list[LocalSigner]:
@@ -385,21 +297,25 @@ def _write(data: bytes) -> None:
 def _check_targets(options: argparse.Namespace) -> None:
     if options.cards_from is not None:
         _check_lines(options)
-    if options.output and len(options.files) > 1:
-        raise ConfigurationError("-o works with one card only; sign several cards in place, or run once for each card")
-    if options.files.count("-") and len(options.files) > 1:
-        raise ConfigurationError("- (standard input) must be the only card; name files, or run once for each card")
-    if options.output and (options.check or options.if_needed) and options.cards_from is None:
+    if len(options.files) > 1:
+        if options.output:
+            raise ConfigurationError(
+                "-o works with one card only; sign several cards in place, or run once for each card"
+            )
+        if "-" in options.files:
+            raise ConfigurationError("- (standard input) must be the only card; name files, or run once for each card")
+    compares = options.check or options.if_needed
+    if options.output and compares and options.cards_from is None:
         raise ConfigurationError("--check and --if-needed are for cards that are signed in place; leave out -o")
-    if options.expires_within is not None and not (options.check or options.if_needed):
+    if options.expires_within is not None and not compares:
         raise ConfigurationError("--expires-within works only with --if-needed or --check; add one of them")
-    targets = [Path(name) for name in ([options.output] if options.output else options.files) if name != "-"]
-    check_not_secret(targets, options.key or [])
+    check_not_secret(map(Path, [options.output] if options.output else options.files), options.key)
     if options.output == "":
         raise ConfigurationError("-o needs a file name, or - for standard output")
-    for rule in options.allow:
-        if rule not in _REJECTED:
-            raise ConfigurationError(f"--allow {rule}: this rule cannot be allowed; these can: {', '.join(_REJECTED)}")
+    if unknown := sorted({*options.allow} - {*_REJECTED}):
+        raise ConfigurationError(
+            f"--allow {unknown[0]}: this rule cannot be allowed; these can: {', '.join(_REJECTED)}"
+        )
 
 
 def _check_lines(options: argparse.Namespace) -> None:

@@ -56,7 +56,7 @@ def read_input(name: str) -> bytes:
 
 
 def in_pipeline() -> bool:
-    """Whether a CI system runs this command, which then uses no default key and no report of an earlier run."""
+    """Whether a CI system runs this command, which then uses no default key and no memory of its user."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
@@ -79,7 +79,7 @@ def _of_option(option: str, name: str) -> Iterator[None]:
         raise FileNotFoundError(f"{option} {name}: no such file; check the name") from None
 
 
-def load_signers(files: list[str] | None, kid: str | None, alg: str | None = None) -> list[LocalSigner]:
+def load_signers(files: list[str], kid: str | None, alg: str | None = None) -> list[LocalSigner]:
     """The signers from the arguments, the environment or the default key; ``alg`` is --alg."""
     return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid, alg)]
 
@@ -100,7 +100,7 @@ def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
             raise ConfigurationError(f"{name} is {kind}, and would be overwritten; name another file")
 
 
-def _signers(files: list[str] | None, kid: str | None, alg: str | None) -> list[tuple[LocalSigner, str]]:
+def _signers(files: list[str], kid: str | None, alg: str | None) -> list[tuple[LocalSigner, str]]:
     """The signers, and the source of each."""
     if files:
         if kid is not None and len(files) > 1:
@@ -117,20 +117,26 @@ def _signers(files: list[str] | None, kid: str | None, alg: str | None) -> list[
     if value:
         with naming("A2A_SIGN_KEY"):
             return [(_key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid, alg), "A2A_SIGN_KEY")]
-    if not file and in_pipeline():
+    file = file or _default_key()
+    with _of_option("A2A_SIGN_KEY_FILE", file):
+        return [(_from_file(Path(file), kid, alg), file)]
+
+
+def _default_key() -> str:
+    """The file of the default key. ConfigurationError: there is none, or it must not be used."""
+    if in_pipeline():
         raise ConfigurationError(
             "no signing key: A2A_SIGN_KEY is not set, and a pipeline (CI is set) does not use the default key; give "
             "the key as A2A_SIGN_KEY, or its file as A2A_SIGN_KEY_FILE or --key FILE"
         )
-    path = Path(file) if file else default_key_path()
-    if not file and not path.exists():
+    path = default_key_path()
+    if not path.exists():
         raise ConfigurationError(
             f"no signing key: no key was given and there is no default key at {path}\n"
             "  make one:    a2a-sign keygen\n"
             "  or give one: a2a-sign --key FILE card.json   (or set A2A_SIGN_KEY or A2A_SIGN_KEY_FILE)"
         )
-    with _of_option("A2A_SIGN_KEY_FILE", file or str(path)):
-        return [(_from_file(path, kid, alg), str(path))]
+    return str(path)
 
 
 def algorithm_option(alg: str) -> str:

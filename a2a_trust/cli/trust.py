@@ -13,17 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import moment, written
-from a2a_trust.cli.report import (
-    Exit,
-    exit_of_setup,
-    failed,
-    mark,
-    printable,
-    put,
-    put_report,
-    put_table,
-    warn,
-)
+from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, reported, warn
 from a2a_trust.cli.sources import (
     algorithm_option,
     given_alg,
@@ -32,7 +22,7 @@ from a2a_trust.cli.sources import (
     public_key,
     public_keys,
 )
-from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
 from a2a_trust.keys.origins import Origins, host_of, overlap
@@ -61,16 +51,12 @@ from a2a_trust.keys.trust_file import (
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the trust file ``options.file``."""
-    command = f"trust {options.action}"
-    try:
-        report = _ACTIONS[options.action](options)
-    except BrokenPipeError:
-        raise
-    except (TrustError, OSError) as error:
-        return failed(command, error, as_json=options.json, code=exit_of_setup(error))
-    if options.json:
-        put_report(command, Exit.OK, {"file": options.file, **report})
-    return Exit.OK
+    return reported(
+        f"trust {options.action}",
+        lambda: {"file": options.file, **_ACTIONS[options.action](options)},
+        as_json=options.json,
+        code_of=exit_of_setup,
+    )
 
 
 def _add(options: argparse.Namespace) -> dict[str, Any]:
@@ -109,12 +95,16 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"
         put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
-        if not added:
-            put("  already there; nothing was changed")
-        for name in added:
-            said = "is revoked" if name in given.revoked else f"may speak for {', '.join(members['origins'])}"
-            put(f"  {printable(name)} {printable(said)}")
+        _put_added(added, given, members)
     return {"added": added, "origins": members["origins"]}
+
+
+def _put_added(added: list[str], given: KeySet, members: Members) -> None:
+    if not added:
+        put("  already there; nothing was changed")
+    for name in added:
+        said = "is revoked" if name in given.revoked else f"may speak for {', '.join(members['origins'])}"
+        put(f"  {printable(name)} {printable(said)}")
 
 
 def _members(options: argparse.Namespace, now: float) -> Members:
@@ -279,31 +269,24 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
 
 def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
     """The key that the arguments name, by thumbprint if that is known; ConfigurationError if they name no key."""
-    kid, entry = options.kid, options.entry
     if options.thumbprint is not None:
-        if not is_thumbprint(options.thumbprint):
-            raise ConfigurationError(
-                f"--thumbprint {ascii(options.thumbprint)[:66]}: not an RFC 7638 thumbprint; write its 43 letters, "
-                "digits, - and _"
-            )
-        if entry is not None or options.fetch:
-            raise ConfigurationError("--thumbprint revokes the key in every entry; leave out --entry and --fetch")
-        return RevokedKey(kid=kid, thumbprint=options.thumbprint)
+        return _key_of_thumbprint(options)
+    kid, entry = options.kid, options.entry
     if kid is None:
         raise ConfigurationError("name the key: KID, or --thumbprint")
-    if entry is not None and not any(each.is_called(entry) for each in document.entries):
+    called = [each for each in document.entries if entry is None or each.is_called(entry)]
+    if entry is not None and not called:
         raise ConfigurationError(
             f"--entry: no entry of {path} has the name or jwks_url {ascii(entry)[:128]}; to see all: a2a-sign trust "
             f"list {shlex.quote(str(path))}"
         )
-    written = _written_keys(document, path, kid, entry)
+    written = _written_keys(called, path, kid)
     if len(written) > 1:
         raise ConfigurationError(
             f"{len(written)} keys of {path} have the kid {ascii(kid)[:128]}; name one of them with --thumbprint: "
             f"{', '.join(sorted(written))}"
         )
-    if written:
-        (thumbprint,) = written
+    for thumbprint in written:
         return RevokedKey(kid=kid if kid != thumbprint else None, thumbprint=thumbprint)
     if entry is None:
         raise ConfigurationError(
@@ -311,19 +294,29 @@ def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> 
             f"trust list {shlex.quote(str(path))}. For a key in a key set on the network add --entry NAME|URL. For a "
             "key that is not listed, give --thumbprint"
         )
-    url = next(each.url for each in document.entries if each.is_called(entry))
+    url = called[0].url
     if url is None:
         raise ConfigurationError(f"--entry: {ascii(entry)[:128]} of {path} has no key with the kid {ascii(kid)[:128]}")
     return RevokedKey(kid=kid, entry=entry, thumbprint=_fetched_thumbprint(url, kid) if options.fetch else None)
 
 
-def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | None) -> set[str]:
-    """The thumbprints of the keys with that kid in the trust file and its key files; in one entry, or in all of them.
+def _key_of_thumbprint(options: argparse.Namespace) -> RevokedKey:
+    if not is_thumbprint(options.thumbprint):
+        raise ConfigurationError(
+            f"--thumbprint {ascii(options.thumbprint)[:66]}: not an RFC 7638 thumbprint; write its 43 letters, digits, "
+            "- and _"
+        )
+    if options.entry is not None or options.fetch:
+        raise ConfigurationError("--thumbprint revokes the key in every entry; leave out --entry and --fetch")
+    return RevokedKey(kid=options.kid, thumbprint=options.thumbprint)
+
+
+def _written_keys(entries: Iterable[TrustEntry], path: Path, kid: str) -> set[str]:
+    """The thumbprints of the keys with that kid in these entries and the key files that they name.
 
     An unreadable key file is only a warning if the key is found elsewhere: revoking must not wait for a repair.
     """
-    scope = [each for each in document.entries if entry is None or each.is_called(entry)]
-    listed, unread = _listed_keys(scope, path)
+    listed, unread = _listed_keys(entries, path)
     found = {key.thumbprint for _, keys in listed for key in keys if kid in (key.kid, key.thumbprint)}
     if unread and not found:
         raise ConfigurationError(f"{unread[0]}. To revoke the key without that file, name the key with --thumbprint")

@@ -64,17 +64,6 @@ class TrustedKeys:
                 warn(f"continuing without the keys of this key set: {error}")
         return self.file.trust_store()
 
-    def described(self) -> str:
-        """All that decides which cards these keys verify, as a text; for a trust file with URLs, without their keys."""
-        parts: list[object] = [self.origin, self.keys.keys, sorted(self.keys.revoked), self.signer]
-        store = self.store if self.file is None else self.file.trust_store()
-        if store is not None:
-            parts += [store.keys, store.spoken_for, sorted(store.revoked), sorted(store.names)]
-            for each in store.policies:
-                policy = each.policy
-                parts += [each.origins, policy.count, sorted(policy.parties)]
-        return repr(parts)
-
     def names_no_signer(self, kids: set[str | None]) -> bool:
         """Whether the signer of one of these keys is not named."""
         store = self.store if self.file is None else self.file.trust_store()

@@ -6,15 +6,14 @@ Many cards are verified on all cores, and cards of URLs by several threads. The 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from a2a_trust.cli.agents import Agents, agents, received
 from a2a_trust.cli.named_cards import GivenCard, given_cards, is_url, named_cards
@@ -32,12 +31,11 @@ from a2a_trust.cli.report import (
     printable,
     printable_lines,
     put,
+    put_report,
     said,
     warn,
     word_of,
 )
-from a2a_trust.cli.run_report import RunReport, digest_of
-from a2a_trust.cli.sources import in_pipeline
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import (
     CardVerificationError,
@@ -48,7 +46,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.verify import VerifiedCard, verify_card
-from a2a_trust.workers import Workers, chunks_of, in_threads
+from a2a_trust.workers import in_threads, on_all_cores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,26 +67,23 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verifying:
-    """How all cards are verified. ``now`` is the moment for cards that are not fetched; None is the current time."""
+    """How all cards are verified. ``now`` is the moment for cards that are not fetched."""
 
     options: argparse.Namespace
     keys: TrustedKeys
     asked: Agents | None
-    now: float | None
+    now: float
 
     def outcome(self, card: GivenCard) -> _Outcome:
         """Read and verify a card."""
-        data = None
+        data = card.line
         try:
-            data = self.data_of(card)
+            if data is None:
+                data = received(card.name, allow_private=self.options.allow_private)
             verified = self._verified(card, data)
         except (TrustError, OSError) as error:
             return self._failure(card.name, data, error)
         return self._success(card.name, data, verified)
-
-    def data_of(self, card: GivenCard) -> bytes:
-        """The card or its line, unverified; errors as of ``received``."""
-        return received(card.name, allow_private=self.options.allow_private) if card.line is None else card.line
 
     def _verified(self, card: GivenCard, data: bytes) -> VerifiedCard:
         document, origin = data, self.keys.origin_of(card.name)
@@ -150,53 +145,48 @@ class _Verifying:
     def _reported(self, name: str, data: bytes | None, code: Exit, report: dict[str, Any]) -> str:
         if self.options.report is None:
             return ""
-        digest = None if data is None else digest_of(data)
+        digest = None if data is None else sha256(data).hexdigest()
         return json_line({"file": name, "ok": code == Exit.OK, "class": class_of(code), **report, "sha256": digest})
 
 
 def run(options: argparse.Namespace) -> int:
     """Verify every card; the exit code is that of the first card that fails."""
-    with ExitStack() as stack:
-        try:
-            verifying, report = _prepared(options, stack)
-        except (TrustError, OSError) as error:
-            return failed("verify", error, as_json=options.json, code=exit_of_setup(error))
-        try:
+    try:
+        verifying = _prepared(options)
+        report = _new_report(options.report)
+    except (TrustError, OSError) as error:
+        return failed("verify", error, as_json=options.json, code=exit_of_setup(error))
+    try:
+        with nullcontext() if report is None else report:
             return _run(verifying, report)
-        except BrokenPipeError:
-            raise
-        except (TrustError, OSError) as error:
-            return failed("verify", error, as_json=options.json, code=exit_of(error))
+    except BrokenPipeError:
+        raise
+    except (TrustError, OSError) as error:
+        return failed("verify", error, as_json=options.json, code=exit_of(error))
 
 
-def _prepared(options: argparse.Namespace, stack: ExitStack) -> tuple[_Verifying, RunReport | None]:
+def _prepared(options: argparse.Namespace) -> _Verifying:
     if options.trust is None and not (options.jwks or options.public_key or options.on_first_use):
         raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --public-key FILE")
     options.files = named_cards(options)
-    keys = trusted_keys(options)
-    asked = agents(options)
-    report = None
-    if options.report is not None:
-        if in_pipeline() and os.path.lexists(options.report):
-            raise ConfigurationError(
-                f"--report {options.report}: the file exists; in a pipeline (CI is set) every card is verified, so "
-                "remove it, or name a new file outside of the repository"
-            )
-        report = stack.enter_context(RunReport(Path(options.report), "verify", keys.described()))
-    now = time.time() if report is None else report.at
-    return _Verifying(options=options, keys=keys, asked=asked, now=now), report
+    return _Verifying(options=options, keys=trusted_keys(options), asked=agents(options), now=time.time())
 
 
-def _run(verifying: _Verifying, report: RunReport | None) -> Exit:
+def _new_report(name: str | None) -> TextIO | None:
+    """The file of --report. It never exists before, so no line in it is from an earlier run or another user."""
+    if name is None:
+        return None
+    try:
+        return Path(name).open("x", encoding="utf-8")
+    except FileExistsError:
+        raise ConfigurationError(f"--report {name}: the file exists; name a new file, or remove this one") from None
+
+
+def _run(verifying: _Verifying, report: TextIO | None) -> Exit:
     options = verifying.options
     results = Results("verify", options.json)
-    cards = given_cards(options)
-    if report is not None:
-        cards = report.remaining(cards, verifying.data_of, partial(_add_earlier, results))
-        if results.total and not (options.json or options.quiet):
-            put(f"{results.total} cards are in {printable(options.report)} already; going on after them")
     with Progress(None if options.cards_from else len(options.files)) as progress:
-        for outcome in _outcomes(verifying, cards):
+        for outcome in _outcomes(verifying):
             if outcome.lines or outcome.warnings or options.json == "lines":
                 progress.hide()
             results.add(outcome.entry, outcome.code, outcome.word)
@@ -205,32 +195,19 @@ def _run(verifying: _Verifying, report: RunReport | None) -> Exit:
             for warning in outcome.warnings:
                 warn(warning)
             if report is not None:
-                report.add(outcome.reported)
+                print(outcome.reported, file=report)
             progress.show(results.total, results.failed)
     code = results.put(quiet=options.quiet)
     if report is not None:
-        report.end(results.total, code)
+        put_report("verify", code, {"cards": results.total}, report, form="lines")
     return code
 
 
-def _add_earlier(results: Results, entry: dict[str, Any]) -> None:
-    """Count a card that an earlier part of the run verified or rejected."""
-    code = next(each for each in Exit if class_of(each) == entry["class"])
-    results.count(code, ("verified in part" if entry["unverified"] else "verified") if entry["ok"] else entry["class"])
-
-
-def _outcomes(verifying: _Verifying, cards: Iterator[GivenCard]) -> Iterator[_Outcome]:
-    names = verifying.options.files
+def _outcomes(verifying: _Verifying) -> Iterator[_Outcome]:
+    cards, names = given_cards(verifying.options), verifying.options.files
     if verifying.keys.file is not None or any(map(is_url, names)):
-        yield from in_threads(verifying.outcome, cards)
-        return
-    with Workers(nullcontext(verifying), 1 if "-" in names else None) as workers:  # only we can read standard input
-        for outcomes in workers.map(_chunk, chunks_of(cards)):
-            yield from outcomes
-
-
-def _chunk(verifying: _Verifying, cards: list[GivenCard]) -> list[_Outcome]:
-    return list(map(verifying.outcome, cards))
+        return in_threads(verifying.outcome, cards)
+    return on_all_cores(verifying.outcome, cards, 1 if "-" in names else None)  # only we can read standard input
 
 
 def _lines_of_success(name: str, verified: VerifiedCard, *, verbose: bool) -> Iterator[str]:

@@ -20,10 +20,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -52,6 +51,18 @@ class Over(Enum):
     ANYTHING = auto()
     WHAT_WAS_READ = auto()
     """Only the content at the time of the lock; a change that another program made without the lock is not lost."""
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the folder to the disk, so that new content in it is in place after a power cut, too."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # on Windows, and without the right to read it
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class FileToWrite:
@@ -175,11 +186,10 @@ class FileToWrite:
         if self.over is Over.WHAT_WAS_READ and self._seen not in (None, stamp_of_path(self.path)):
             raise _changed_meanwhile(self.path)
 
-    def commit(self, *, flushes: bool = True) -> None:
+    def commit(self, flush: Callable[[Path], object] = flush_folder) -> None:
         """Put the new content in place, and flush it to the disk. FileExistsError: it exists, with ``Over.NOTHING``.
 
-        ``flushes=False``: the caller flushes the folder, once for many files: ``flush_folders``. OSError: also as
-        ``check``.
+        OSError: also as ``check``. ``flush`` gets the folder; a caller with many files flushes it once, at the end.
         """
         with _naming(self.path, _ADVICE):
             if self._for_device is not None:
@@ -188,8 +198,7 @@ class FileToWrite:
                     device.write(self._for_device)
                 return
             self._put_in_place()
-            if flushes:
-                flush_folders([self])
+            flush(self._target.parent)
 
     def discard(self) -> None:
         """Remove the prepared content that was not committed."""
@@ -210,11 +219,6 @@ class FileToWrite:
             self.discard()
         finally:
             self.unlock()
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder in which the content is; None for a device."""
-        return self._target.parent if self._for_device is None else None
 
     @property
     def _descriptor(self) -> int:
@@ -301,17 +305,6 @@ class FileToWrite:
                 return temporary
 
 
-def flush_folders(files: Iterable[FileToWrite]) -> None:
-    """Flush the folders of these files to the disk, so that their new content is in place after a power cut, too."""
-    for folder in dict.fromkeys(file.folder for file in files if file.folder is not None):
-        descriptor = _opened_folder(folder)
-        if descriptor is not None:
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-
 def is_reserved(path: Path) -> bool:
     """Whether the name is that of a temporary file, which the next command may remove."""
     return path.name.startswith(".") and path.name.endswith(".a2a-sign")
@@ -352,85 +345,10 @@ def locked(path: Path) -> Iterator[FileToWrite]:
         yield file
 
 
-@contextmanager
-def locked_together(files: Sequence[FileToWrite], *, writers: int = 1) -> Iterator[None]:
-    """In the block, all existing files are locked, as ``FileToWrite.lock`` does; at the end all are discarded.
-
-    A process never waits while it holds a lock: it frees its locks, and begins with the lock that it could not get. So
-    two processes never wait for each other, whatever the order of their files. ``writers`` is the number of forks that
-    share the writing. ConfigurationError: two of the files are the same, or they are more than a process may open.
-    """
-    _allow_open(len(files), writers)
-    with ExitStack() as stack:
-        for file in files:
-            stack.enter_context(file)
-        order = list(files)
-        while (busy := _lock_all(order)) is not None:
-            order.remove(busy)
-            order.insert(0, busy)
-        yield
-
-
-def _allow_open(count: int, writers: int) -> None:
-    """Raise the limit of this process for open files, if it is lower.
-
-    Each file needs two: one with its lock, in all forks, and one with its new content, in one of them.
-    """
-    if sys.platform == "win32":
-        return
-    from resource import RLIMIT_NOFILE, getrlimit, setrlimit
-
-    needed, (soft, hard) = count + count // writers + 64, getrlimit(RLIMIT_NOFILE)
-    if hard in range(needed):
-        raise ConfigurationError(
-            f"{count} files at once need {needed} open files, and this system allows {hard}; name fewer files, or "
-            "raise the limit (ulimit -n)"
-        )
-    if soft in range(2 * count + 64):
-        setrlimit(RLIMIT_NOFILE, (2 * count + 64 if hard not in range(2 * count + 64) else hard, hard))
-
-
-def _lock_all(files: Sequence[FileToWrite]) -> FileToWrite | None:
-    """Lock all files, waiting only for the first one; or lock none, and return one that another process has locked."""
-    _check_different(files)
-    for file in files:
-        if not file.lock(wait=file is files[0]):
-            for each in files:
-                each.unlock()
-            return file
-    return None
-
-
-def _check_different(files: Sequence[FileToWrite]) -> None:
-    paths: dict[tuple[int, int], Path] = {}
-    for file in files:
-        with _naming(file.path):
-            status = _regular(file.path)
-        if status is not None:
-            first = paths.setdefault((status.st_dev, status.st_ino), file.path)
-            if first is not file.path and _is_one_file(first, file.path):
-                raise ConfigurationError(f"{first} and {file.path} are the same file (a hard link); name one of them")
-
-
-def _is_one_file(one: Path, other: Path) -> bool:
-    """Whether both paths lead to one file. Both are open at once: else the second could be a new file in the place of
-    the first, which another process has just replaced."""
-    try:
-        with one.open("rb") as first, other.open("rb") as second:
-            return os.path.samestat(os.fstat(first.fileno()), os.fstat(second.fileno()))
-    except FileNotFoundError:
-        return False
-
-
 class _Lock(Enum):
     HELD = auto()
     BUSY = auto()
     UNAVAILABLE = auto()
-
-
-def lock_now(descriptor: int) -> bool:
-    """Lock an open file; False if another process has locked it. True also where files cannot be locked."""
-    return _flock(descriptor) is not _Lock.BUSY
 
 
 def _waited_for(descriptor: int, path: Path) -> _Lock:
@@ -484,14 +402,6 @@ def _regular(path: Path) -> os.stat_result | None:
 def _has_a_name(status: os.stat_result) -> bool:
     """Whether it is a regular file with a name; ``/dev/stdout`` may be a deleted file, which is written to directly."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink > 0
-
-
-def _opened_folder(path: Path) -> int | None:
-    """The folder; None if it cannot be opened: on Windows, and without the right to read it."""
-    try:
-        return os.open(path, os.O_RDONLY)
-    except PermissionError:
-        return None
 
 
 def _followed(path: Path) -> Path:

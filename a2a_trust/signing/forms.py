@@ -20,7 +20,7 @@ value that every known pruner drops (``Projection.shows_whole``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeAlias
@@ -237,7 +237,8 @@ def _present(members: JSONObject, message: str, path: Path, dropped: list[Path])
             kept[name] = value  # unknown members stay
             continue
         here = (path, name)
-        if not value and (value is None or (field.presence is Presence.IMPLICIT and _is_default(value))):
+        is_default = not value and (value is False or value in ("", [], {}))
+        if value is None or (is_default and field.presence is Presence.IMPLICIT):
             dropped.append(here)
         elif not field.message:
             kept[name] = value
@@ -253,10 +254,6 @@ def _present(members: JSONObject, message: str, path: Path, dropped: list[Path])
     return kept
 
 
-def _is_default(value: JSON) -> bool:
-    return value is False or value == "" or value == [] or value == {}
-
-
 _GONE: Final = object()
 
 
@@ -269,7 +266,7 @@ def _prune(members: JSONObject, messages: _Messages, message: str, path: Path, d
     for name, value in members.items():
         here = (path, name)
         before = len(dropped)
-        field = fields.get(name) or _by_proto_name(fields, name)
+        field = fields.get(name) or next((each for each in fields.values() if each.proto_name == name), None)
         pruned = _GONE if field is None else _prune_field(value, messages, field, here, dropped)
         if field is None or pruned is _GONE:
             dropped[before:] = [here]
@@ -278,30 +275,17 @@ def _prune(members: JSONObject, messages: _Messages, message: str, path: Path, d
     return kept
 
 
-def _by_proto_name(fields: Mapping[str, Field], name: str) -> Field | None:
-    return next((field for field in fields.values() if field.proto_name == name), None)
-
-
 def _prune_field(value: JSON, messages: _Messages, field: Field, here: Path, dropped: list[Path]) -> JSON:
-    kind = field.kind
-    if kind is Kind.STRING or (kind is Kind.STRINGS and value and all(value)):  # most fields: nothing empty is within
-        return value or _GONE
-    if kind is Kind.BOOL:
-        return value if value or (value is False and field.presence is Presence.EXPLICIT) else _GONE
-    if kind is Kind.MESSAGE and type(value) is dict:
+    if field.kind is Kind.BOOL and value is False and field.presence is not Presence.EXPLICIT:
+        return _GONE
+    if field.kind is Kind.MESSAGE and type(value) is dict:
         return _prune(value, messages, field.message, here, dropped) or _GONE
-    if kind in (Kind.MESSAGES, Kind.MESSAGE_MAP) and type(value) in (list, dict):
-        items = enumerate(value) if type(value) is list else value.items()
-        kept = {}
-        for key, item in items:
-            path = (here, key)
-            before = len(dropped)
-            pruned = _prune(item, messages, field.message, path, dropped) if type(item) is dict else None
-            if pruned:
-                kept[key] = pruned
-            else:
-                dropped[before:] = [path]
-        return (list(kept.values()) if type(value) is list else kept) or _GONE
+    if field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP) and type(value) in (list, dict):
+
+        def pruned(item: JSON, path: Path) -> JSON:
+            return (type(item) is dict and _prune(item, messages, field.message, path, dropped)) or _GONE
+
+        return _kept_items(value, pruned, here, dropped)
     return _without_empty(value, here, dropped)
 
 
@@ -311,11 +295,16 @@ def _without_empty(value: JSON, here: Path, dropped: list[Path]) -> JSON:
         return _GONE
     if type(value) not in (dict, list):
         return value
+    return _kept_items(value, lambda item, path: _without_empty(item, path, dropped), here, dropped)
+
+
+def _kept_items(value: JSON, pruned: Callable[[JSON, Path], JSON], here: Path, dropped: list[Path]) -> JSON:
+    """The list or object of pruned items, without those that are _GONE; _GONE if nothing is left."""
     kept = {}
     for key, item in enumerate(value) if type(value) is list else value.items():
         path = (here, key)
         before = len(dropped)
-        cleaned = _without_empty(item, path, dropped)
+        cleaned = pruned(item, path)
         if cleaned is _GONE:
             dropped[before:] = [path]
         else:

@@ -49,33 +49,30 @@ def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -
     A key may be in the entries of several parties, and several keys may verify one signature. All of these belong to
     one party, chosen so that the most parties are satisfied (a maximum matching, by augmenting paths).
     """
-    if len(signatures) == 1:
-        trusted = signatures[0].trusted
-        return signatures if policy.party_of(trusted.key.thumbprint, trusted.name) is not None else []
-    offers: dict[str, list[VerifiedSignature]] = {}
-    for signature in signatures:
-        party = policy.party_of(signature.trusted.key.thumbprint, signature.trusted.name)
-        if party is not None:
-            offers.setdefault(party, []).append(signature)
-    group_of = _groups([signature for offered in offers.values() for signature in offered])
+    offers = [
+        (party, signature)
+        for signature in signatures
+        if (party := policy.party_of(signature.trusted.key.thumbprint, signature.trusted.name)) is not None
+    ]
+    group_of = _groups([signature for _, signature in offers])
     taken: dict[int, tuple[str, VerifiedSignature]] = {}  # group -> its party
 
     def satisfy(party: str, seen: set[int]) -> bool:
-        for signature in offers[party]:
+        for other, signature in offers:
             group = group_of[signature.position]
-            if group not in seen:
+            if other == party and group not in seen:
                 seen.add(group)
                 if group not in taken or satisfy(taken[group][0], seen):
                     taken[group] = (party, signature)
                     return True
         return False
 
-    for party in offers:
+    for party in dict(offers):
         satisfy(party, set())
     # Keys of one entry are one party, unless the policy names each by thumbprint.
     named = {party for party, signature in taken.values() if party == signature.trusted.key.thumbprint}
     spent = {signature.trusted.name for signature in signatures if signature.trusted.key.thumbprint in named}
-    chosen = [signature for party, signature in taken.values() if party in named or party not in spent]
+    chosen = [signature for party, signature in taken.values() if party not in spent - named]
     return sorted(chosen, key=_preference)
 
 

@@ -45,8 +45,6 @@ def reason_to_sign(
         found = [each for each in old if _without_moments(each) == _without_moments(wanted)]
         if not found:
             return _missing(wanted, old)
-        if len(found) > 1:
-            return f"it has two equal signatures by {wanted.kid}"
         if reason := _outdated(found[0], wanted, signed, signers, until):
             return reason
     if signed.withheld_for and any(each.is_companion for each in old):

@@ -42,9 +42,8 @@ from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.policy import Policy, all_of
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.signing.a2a_python import rewritten_members, unread_in_0_3
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shown, unprotected_members
-from a2a_trust.signing.models_0_3 import unread_in_0_3
-from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
@@ -284,15 +283,16 @@ def checked_claims(
     _check_signers(signers)
     if iat is True:
         raise ConfigurationError("sign_card: iat: leave it out for now, or write the moment, or False for no iat")
-    begin = int(now) if iat is None or iat is False else seconds(iat)
-    iat = None if iat is False else begin
+    begin = float(int(now)) if iat is None or iat is False else seconds(iat)
+    times = {} if iat is False else {"iat": begin}
     if lifetime is not None:
         if exp is not None:
             raise ConfigurationError(
                 "sign_card: exp and lifetime both say when the signatures expire; give one of them"
             )
         exp = begin + checked_lifetime(lifetime)
-    times = {name: seconds(value) for name, value in (("iat", iat), ("exp", exp)) if value is not None}
+    if exp is not None:
+        times["exp"] = seconds(exp)
     if not all(abs(moment) <= MAX_SAFE_INTEGER for moment in times.values()):
         raise ConfigurationError("sign_card: write iat and exp as seconds since the epoch, or as aware datetimes")
     if "exp" in times and times["exp"] <= times.get("iat", 0.0):

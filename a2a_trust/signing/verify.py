@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
 from math import inf
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from a2a_trust import strict_json
@@ -212,7 +213,7 @@ def _covered_by_all(counted: list[VerifiedSignature], failures: tuple[SignatureF
     """
     if len(counted) == 1:
         return counted[0]
-    for signature in sorted(counted, key=_openness, reverse=True):
+    for signature in sorted(counted, key=attrgetter("openness"), reverse=True):
         if all(
             signature.projection.payload == other.projection.payload
             or is_within(signature.projection.members, other.projection.members)
@@ -224,10 +225,6 @@ def _covered_by_all(counted: list[VerifiedSignature], failures: tuple[SignatureF
         "the parties that the policy requires have signed different parts of this card; let them sign the whole card",
         failures,
     )
-
-
-def _openness(signature: VerifiedSignature) -> tuple[bool, int]:
-    return signature.openness
 
 
 def _check_coverage(common: VerifiedSignature, coverage: Coverage, failures: tuple[SignatureFailure, ...]) -> None:
@@ -257,7 +254,7 @@ def _result(
     return VerifiedCard(
         payload=projection.payload,
         key=common.trusted.key,
-        keys=tuple([signature.trusted.key for signature in sorted(counted, key=_openness)]),
+        keys=tuple([signature.trusted.key for signature in sorted(counted, key=attrgetter("openness"))]),
         form=projection.form,
         origin=host if bound else None,
         dropped=projection.dropped,

@@ -232,20 +232,16 @@ def test_json_and_json_lines_are_a_choice(run: Run, cards: Path) -> None:
     assert (done.code, "not allowed with argument" in done.out) == (2, True)
 
 
-@pytest.mark.parametrize(("hard", "code"), [(4096, 0), (128, 2)])
-def test_more_cards_than_a_process_may_have_open(hard: int, code: int, tmp_path: Path, key: Path) -> None:
+def test_more_cards_than_a_process_may_have_open(tmp_path: Path, key: Path) -> None:
     for number in range(70):
         (tmp_path / f"{number}.card.json").write_text(json.dumps({**CARD, "name": f"Agent {number}"}))
     done = subprocess.run(
         [COMMAND, "*.card.json", "--key", "key.pem", "-q"],
         cwd=tmp_path,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60)),
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-    assert done.returncode == code, done.stderr
-    assert len(signed(tmp_path)) == (0 if code else 70)
-    if code:
-        assert "70 files at once need 204 open files, and this system allows 128; name fewer files, or " in done.stderr
+    assert (done.returncode, done.stderr, len(signed(tmp_path))) == (0, "", 70)

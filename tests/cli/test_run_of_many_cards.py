@@ -1,7 +1,9 @@
-"""Runs over many cards: JSON Lines, worker processes, the report that a killed run resumes, the line of progress."""
+"""Runs over many cards: JSON Lines, worker processes, the report, runs that are killed, the line of progress."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import io
 import json
 import re
@@ -9,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +21,7 @@ import pytest
 
 from a2a_trust.cli import progress
 from a2a_trust.cli.main import main
+from a2a_trust.files.atomic import FileToWrite
 from a2a_trust.workers import CHUNK as REAL_CHUNK
 from tests.cli.conftest import CARD, COMMAND, Run
 
@@ -29,7 +33,6 @@ NUMBER = 2 * CHUNK + 4
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk for each worker, and one more, from few cards."""
     monkeypatch.setattr("a2a_trust.workers.CHUNK", CHUNK)
-    monkeypatch.setattr("a2a_trust.cli.sign.CHUNK", CHUNK)
 
 
 def host(number: int) -> str:
@@ -165,62 +168,90 @@ def test_a_directory_of_many_cards_is_signed_by_several_processes_or_not_at_all(
 VERIFY = ("verify", "agents", "--trust", "trust.toml", "--origin-from-card")
 
 
-def assert_that_it_goes_on(cut: list[str], number: int, run: Run, folder: Path) -> None:
-    """After a run that wrote these lines, the next one ends as one that nothing had ended."""
-    report = folder / "r.jsonl"
-    report.write_text("\n".join([*cut[:-1], cut[-1][:40]]))  # the last line was being written
-    end = time.monotonic() + 60
-    while (done := run(*VERIFY, "--report", "r.jsonl")).code == 2:  # a worker of a killed run still has its lock
-        assert "another run writes this report" in done.err
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    assert done.out.splitlines()[0] == f"{len(cut) - 2} cards are in r.jsonl already; going on after them"
-    assert (done.code, done.out.splitlines()[-1]) == (1, f"{number} cards: {number - 1} verified, 1 invalid")
-    assert run(*VERIFY, "--report", "whole.jsonl", "-q").code == 1
-    first, *rest = read(report)
-    begun, *whole = read(folder / "whole.jsonl")
-    assert rest == whole
-    assert {**first, "at": 0} == {**begun, "at": 0}
-    assert rest[-1] == {"command": "verify", "ok": False, "exit": 1, "cards": number}
-    assert not any("card" in line for line in rest)
-
-
-def with_one_changed_card(signed: Path) -> Path:
+def test_a_report_has_a_line_for_each_card_and_a_last_one(signed: Path, run: Run, tmp_path: Path) -> None:
     folder = folder_of(signed)
     changed = folder / f"{CHUNK // 2:04}.json"
     changed.write_text(changed.read_text().replace("Reads", "Writes"))
+    assert run(*VERIFY, "--report", "r.jsonl", "-q").code == 1
+    *cards, last = read(tmp_path / "r.jsonl")
+    assert last == {"command": "verify", "ok": False, "exit": 1, "cards": NUMBER}
+    assert [card["file"] for card in cards] == [f"agents/{number:04}.json" for number in range(NUMBER)]
+    assert [card["ok"] for card in cards] == [number != CHUNK // 2 for number in range(NUMBER)]
+    assert cards[CHUNK // 2]["sha256"] == hashlib.sha256(changed.read_bytes()).hexdigest()
+    assert not any("card" in card for card in cards)
+
+
+def many(signed: Path) -> Path:
+    """Enough cards for a kill in between."""
+    folder = folder_of(signed)
+    for number in range(NUMBER, 12 * REAL_CHUNK):
+        (folder / f"{number:04}.json").write_bytes((folder / f"{number % NUMBER:04}.json").read_bytes())
     return folder
 
 
-def test_a_run_that_was_ended_goes_on_and_the_report_is_as_of_one_run(signed: Path, run: Run, tmp_path: Path) -> None:
-    with_one_changed_card(signed)
-    assert run(*VERIFY, "--report", "r.jsonl", "-q").code == 1
-    lines = (tmp_path / "r.jsonl").read_text().splitlines()
-    for kept in (CHUNK // 2 + 2, NUMBER):  # before the end, some cards were verified or all of them
-        assert_that_it_goes_on(lines[: kept + 1], NUMBER, run, tmp_path)
-        (tmp_path / "whole.jsonl").unlink()
-
-
-@pytest.mark.long
-def test_a_killed_run_goes_on_and_the_report_is_as_of_one_run(signed: Path, run: Run, tmp_path: Path) -> None:
-    folder, number = with_one_changed_card(signed), 12 * REAL_CHUNK  # enough for a kill in between
-    for each in range(NUMBER, number):
-        (folder / f"{each:04}.json").write_bytes((folder / f"{each % NUMBER:04}.json").read_bytes())
-    for each in range(CHUNK // 2 + NUMBER, number, NUMBER):  # one card is changed, not its copies
-        (folder / f"{each:04}.json").write_bytes((folder / "0000.json").read_bytes())
-    with subprocess.Popen([COMMAND, *VERIFY, "--report", "r.jsonl", "-q"], cwd=tmp_path, stdout=-1) as process:
-        report = tmp_path / "r.jsonl"
+def killed_when(happens: Callable[[], bool], *arguments: str, cwd: Path) -> None:
+    with subprocess.Popen([COMMAND, *arguments, "-q"], cwd=cwd) as process:
         try:
             until = time.monotonic() + 60
-            while not report.exists() or report.stat().st_size < 100_000:
+            while not happens():
                 assert time.monotonic() < until
                 time.sleep(0.001)
         finally:
-            process.send_signal(signal.SIGKILL)
-    cut = report.read_text().splitlines()
+            process.kill()
     assert process.returncode == -signal.SIGKILL
-    assert REAL_CHUNK // 2 < len(cut) < number
-    assert_that_it_goes_on(cut, number, run, tmp_path)
+
+
+@pytest.mark.long
+def test_a_report_of_a_killed_run_has_no_last_line(signed: Path, run: Run, tmp_path: Path) -> None:
+    many(signed)
+    report = tmp_path / "r.jsonl"
+    killed_when(lambda: report.exists() and report.stat().st_size > 0, *VERIFY, "--report", "r.jsonl", cwd=tmp_path)
+    assert '"exit"' not in report.read_text()
+    done = run(*VERIFY, "--report", "r.jsonl")
+    assert (done.code, "--report r.jsonl: the file exists; name a new file" in done.err) == (2, True)
+
+
+@pytest.mark.long
+def test_a_killed_run_leaves_each_card_whole_and_the_next_one_signs_the_rest(
+    lines: Path, run: Run, tmp_path: Path
+) -> None:
+    folder = many(lines)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    last = folder / f"{NUMBER:04}.json"
+    killed_when(lambda: last.read_bytes() != before[last], "agents", "--key", "key.pem", cwd=tmp_path)
+    now = {path: path.read_bytes() for path in before}
+    signed = [path for path in before if now[path] != before[path]]
+    assert NUMBER < len(signed) < len(before)
+    assert all(json.loads(now[path])["signatures"] for path in signed)
+    done = run("agents", "--key", "key.pem", "--if-needed")
+    assert done.out.splitlines()[-1] == (
+        f"{len(before)} cards: {len(signed)} unchanged, {len(before) - len(signed)} signed"
+    )
+    assert run(*VERIFY, "-q").code == 0
+    assert set(folder.iterdir()) == before.keys()
+
+
+def test_an_error_while_cards_are_written_names_those_that_are(
+    lines: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder_of(lines)
+    commit = FileToWrite.commit
+
+    def failing(file: FileToWrite, flush: Callable[[Path], object]) -> None:
+        if file.path.name == "0002.json":
+            raise OSError(errno.ENOSPC, "No space left on device", str(file.path))
+        commit(file, flush)
+
+    monkeypatch.setattr(FileToWrite, "commit", failing)
+    done = run("agents", "--key", "key.pem")
+    assert (done.code, done.out) == (6, "")
+    assert done.err.splitlines() == [
+        "warning: these cards were signed and written before the error: agents/0000.json, agents/0001.json",
+        "a2a-sign: error: agents/0002.json: No space left on device",
+    ]
+    monkeypatch.setattr(FileToWrite, "commit", commit)
+    last = run("agents", "--key", "key.pem", "--if-needed").out.splitlines()[-1]
+    assert last == f"{NUMBER} cards: 2 unchanged, {NUMBER - 2} signed"
 
 
 class Terminal(io.StringIO):

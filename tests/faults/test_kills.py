@@ -235,18 +235,34 @@ def in_class(_):
     class Owner:
         name = Name()  # Python 3.11 turns what __set_name__ raises into a RuntimeError
 
+def twice(_):
+    unlink = os.unlink
+
+    def interrupted(*arguments, **named):
+        os.unlink = unlink
+        os.kill(os.getpid(), signal.SIGHUP)
+        str(1)
+        unlink(*arguments, **named)
+
+    os.unlink = interrupted  # which removes the temporary file
+    os.kill(os.getpid(), signal.SIGTERM)
+    str(1)
+
 if sys.argv[1] == "ignored":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if sys.argv[1] == "twice":
+    del os.O_TMPFILE
 os.fsync = globals()[sys.argv[1]]
 sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize(("how", "code"), [("ignored", 0), ("in_callback", 143), ("in_class", 143)])
+@pytest.mark.parametrize(("how", "code"), [("ignored", 0), ("in_callback", 143), ("in_class", 143), ("twice", 143)])
 def test_a_signal_that_the_caller_ignores_stays_ignored_and_no_other_is_lost(
     how: str, code: int, files: Path, tmp_path: Path
 ) -> None:
-    """Ignored, as under nohup; lost or changed, as when it comes where Python cannot raise, or raises another error."""
+    """Ignored, as under nohup; lost or changed, as when it comes where Python cannot raise, or raises another error.
+    A second one does not interrupt the cleaning up."""
     folder = tmp_path / "files"
     shutil.copytree(files, folder)
     done = subprocess.run(

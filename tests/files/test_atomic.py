@@ -18,7 +18,7 @@ import pytest
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files import atomic
-from a2a_trust.files.atomic import FileToWrite, Over, is_taken, locked, locked_together, write_atomically
+from a2a_trust.files.atomic import FileToWrite, Over, is_taken, locked, write_atomically
 
 
 @pytest.fixture(params=[True, False], ids=["nameless", "named"])
@@ -409,46 +409,6 @@ def test_a_folder_and_nothing_cannot_be_locked(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), locked(tmp_path / "none"):
         pass
     with pytest.raises(OSError, match="not a regular file"), locked(tmp_path):
-        pass
-
-
-def test_threads_that_lock_the_same_files_in_any_order_all_get_them(tmp_path: Path) -> None:
-    names = [tmp_path / name for name in "abc"]
-    for name in names:
-        name.write_bytes(b"0")
-
-    def work(turn: int) -> None:
-        for _ in range(20):
-            files = [FileToWrite(names[(turn + each) % 3], Over.WHAT_WAS_READ) for each in range(3)]
-            with locked_together(files):
-                for file in files:
-                    file.prepare(str(int(file.read(10)) + 1).encode())
-                for file in files:
-                    file.commit()
-
-    threads = [threading.Thread(target=work, args=(turn,), daemon=True) for turn in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert [name.read_bytes() for name in names] == [b"80"] * 3
-
-
-def test_a_file_in_the_place_of_one_that_was_replaced_is_no_hard_link(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between two looks another process replaces the first file, and its inode comes back as the second."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    for name in (one, two):
-        name.write_bytes(b"0")
-    status = one.stat()
-    monkeypatch.setattr(atomic, "_regular", lambda path: status)
-    with locked_together([FileToWrite(name, Over.WHAT_WAS_READ) for name in (one, two)]):
-        pass
-    two.unlink()
-    two.hardlink_to(one)
-    files = [FileToWrite(name, Over.WHAT_WAS_READ) for name in (one, two)]
-    with pytest.raises(ConfigurationError, match="hard link"), locked_together(files):
         pass
 
 

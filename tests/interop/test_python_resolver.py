@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from a2a_trust import MalformedError, generate_signer, sign_card
 from a2a_trust.card.view import generation_of
-from a2a_trust.signing.python_resolver import rewritten_members
+from a2a_trust.signing.a2a_python import rewritten_members
 from tests.interop.sdk_process import SdkProcess
 from tests.signing.cards import Card, full_card
 

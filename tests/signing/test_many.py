@@ -88,7 +88,7 @@ def test_many_cards_are_verified_as_one_card_is(workers: int | None) -> None:
     }
 
 
-def test_a_program_with_threads_gets_the_same_from_new_interpreters() -> None:
+def test_a_program_with_threads_gets_the_same() -> None:
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     thread.start()
@@ -141,7 +141,7 @@ def test_many_cards_are_signed_as_one_card_is(workers: int) -> None:
 
 
 def test_a_private_key_stays_where_it_is() -> None:
-    """No pipe gets it: a process that cannot be forked signs alone."""
+    """No pipe gets it: a worker is a fork, and a process that cannot be forked signs alone."""
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     thread.start()
@@ -177,6 +177,3 @@ def test_a_public_key_is_the_same_in_another_process(key: PublicKey) -> None:
     for member in ("alg", "kid", "thumbprint", "jwk", "algorithms", "not_before", "not_after", "revoked"):
         assert getattr(copied, member) == getattr(key, member)
     assert copied.to_pem() == key.to_pem()
-    store = TrustStore([trusted(ALICE, "example.com")], revoked=["bob"], names=["carol"])
-    assert pickle.loads(pickle.dumps(store)) == store
-    assert pickle.loads(pickle.dumps(store)).named("alice", "EC") == store.named("alice", "EC")

@@ -12,8 +12,8 @@ from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.rules.members import empty_member, unknown_members
 from a2a_trust.lint.rules.requirements import missing_twin, requirement_spelling
 from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.signing.a2a_python import rewritten_members
 from a2a_trust.signing.forms import Form, present_members, project
-from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.strict_json.pointer import steps_of
 
 

@@ -4,8 +4,8 @@ A counter is one key that expires with its window, which begins with its first f
 peers and user names only. The server may drop counters: each process still has its own.
 
 All counters that are asked or told about while the server works on others share the next trip, so a burst of requests
-takes a few trips and is no outage. The storage of ``limits`` for Redis makes a trip for each: 1,000 peers at once took
-longer than requests wait, and were not counted.
+takes a few trips and is no outage. With a trip for each, 1,000 peers at once took longer than requests wait, and were
+not counted.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ from asyncio import Future
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.cache import BoundedCache
 from a2a_trust.databases.availability import REQUEST_SECONDS, Pause
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import KeySourceUnavailableError
-
-if TYPE_CHECKING:
-    from limits import RateLimitItem
 
 _K = TypeVar("_K")
 
@@ -38,16 +35,11 @@ _PREFIX: Final = "a2a:failures:fixed-window:"
 
 
 class SharedCounter(NamedTuple):
-    """Counts the failures of an owner, which is a digest, for a limit of so many in so many seconds."""
+    """Counts the failures for a limit of so many in so many seconds. The name has no text of a caller's."""
 
     name: str
     amount: int
     seconds: int
-
-    @classmethod
-    def of(cls, item: RateLimitItem, owner: str) -> SharedCounter:
-        """Processes with other limits count elsewhere."""
-        return cls(item.key_for(owner), item.amount, item.get_expiry())
 
     @property
     def key(self) -> str:

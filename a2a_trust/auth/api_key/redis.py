@@ -18,7 +18,7 @@ from types import NoneType
 from typing import Any, Final
 from uuid import uuid4
 
-from a2a_trust.auth.api_key.rows import record_of, row_of
+from a2a_trust.auth.api_key.table import record_of, row_of
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
 from a2a_trust.auth.records import readable_of, unreadable_of
 from a2a_trust.databases.availability import REQUEST_SECONDS

@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
@@ -270,11 +270,8 @@ class Principal:
     ``identities`` has (scheme name, identity) in the order of the scheme names.
     """
 
+    is_authenticated: ClassVar[bool] = True
     identities: tuple[tuple[str, Identity], ...]
-
-    @property
-    def is_authenticated(self) -> bool:
-        return True
 
     @property
     def display_name(self) -> str:
@@ -326,21 +323,11 @@ class Anonymous:
     """A caller that the card admits without a credential. Every request is a new caller, with a new ``display_name``,
     so no later request can claim its data."""
 
+    is_authenticated: ClassVar[bool] = False
+    name: ClassVar[str] = "anonymous"
+    scopes: ClassVar[frozenset[str]] = frozenset()
     display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(_ANONYMOUS_BYTES)}")
-
-    @property
-    def is_authenticated(self) -> bool:
-        return False
-
-    @property
-    def name(self) -> str:
-        """A short text for people."""
-        return "anonymous"
 
     def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
         """None: there is no credential."""
         return None
-
-    @property
-    def scopes(self) -> frozenset[str]:
-        return frozenset()

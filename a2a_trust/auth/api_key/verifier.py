@@ -27,7 +27,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
 from hmac import compare_digest
-from sys import getsizeof
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
@@ -391,9 +390,7 @@ class _Known(CachedRecord):
 
     key_id: str
     digest: bytes
-    good_until: float
     last_used: float
-    identity: Identity
     nothing_until: float = -math.inf
 
 
@@ -444,7 +441,7 @@ class ApiKeyVerifier:
             "API keys",
             store.find,
             self._made,
-            _size_of,
+            size=_KNOWN_BASE,
             nobody=lambda: secrets.token_bytes(sha256().digest_size),
             refresh=refresh,
             stale_if_error=stale_if_error,
@@ -547,12 +544,6 @@ def _known(record: ApiKeyRecord, issuer: str, reading: Reading) -> _Known:
         last_used=last_used,
         identity=identity,
     )
-
-
-def _size_of(key: _Known) -> int:
-    """About the bytes of memory that it takes."""
-    identity = key.identity
-    return _KNOWN_BASE + getsizeof(identity.subject) + getsizeof(identity.scopes) + sum(map(getsizeof, identity.scopes))
 
 
 def _unknown(credential: str) -> str:

@@ -1,4 +1,4 @@
-"""The caller of a request: the identity from each credential, and the principal from all of them."""
+"""The caller of a request: the identity from each credential, the principal from all of them, the token itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, Self, TypeVar, final
 from urllib.parse import quote
 from uuid import UUID
 
@@ -331,3 +331,32 @@ class Anonymous:
     def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
         """None: there is no credential."""
         return None
+
+
+@final
+class SubjectToken:
+    """The verified access token of a caller, as the ``subject_token`` of a token exchange (RFC 8693 2.1).
+
+    ``issuer`` is the authorization server that issued it, ``subject`` is the subject of the caller's identity. It is
+    valid before ``expires_at`` (seconds since the epoch). If the token is bound to a key of the caller
+    (``Identity.bound_to``), the authorization server decides whether it exchanges it. Only ``reveal`` gives the text:
+    the repr does not have it, and copying and pickling raise TypeError.
+    """
+
+    __slots__ = ("_text", "expires_at", "issuer", "subject")
+
+    def __init__(self, text: str, *, issuer: str, subject: str, expires_at: float) -> None:
+        self._text: Final = text
+        self.issuer: Final = issuer
+        self.subject: Final = subject
+        self.expires_at: Final = expires_at
+
+    def reveal(self) -> str:
+        """The text of the token, a secret. Send it to the authorization server, and do not store or log it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"SubjectToken(issuer={self.issuer!r}, subject={self.subject!r}, expires_at={self.expires_at!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a SubjectToken is not pickled or copied: it holds an access token; pass on the object itself")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from a2a_trust.auth.records import readable_of, text_of, unreadable_of
+from a2a_trust.auth.records import readable_of, split, text_of
 from a2a_trust.files.sqlite import SqliteFile, SqliteReader
 
 _R = TypeVar("_R")
@@ -64,7 +64,7 @@ class RecordTable(Generic[_R]):
     def unreadable(self) -> tuple[tuple[str, str], ...]:
         """The records that were made or damaged by hand: what each is called, and what is wrong."""
         with self._reading() as session:
-            return unreadable_of(self.rows(session), self._record)
+            return split(self.rows(session), self._record)[1]
 
     def get(self, session: Session, where: str, value: object) -> _R | None:
         """The one record, inside a transaction. ConfigurationError: it is unreadable."""

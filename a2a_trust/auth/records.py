@@ -65,24 +65,20 @@ def readable_of(
     rows: Iterable[Sequence[Any]], record: Callable[[Sequence[Any]], _R], *, what: str = ""
 ) -> tuple[_R, ...]:
     """The records in rows of a database. Damaged ones are left out, with a warning if ``what`` holds them is given."""
-    found: list[_R] = []
+    found, damaged = split(rows, record)
+    for _, why in damaged if what else ():
+        _log.warning("a record in the %s does not count: %s", what, why)
+    return found
+
+
+def split(
+    rows: Iterable[Sequence[Any]], record: Callable[[Sequence[Any]], _R]
+) -> tuple[tuple[_R, ...], tuple[tuple[str, str], ...]]:
+    """The records in rows of a database; and the damaged ones, each by its first column, and what is wrong with it."""
+    found, damaged = list[_R](), list[tuple[str, str]]()
     for row in rows:
         try:
             found.append(record(row))
         except ConfigurationError as error:
-            if what:
-                _log.warning("a record in the %s does not count: %s", what, error)
-    return tuple(found)
-
-
-def unreadable_of(
-    rows: Iterable[Sequence[Any]], record: Callable[[Sequence[Any]], object]
-) -> tuple[tuple[str, str], ...]:
-    """The damaged records in rows of a database, each by its first column, and what is wrong with it."""
-    found: list[tuple[str, str]] = []
-    for row in rows:
-        try:
-            record(row)
-        except ConfigurationError as error:
-            found.append((text_of(row[0]), str(error)))
-    return tuple(found)
+            damaged.append((text_of(row[0]), str(error)))
+    return tuple(found), tuple(damaged)

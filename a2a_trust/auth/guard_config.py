@@ -57,12 +57,12 @@ class ConfiguredScheme:
         self.header = place.header or b""
         self.is_for_access_tokens = getattr(verifier, "kind", None) is CredentialKind.ACCESS_TOKEN
         self.verify, self.remembered = verification_of(verifier), memory_of(verifier)
-        name_of: Callable[[Any], str] | None = getattr(verifier, "credential_name", None)
-        is_remembered: Callable[[Any, float], bool] | None = getattr(verifier, "is_remembered", None)
+        self.name_of: Callable[[Any], str] | None = getattr(verifier, "credential_name", None)
+        self.is_remembered: Callable[[Any, float], bool] | None = getattr(verifier, "is_remembered", None)
         if place == _BASIC:  # a password can be guessed, also with a user's verifier
-            name_of, is_remembered = name_of or user_of, is_remembered or (lambda *_: False)
-        self.name_of = name_of or (is_remembered and (lambda _: ""))
-        self.is_remembered = is_remembered
+            self.name_of, self.is_remembered = self.name_of or user_of, self.is_remembered or (lambda *_: False)
+        if self.is_remembered is not None:
+            self.name_of = self.name_of or (lambda _: "")
 
     def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
         """The credential of a request or None, and whether it came as ``Authorization: DPoP``.

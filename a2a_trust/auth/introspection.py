@@ -405,7 +405,9 @@ def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
         if claims.get(name) is None:
             continue
         if _lower(claims[name]) not in _KINDS[name]:
-            raise InvalidCredentialsError(f"token: {name} {shown(claims[name])} is not that of an access token")
+            raise InvalidCredentialsError(
+                f"token: its claim {name} is {shown(claims[name])}, so it is not an access token"
+            )
         is_named = True
     return is_named
 

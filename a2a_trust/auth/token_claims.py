@@ -113,7 +113,7 @@ def check_other_kinds(claims: Mapping[str, Any], names: frozenset[str] = OF_OTHE
         raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({', '.join(found)})")
     kind = claim_of_kind(claims, _NOT_ACCESS)
     if kind is not None:
-        raise InvalidCredentialsError(f"token: {kind} {shown(claims[kind])} is not that of an access token")
+        raise InvalidCredentialsError(f"token: its claim {kind} is {shown(claims[kind])}, so it is not an access token")
 
 
 def audiences_of(audience: str | Iterable[str], what: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from a2a_trust.auth.api_key.table import COLUMNS, ApiKeysInTable, WritableApiKeys, record_of
-from a2a_trust.auth.api_key.verifier import FoundApiKeys, KeyTable
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, FoundApiKeys, KeyTable
 from a2a_trust.auth.record_table import SqliteSession, SqliteTable
 from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, revision_of
@@ -63,7 +63,9 @@ class SqliteApiKeys(ApiKeysInTable):
             timeout=timeout,
             unavailable=KeySourceUnavailableError,
         )
-        self._table = SqliteTable(self._file, "api_key", COLUMNS, key="digest", record=record_of)
+        self._table: SqliteTable[ApiKeyRecord] = SqliteTable(
+            self._file, "api_key", COLUMNS, key="digest", record=record_of
+        )
         first = f"make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
         self._file.open_or_make(path, create=create, if_missing=first)
 

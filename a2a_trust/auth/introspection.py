@@ -258,7 +258,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         refusal = self._endpoint.refusal()
         if refusal is not None:
             return _Refusal(KeySourceUnavailableError, refusal.reason)
-        answer = await self._endpoint.ask(credential, now, path, was_valid=self._was_valid(digest, now))
+        answer = await self._endpoint.ask(credential, now, path, was_valid=self._were_valid.get(digest, now) is True)
         if isinstance(answer, NoAnswer):
             if answer.is_for_one_token and answer.status == 400:
                 return _Refusal(InvalidCredentialsError, f"token: the issuer cannot read it: {answer.reason}")
@@ -280,9 +280,6 @@ class IntrospectionVerifier(ClaimsVerifier):
             await self._share(credential, key, identity, SharedAnswer(now, answer))
         return identity
 
-    def _was_valid(self, digest: bytes, now: float) -> bool:
-        return self._were_valid.get(digest, now) is not None
-
     def _remember_was_valid(self, digest: bytes, identity: Identity, now: float) -> None:
         self._were_valid.put(digest, True, until=min(identity.expires_at, now + _WAS_VALID_SECONDS))
 
@@ -301,7 +298,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         if self._shared is None or self._not_shared.get(signed_part(credential), time.monotonic()):
             return None
         slot = slot_of(self._configuration, digest)
-        shared = await self._shared.find(slot, first=self._was_valid(digest, now))
+        shared = await self._shared.find(slot, first=self._were_valid.get(digest, now) is True)
         if shared is None or not shared.asked - SKEW <= now < shared.asked + self._seconds:
             return None
         try:

@@ -22,11 +22,11 @@ from collections.abc import Callable, Coroutine, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from sys import getsizeof
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.principal import Identity
-from a2a_trust.auth.records import reason
+from a2a_trust.auth.records import Found, reason
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
@@ -63,18 +63,8 @@ class CachedRecord:
 
 
 _K = TypeVar("_K")
-_R = TypeVar("_R", covariant=True)
+_R = TypeVar("_R")
 _C = TypeVar("_C", bound=CachedRecord)
-
-
-class FoundRecords(Protocol[_R]):
-    """The result of a look-up. ``revision``: a value that the store never has twice. It is of the same moment as the
-    records, or earlier."""
-
-    @property
-    def revision(self) -> Hashable: ...
-    @property
-    def records(self) -> tuple[_R, ...]: ...
 
 
 class RecordCache(Generic[_K, _R, _C]):
@@ -83,7 +73,7 @@ class RecordCache(Generic[_K, _R, _C]):
     def __init__(
         self,
         what: str,
-        find: Callable[[tuple[_K, ...]], Coroutine[Any, Any, FoundRecords[_R]]],
+        find: Callable[[tuple[_K, ...]], Coroutine[Any, Any, Found[_R]]],
         made: Callable[[_R, Reading], tuple[_K, _C]],
         *,
         size: int,

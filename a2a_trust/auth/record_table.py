@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from a2a_trust.auth.records import readable_of, split, text_of
+from a2a_trust.auth.records import Found, readable_of, split, text_of
 from a2a_trust.files.sqlite import SqliteFile, SqliteReader
 
 _R = TypeVar("_R")
@@ -96,13 +96,13 @@ class SqliteTable(RecordTable[_R]):
         with self._file.connection() as connection:
             yield SqliteSession(connection)
 
-    async def find(self, keys: tuple[str | bytes, ...]) -> tuple[bytes, tuple[_R, ...]]:
+    async def find(self, keys: Sequence[str | bytes]) -> Found[_R]:
         """The revision, and the records with these keys."""
         return await asyncio.to_thread(self._find, keys)
 
-    def _find(self, keys: tuple[str | bytes, ...]) -> tuple[bytes, tuple[_R, ...]]:
+    def _find(self, keys: Sequence[str | bytes]) -> Found[_R]:
         with self._reader.reading() as connection:
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
             session = SqliteSession(connection)
             rows = [row for key in keys for row in self.rows(session, self._by_key, key)]
-            return revision, readable_of(rows, self._record, what=f"{self._file.what} {self._file.path}")
+            return Found(revision, readable_of(rows, self._record, what=f"{self._file.what} {self._file.path}"))

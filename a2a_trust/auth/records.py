@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from a2a_trust.auth.principal import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -59,6 +59,14 @@ def reason(error: Exception) -> str:
 def text_of(value: object) -> str:
     """The value as text. Bytes that are not UTF-8 become surrogates, which no record may hold."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+class Found(NamedTuple, Generic[_R]):
+    """The result of a look-up. ``revision`` is a value that the store never repeats; every change except of a last use
+    gives a new one. It is of the same moment as the records, or earlier."""
+
+    revision: Hashable
+    records: tuple[_R, ...]
 
 
 def readable_of(

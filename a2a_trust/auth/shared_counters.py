@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.cache import BoundedCache
-from a2a_trust.databases.availability import REQUEST_SECONDS, Pause
+from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import KeySourceUnavailableError
 
@@ -81,7 +81,6 @@ class RedisCounters:
             timeout=_TRIP_SECONDS,
             may_drop=True,
         )
-        self._pause = Pause()
         self._reads = LookUps(self._read)
         self._writes = LookUps(self._write)
         self._ends = LookUps(self._end)
@@ -96,7 +95,7 @@ class RedisCounters:
     async def full(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
         """The names of the counters that have reached their limits, and in how many seconds each ends; empty when Redis
         cannot tell."""
-        if not self._pause.may_try():
+        if not self._server.pause.may_try():
             return {}
         windows = await _found(self._reads, counters)
         for each in windows:
@@ -106,7 +105,7 @@ class RedisCounters:
     async def hit(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
         """Count a failure, also if the caller is cancelled meanwhile; returns as ``full`` the counters that are beyond
         their limits now."""
-        if not self._pause.may_try():
+        if not self._server.pause.may_try():
             return {}
         windows = await _found(self._writes, [_Hit(each, next(self._numbers)) for each in counters])
         for hit in windows:
@@ -118,34 +117,31 @@ class RedisCounters:
     async def clear(self, counters: Iterable[SharedCounter]) -> None:
         """Set the counters back to 0, if Redis can be used. Without failures that is no trip."""
         counting = [each for each in counters if self._counting.get(each.name)]
-        if counting and self._pause.may_try():
+        if counting and self._server.pause.may_try():
             await _found(self._ends, counting)
             for each in counting:
                 self._counting.remove(each.name)
 
     async def _read(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
-        with self._pause.trip():
-            async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
-                for counter in counters:
-                    pipeline.get(counter.key)
-                    pipeline.pttl(counter.key)
-                answers = await pipeline.execute()
+        async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
+            for counter in counters:
+                pipeline.get(counter.key)
+                pipeline.pttl(counter.key)
+            answers = await pipeline.execute()
         return {each: _window(each, *answers[2 * place :][:2]) for place, each in enumerate(counters)}
 
     async def _write(self, hits: tuple[_Hit, ...]) -> Mapping[_Hit, _Window | None]:
-        with self._pause.trip():
-            async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
-                for counter, _ in hits:
-                    pipeline.incr(counter.key)
-                    pipeline.expire(counter.key, counter.seconds, nx=True)  # never a counter without an end
-                    pipeline.pttl(counter.key)
-                answers = await pipeline.execute()
+        async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
+            for counter, _ in hits:
+                pipeline.incr(counter.key)
+                pipeline.expire(counter.key, counter.seconds, nx=True)  # never a counter without an end
+                pipeline.pttl(counter.key)
+            answers = await pipeline.execute()
         return {hit: _window(hit.counter, answers[3 * place], answers[3 * place + 2]) for place, hit in enumerate(hits)}
 
     async def _end(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
-        with self._pause.trip():
-            async with self._server.session() as client:
-                await client.delete(*(each.key for each in counters))
+        async with self._server.session() as client:
+            await client.delete(*(each.key for each in counters))
         return {}
 
 

@@ -109,7 +109,7 @@ class Pause:
         self._ends = -math.inf
 
     def may_try(self) -> bool:
-        """Whether to use the store now. If so, make a ``trip``."""
+        """Whether to use the store now. If so, do."""
         now = time.monotonic()
         if self._is_lost and now < self._ends:
             return False

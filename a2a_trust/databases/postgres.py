@@ -64,7 +64,7 @@ class Postgres(Database):
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Connection]:
         """A connection of the running event loop for the block, which must end in time, too."""
-        pool = await self._pool()
+        pool = await self._pools.get()  # which opens no connection yet
         with self._translated(tells=True):
             async with asyncio.timeout(self._timeout), pool.acquire(timeout=self._timeout) as connection:
                 try:
@@ -128,7 +128,7 @@ class Postgres(Database):
 
     async def _begin(self, own: _Background, *, tells: bool) -> Session:
         ends = asyncio.get_running_loop().time() + self._timeout
-        pool = await self._pool()
+        pool = await self._pools.get()  # which opens no connection yet
         with self._translated(tells=tells, is_part=True):
             async with asyncio.timeout_at(ends):
                 connection = await pool.acquire(timeout=self._timeout)
@@ -138,15 +138,7 @@ class Postgres(Database):
                 except BaseException:
                     self._drop(connection)
                     raise
-        return Session(
-            database=self,
-            own=own,
-            pool=pool,
-            connection=connection,
-            transaction=transaction,
-            ends=ends,
-            tells=tells,
-        )
+        return Session(self, own, pool, connection, transaction, ends, tells)
 
     def _drop(self, connection: Any) -> None:
         """End a connection without waiting for the server; the pool makes another one in its place."""
@@ -158,9 +150,6 @@ class Postgres(Database):
         pool = self._pools.pop()
         if pool is not None:
             pool.terminate()
-
-    async def _pool(self) -> Any:
-        return await self._pools.get()  # which opens no connection yet
 
     def _made(self) -> Any:
         return self._asyncpg.create_pool(
@@ -207,7 +196,7 @@ class Postgres(Database):
         return f"{text or type(error).__name__}{advice}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Session:
     """A transaction in the hands of synchronous code. It must have ended at ``ends``, by the clock of ``own``."""
 

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from a2a_trust.databases.addresses import DatabaseUrl
-from a2a_trust.databases.availability import Database, PerLoop
+from a2a_trust.databases.availability import Database, Pause, PerLoop
 from a2a_trust.errors import ConfigurationError, TrustError
 
 _CONNECTIONS: Final = 16
@@ -51,13 +51,14 @@ class RedisServer(Database):
         self._redis: Final = redis
         self._errors = (OSError, TimeoutError, redis.RedisError)
         self._may_drop = may_drop
+        self.pause: Final = Pause()
         self._clients: PerLoop[Any] = PerLoop(self._made)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
         """The client of the running event loop for the block, which must end in time, too."""
         client = self._clients.get()
-        with self._translated(tells=True):
+        with self._translated(tells=True), self.pause.trip():
             async with asyncio.timeout(self._timeout):
                 yield client
 

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Final
 
 from a2a_trust.auth.api_key.table import COLUMNS, ApiKeysInTable, WritableApiKeys, record_of
-from a2a_trust.auth.api_key.verifier import FoundApiKeys, KeyTable
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, KeyTable
 from a2a_trust.auth.record_table import RecordTable
-from a2a_trust.auth.records import readable_of
+from a2a_trust.auth.records import Found, readable_of
 from a2a_trust.cache import SingleFlight
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres
@@ -59,7 +59,7 @@ class PostgresApiKeys(ApiKeysInTable):
         """Call ``changed`` after each change of the keys, as long as the database can be reached."""
         self._changed.append(changed)
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         if self._changed:
             self._listening.begin(None, self._listen)
         async with self._database.session() as connection:
@@ -67,7 +67,7 @@ class PostgresApiKeys(ApiKeysInTable):
         if not rows:
             raise KeySourceUnavailableError(f"the {self._database.what} have no revision; restore its row")
         found = [row[1:] for row in map(tuple, rows) if row[1] is not None]
-        return FoundApiKeys(rows[0][0], readable_of(found, record_of, what=self._database.what))
+        return Found(rows[0][0], readable_of(found, record_of, what=self._database.what))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         uses = iter(used.items())

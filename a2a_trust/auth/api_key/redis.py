@@ -19,8 +19,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from a2a_trust.auth.api_key.table import record_of, row_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
-from a2a_trust.auth.records import readable_of, split
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, KeyTable
+from a2a_trust.auth.records import Found, readable_of, split
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -70,7 +70,7 @@ class RedisApiKeys(ApiKeyWrites):
         rows = ((digest.hex(), value, digest) for value, digest in self._rows())
         return split(rows, lambda row: _record(row[1:]))[1]
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
             pipeline.get(_REVISION)
             pipeline.mget(map(_name, digests))
@@ -82,7 +82,7 @@ class RedisApiKeys(ApiKeyWrites):
         if revision is None:
             raise self._lost()
         rows = [row for row in zip(values, digests, strict=True) if row[0] is not None]
-        return FoundApiKeys(revision, readable_of(rows, _record, what=self._server.what))
+        return Found(revision, readable_of(rows, _record, what=self._server.what))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         async with self._server.session() as client:

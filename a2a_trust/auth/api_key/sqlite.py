@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from a2a_trust.auth.api_key.table import COLUMNS, ApiKeysInTable, WritableApiKeys, record_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, FoundApiKeys, KeyTable
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, KeyTable
 from a2a_trust.auth.record_table import SqliteSession, SqliteTable
+from a2a_trust.auth.records import Found
 from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, revision_of
 
@@ -69,9 +70,8 @@ class SqliteApiKeys(ApiKeysInTable):
         first = f"make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
         self._file.open_or_make(path, create=create, if_missing=first)
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
-        revision, records = await self._table.find(digests)
-        return FoundApiKeys(revision, records)
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
+        return await self._table.find(digests)
 
     async def touch(self, used: Mapping[str, float]) -> None:
         uses = iter(used.items())

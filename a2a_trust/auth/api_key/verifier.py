@@ -21,7 +21,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
-from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, reason, scope_set
+from a2a_trust.auth.records import Found, check_ahead, check_moments, check_name, check_scopes, reason, scope_set
 from a2a_trust.cache import SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
@@ -157,22 +157,13 @@ def _new_id(prefix: str) -> str:
     return f"{prefix}_{_random(_ID_LENGTH)}"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundApiKeys:
-    """The result of a look-up. ``revision`` is a value that the store never repeats; every change except of a last use
-    gives a new one. It is as old as the records, or older."""
-
-    revision: Hashable
-    records: tuple[ApiKeyRecord, ...]
-
-
 class ApiKeyStore(Protocol):
     """The keys of a verifier. To use another database, write a class with these two methods.
 
     A store that learns of changes at once may have a third: ``watch(changed)`` has ``changed()`` called after each.
     """
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         """The records with these digests, at most 100, also of revoked and expired keys; unknown digests are left out.
 
         Any exception means that the keys cannot be read now, or one of them: the verifier then asks for a digest that
@@ -345,10 +336,10 @@ class MemoryApiKeys(ApiKeyWrites):
         with self._lock:
             return tuple(record for record in self._table.records.values() if owner in (None, record.owner))
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         with self._lock:
             ids = filter(None, map(self._table.id_of, digests))
-            return FoundApiKeys(self._revision, tuple(self._table.records[key_id] for key_id in ids))
+            return Found(self._revision, tuple(self._table.records[key_id] for key_id in ids))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         with self._lock:
@@ -454,7 +445,21 @@ class ApiKeyVerifier:
             watch(self._records.look_again)
 
     def _made(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _Known]:
-        return record.digest, _known(record, self._issuer, reading)
+        identity = Identity(
+            issuer=self._issuer,
+            subject=record.owner,
+            scopes=record.scopes,
+            expires_at=record.expires,
+            claims={"key_id": record.key_id},
+        )
+        return record.digest, _Known(
+            reading=reading,
+            key_id=record.key_id,
+            digest=record.digest,
+            good_until=record.expires if record.revoked is None else -math.inf,
+            last_used=-math.inf if record.last_used is None else record.last_used,
+            identity=identity,
+        )
 
     async def verify(self, credential: str, now: float) -> Identity:
         """The owner of the key. InvalidCredentialsError: unknown, expired or revoked; its text holds nothing secret."""
@@ -524,26 +529,6 @@ class _Uses:
                 self._outage = why
             else:
                 self._outage = ""
-
-
-def _known(record: ApiKeyRecord, issuer: str, reading: Reading) -> _Known:
-    identity = Identity(
-        issuer=issuer,
-        subject=record.owner,
-        scopes=record.scopes,
-        expires_at=record.expires,
-        claims={"key_id": record.key_id},
-    )
-    good_until = record.expires if record.revoked is None else -math.inf
-    last_used = -math.inf if record.last_used is None else record.last_used
-    return _Known(
-        reading=reading,
-        key_id=record.key_id,
-        digest=record.digest,
-        good_until=good_until,
-        last_used=last_used,
-        identity=identity,
-    )
 
 
 def _unknown(credential: str) -> str:

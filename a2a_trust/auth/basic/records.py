@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -17,7 +17,7 @@ from typing import Final, NoReturn, Protocol
 
 from a2a_trust.auth.basic.hashing import hash_of, is_hash
 from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalized
-from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, scope_set
+from a2a_trust.auth.records import Found, check_ahead, check_moments, check_name, check_scopes, scope_set
 from a2a_trust.errors import ConfigurationError
 
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
@@ -76,19 +76,10 @@ class IssuedPassword:
         raise TypeError("a password is not pickled or copied; pass on its record")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPasswords:
-    """The result of a look-up. ``revision``: a value that the store never has twice; each change gives another one. It
-    is of the same moment as the records, or earlier."""
-
-    revision: Hashable
-    records: tuple[PasswordRecord, ...]
-
-
 class PasswordStore(Protocol):
     """Where a verifier finds passwords. Write your own over any database; this method is all that is asked."""
 
-    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
         """The records of these users, 100 at most, those that are revoked included; names without one are left out.
 
         Any exception means that the passwords cannot be read now, or one of them: the verifier then asks for a name
@@ -219,10 +210,10 @@ class MemoryPasswords(PasswordWrites):
         with self._lock:
             return tuple(self._records.values())
 
-    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
         with self._lock:
             found = map(self._records.get, users)
-            return FoundPasswords(self._revision, tuple(record for record in found if record is not None))
+            return Found(self._revision, tuple(record for record in found if record is not None))
 
     @contextmanager
     def _writing(self) -> Iterator[PasswordTable]:

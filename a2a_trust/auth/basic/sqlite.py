@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.auth.basic.records import FoundPasswords, PasswordRecord, PasswordTable, PasswordWrites
+from a2a_trust.auth.basic.records import PasswordRecord, PasswordTable, PasswordWrites
 from a2a_trust.auth.record_table import SqliteSession, SqliteTable
+from a2a_trust.auth.records import Found
 from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, revision_of
 
@@ -65,9 +66,8 @@ class SqlitePasswords(PasswordWrites):
         """The records that were made or damaged by hand, whose users are rejected: each name and what is wrong."""
         return self._table.unreadable()
 
-    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
-        revision, records = await self._table.find(users)
-        return FoundPasswords(revision, records)
+    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
+        return await self._table.find(users)
 
     @contextmanager
     def _writing(self) -> Iterator[PasswordTable]:

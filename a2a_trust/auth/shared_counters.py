@@ -34,12 +34,17 @@ _PREFIX: Final = "a2a:failures:fixed-window:"
 """Another strategy could not read these keys."""
 
 
-class SharedCounter(NamedTuple):
-    """Counts the failures for a limit of so many in so many seconds. The name has no text of a caller's."""
+class Counter(NamedTuple):
+    """Counts, for a limit of so many in so many seconds, the failures of a network, or of a name that a network tries.
+
+    ``name`` has no text of a caller's. ``option`` is how the limit was written.
+    """
 
     name: str
     amount: int
     seconds: int
+    option: str
+    network: str
 
     @property
     def key(self) -> str:
@@ -49,7 +54,7 @@ class SharedCounter(NamedTuple):
 class _Hit(NamedTuple):
     """One failure to count: two of them are never one look-up."""
 
-    counter: SharedCounter
+    counter: Counter
     number: int
 
 
@@ -92,7 +97,7 @@ class RedisCounters:
         """Close the connections of the running event loop."""
         await self._server.aclose()
 
-    async def full(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
+    async def full(self, counters: Iterable[Counter]) -> dict[str, float]:
         """The names of the counters that have reached their limits, and in how many seconds each ends; empty when Redis
         cannot tell."""
         if not self._server.pause.may_try():
@@ -102,7 +107,7 @@ class RedisCounters:
             self._counting.put(each.name, True)
         return {each.name: window.rest for each, window in windows.items() if window.failures >= each.amount}
 
-    async def hit(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
+    async def hit(self, counters: Iterable[Counter]) -> dict[str, float]:
         """Count a failure, also if the caller is cancelled meanwhile; returns as ``full`` the counters that are beyond
         their limits now."""
         if not self._server.pause.may_try():
@@ -114,7 +119,7 @@ class RedisCounters:
             hit.counter.name: window.rest for hit, window in windows.items() if window.failures > hit.counter.amount
         }
 
-    async def clear(self, counters: Iterable[SharedCounter]) -> None:
+    async def clear(self, counters: Iterable[Counter]) -> None:
         """Set the counters back to 0, if Redis can be used. Without failures that is no trip."""
         counting = [each for each in counters if self._counting.get(each.name)]
         if counting and self._server.pause.may_try():
@@ -122,7 +127,7 @@ class RedisCounters:
             for each in counting:
                 self._counting.remove(each.name)
 
-    async def _read(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
+    async def _read(self, counters: tuple[Counter, ...]) -> Mapping[Counter, _Window | None]:
         async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
             for counter in counters:
                 pipeline.get(counter.key)
@@ -139,7 +144,7 @@ class RedisCounters:
             answers = await pipeline.execute()
         return {hit: _window(hit.counter, answers[3 * place], answers[3 * place + 2]) for place, hit in enumerate(hits)}
 
-    async def _end(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
+    async def _end(self, counters: tuple[Counter, ...]) -> Mapping[Counter, _Window | None]:
         async with self._server.session() as client:
             await client.delete(*(each.key for each in counters))
         return {}
@@ -157,7 +162,7 @@ async def _found(look_ups: LookUps[_K, _Window | None], keys: Iterable[_K]) -> d
     return {key: found for key, each in known.items() if not each.exception() and (found := each.result())}
 
 
-def _window(counter: SharedCounter, failures: Any, milliseconds: Any) -> _Window | None:
+def _window(counter: Counter, failures: Any, milliseconds: Any) -> _Window | None:
     """The window, which no server makes longer than it is; or None if the key holds no counter."""
     try:
         failures, seconds = int(failures or 0), int(milliseconds) / 1000

@@ -27,7 +27,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.peers import FairQueue, Path, path_of
-from a2a_trust.auth.shared_counters import RedisCounters, SharedCounter
+from a2a_trust.auth.shared_counters import Counter, RedisCounters
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
@@ -102,20 +102,6 @@ class _Limit(NamedTuple):
         )
 
 
-class _Counter(NamedTuple):
-    """The counted attempts: for a limit, the failures of a network, or of a name that a network tries."""
-
-    limit: _Limit
-    owner: str
-    network: str
-
-    @property
-    def shared(self) -> SharedCounter:
-        """Processes with other limits count elsewhere."""
-        _, amount, seconds = self.limit
-        return SharedCounter(f"{self.owner}/{amount}/{seconds}", amount, seconds)
-
-
 class _Window(NamedTuple):
     """When a counter ends, and how many more may fail until then."""
 
@@ -154,8 +140,8 @@ class Throttle:
         #: The shared counters that have reached their limits, and when they end: they need not be asked until then.
         self._full = BoundedCache[str, float](max_entries=_COUNTERS)
         #: How many requests of each counter are being verified, and those that wait for their end.
-        self._begun: dict[_Counter, int] = {}
-        self._waiting: dict[_Counter, FairQueue[_Waiter]] = {}
+        self._begun: dict[Counter, int] = {}
+        self._waiting: dict[Counter, FairQueue[_Waiter]] = {}
         self._lock = Lock()
         #: Digests of verified credentials and their peers, with a key that only this process has.
         self._known = BoundedCache[bytes, bool](max_entries=_COUNTERS)
@@ -203,7 +189,7 @@ class Throttle:
                 counted, full = self._count(each)
                 told, over = told + counted, over + full
         if self._shared is not None and told:
-            self._remember(await self._shared.hit(each.shared for each in told))
+            self._remember(await self._shared.hit(told))
             over += [each for each in told if self._is_full(each)]
         return self._refusal(over) if over else None
 
@@ -214,20 +200,20 @@ class Throttle:
         _, *by_name = self._counters_of(path_of(scope), names)
         pairs = [narrowest for narrowest, *_ in by_name]
         for counter in pairs:
-            self._counters.remove(counter.shared.name)
-            self._full.remove(counter.shared.name)
+            self._counters.remove(counter.name)
+            self._full.remove(counter.name)
         if self._shared is not None:
-            await self._shared.clear(each.shared for each in pairs)
+            await self._shared.clear(pairs)
 
-    def _count(self, counters: Iterable[_Counter]) -> tuple[list[_Counter], list[_Counter]]:
+    def _count(self, counters: Iterable[Counter]) -> tuple[list[Counter], list[Counter]]:
         """Count a failure here, from the narrowest network to the widest; returns the counters to tell the others of,
         and those that are beyond their limits.
 
         Failures of one network beyond its limit are not counted for the wider ones: it would lock out its neighbors.
         """
-        told: list[_Counter] = []
+        told: list[Counter] = []
         for each in counters:
-            is_over = self._hit(each) > each.limit.amount
+            is_over = self._hit(each) > each.amount
             if self._is_full(each):
                 return told, [each]
             told.append(each)
@@ -235,17 +221,17 @@ class Throttle:
                 return told, [each]
         return told, []
 
-    def _hit(self, counter: _Counter) -> int:
+    def _hit(self, counter: Counter) -> int:
         """The failures here, with one more. The first one begins the window."""
-        name, now = counter.shared.name, self._clock()
+        name, now = counter.name, self._clock()
         with self._lock:
-            count, ends = self._counters.get(name, now) or (0, now + counter.limit.seconds)
+            count, ends = self._counters.get(name, now) or (0, now + counter.seconds)
             self._counters.put(name, (count + 1, ends), until=ends)
         return count + 1
 
-    async def _ask(self, shared: RedisCounters, counters: list[_Counter]) -> None:
+    async def _ask(self, shared: RedisCounters, counters: list[Counter]) -> None:
         """TooManyRequestsError: too many failed in all processes together."""
-        self._remember(await shared.full(each.shared for each in counters))
+        self._remember(await shared.full(counters))
         over = [each for each in counters if self._is_full(each)]
         if over:
             raise self._refusal(over)
@@ -255,31 +241,32 @@ class Throttle:
         for name, seconds in full.items():
             self._full.put(name, now + seconds, until=now + seconds)
 
-    def _is_full(self, counter: _Counter) -> bool:
-        return self._full.get(counter.shared.name, self._clock()) is not None
+    def _is_full(self, counter: Counter) -> bool:
+        return self._full.get(counter.name, self._clock()) is not None
 
-    def _counters_of(self, path: Path, names: Collection[str]) -> list[list[_Counter]]:
-        """The counters of the networks, then those for each name, from the narrowest network to the widest."""
+    def _counters_of(self, path: Path, names: Collection[str]) -> list[list[Counter]]:
+        """The counters of the networks, then those for each name, from the narrowest network to the widest. Processes
+        with other limits count elsewhere."""
         by_name = [(self._by_credential, f" {name}") for name in sorted({*names} - {""})]
         return [
             [
-                _Counter(limit, _digest(network + name), network)
-                for limit, network in zip(limits, reversed(path), strict=False)
+                Counter(f"{_digest(network + name)}/{amount}/{seconds}", amount, seconds, option, network)
+                for (option, amount, seconds), network in zip(limits, reversed(path), strict=False)
             ]
             for limits, name in [(self._by_peer, ""), *by_name]
         ]
 
-    def _window(self, counter: _Counter) -> _Window:
+    def _window(self, counter: Counter) -> _Window:
         """The window of the counter here, or of the shared one if that is stricter."""
-        name, now = counter.shared.name, self._clock()
+        name, now = counter.name, self._clock()
         count, ends = self._counters.get(name, now) or (0, now)
-        remaining = max(0, counter.limit.amount - count)
+        remaining = max(0, counter.amount - count)
         full_until = None if self._shared is None else self._full.get(name, now)
         if full_until is None:
             return _Window(ends, remaining)
         return _Window(full_until if remaining else max(full_until, ends), 0)
 
-    def _begin(self, path: Path, counters: list[_Counter]) -> Future[None] | None:
+    def _begin(self, path: Path, counters: list[Counter]) -> Future[None] | None:
         """Begin, or return what to wait for."""
         with self._lock:
             remaining = {counter: self._window(counter).remaining for counter in counters}
@@ -296,7 +283,7 @@ class Throttle:
                 self._begun[counter] = self._begun.get(counter, 0) + 1
         return None
 
-    def _end(self, counters: list[_Counter]) -> None:
+    def _end(self, counters: list[Counter]) -> None:
         with self._lock:
             woken: list[_Waiter] = []
             for counter in reversed(counters):  # who waits for a wide network comes before those of a busy peer in it
@@ -309,7 +296,7 @@ class Throttle:
             with suppress(RuntimeError):  # a loop that is closed waits for nothing
                 loop.call_soon_threadsafe(_wake, future)
 
-    def _next(self, counter: _Counter, room: float) -> Iterator[_Waiter]:
+    def _next(self, counter: Counter, room: float) -> Iterator[_Waiter]:
         """Those whose turn it is, no more than there is room for: to wake all each time would cost the square of their
         number. If some of them have gone away, the next end wakes others, and the last end wakes all."""
         waiting = self._waiting.get(counter)
@@ -319,12 +306,12 @@ class Throttle:
         if waiting is not None and not waiting:
             del self._waiting[counter]
 
-    def _refusal(self, over: Collection[_Counter]) -> TooManyRequestsError:
+    def _refusal(self, over: Collection[Counter]) -> TooManyRequestsError:
         """The error when these counters have reached their limits. Its cause is the same for all names that a network
         tries, and for all peers of a wider network that has reached its limit."""
         ends = max(self._window(counter).ends for counter in over)
         widest = min((counter.network for counter in over), key=lambda network: network.rpartition("/")[2])
-        limits = sorted({counter.limit.option for counter in over if counter.network == widest})
+        limits = sorted({counter.option for counter in over if counter.network == widest})
         cause = f"too many failed credentials from {widest or 'peers without address'}"
         return TooManyRequestsError(
             f"{cause} ({', '.join(limits)})",

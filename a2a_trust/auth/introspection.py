@@ -274,14 +274,10 @@ class IntrospectionVerifier(ClaimsVerifier):
                     digest, why, since=now - _INVALID_SECONDS, until=now + _INVALID_SECONDS, size=200 + len(why)
                 )
             return _Refusal(InvalidCredentialsError, why)
-        self._remember_was_valid(digest, identity, now)
         if is_current:
             self._remember(credential, digest, identity, SharedAnswer(now, answer), good_from)
             await self._share(credential, key, identity, SharedAnswer(now, answer))
         return identity
-
-    def _remember_was_valid(self, digest: bytes, identity: Identity, now: float) -> None:
-        self._were_valid.put(digest, True, until=min(identity.expires_at, now + _WAS_VALID_SECONDS))
 
     def _remember(
         self, credential: str, digest: bytes, identity: Identity, shared: SharedAnswer, good_from: float
@@ -290,6 +286,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         since = max(good_from, shared.asked - self._seconds)
         until = min(identity.expires_at, shared.asked + self._seconds)
         size = bytes_of(shared.answer, identity.scopes)
+        self._were_valid.put(digest, True, until=min(identity.expires_at, shared.asked + _WAS_VALID_SECONDS))
         self._valid.put(digest, VerifiedToken(identity, signed_part(credential)), since=since, until=until, size=size)
 
     async def _looked_up(self, credential: str, key: tuple[int, bytes], now: float) -> Identity | None:
@@ -307,7 +304,6 @@ class IntrospectionVerifier(ClaimsVerifier):
             return None
         if forgotten != self._forgotten:
             return None
-        self._remember_was_valid(digest, identity, now)
         self._remember(credential, digest, identity, shared, good_from)
         return identity
 

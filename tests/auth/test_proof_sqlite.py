@@ -44,6 +44,19 @@ def rows(path: Path, query: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
+def writes_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many proofs each transaction of this process gets, from now on."""
+    begun: list[int] = []
+    write = SqliteProofMemory._write
+
+    def noted(memory: SqliteProofMemory, uses: tuple[proofs_in_sqlite._Use, ...]) -> object:
+        begun.append(len(uses))
+        return write(memory, uses)
+
+    monkeypatch.setattr(SqliteProofMemory, "_write", noted)
+    return begun
+
+
 async def test_a_restart_forgets_nothing(path: Path) -> None:
     assert await use(SqliteProofMemory(path, create=True, timeout=60), "1")
     again = SqliteProofMemory(path)
@@ -115,14 +128,7 @@ async def test_one_transaction_removes_a_bounded_number_of_rows(path: Path, monk
 
 
 async def test_proofs_that_come_at_once_share_transactions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits: list[int] = []
-    write = SqliteProofMemory._write
-
-    def counted(memory: SqliteProofMemory, uses: tuple[proofs_in_sqlite._Use, ...]) -> object:
-        commits.append(len(uses))
-        return write(memory, uses)
-
-    monkeypatch.setattr(SqliteProofMemory, "_write", counted)
+    commits = writes_of(monkeypatch)
     memory = SqliteProofMemory(path, create=True, timeout=60)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -155,14 +161,7 @@ async def test_while_the_file_is_held_the_event_loop_goes_on_and_callers_are_tol
 async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[int] = []
-    write = SqliteProofMemory._write
-
-    def noted(memory: SqliteProofMemory, uses: tuple[proofs_in_sqlite._Use, ...]) -> object:
-        begun.append(len(uses))
-        return write(memory, uses)
-
-    monkeypatch.setattr(SqliteProofMemory, "_write", noted)
+    begun = writes_of(monkeypatch)
     memory = SqliteProofMemory(path, create=True, timeout=60)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _LINE: Final = r"(?m)^from (a2a_trust\.[\w.]+) import (\w+) as \2$"
-_LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "limits", "starlette")
+_LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "starlette")
 _EXTRAS: Final = {"client": ("clients", "client"), "testing": ("tests", "server,client")}
 """Room -> the users of its names, and the extra to install. All other rooms are for servers."""
 

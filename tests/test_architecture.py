@@ -57,7 +57,6 @@ HOMES = {
         "middleware/lifespan.py",
         "middleware/rules.py",
     ),
-    "limits": ("auth/throttle.py",),
     "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py"),
     "httpx": (
         "client/attachment.py",

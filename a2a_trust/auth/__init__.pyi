@@ -36,6 +36,7 @@ from a2a_trust.auth.principal import CredentialKind as CredentialKind
 from a2a_trust.auth.principal import Identity as Identity
 from a2a_trust.auth.principal import KeyBinding as KeyBinding
 from a2a_trust.auth.principal import Principal as Principal
+from a2a_trust.auth.principal import SubjectToken as SubjectToken
 from a2a_trust.auth.principal import TokenBinding as TokenBinding
 from a2a_trust.auth.principal import TokenVerifier as TokenVerifier
 from a2a_trust.auth.principal import Verifier as Verifier
@@ -45,7 +46,6 @@ from a2a_trust.auth.proofs.postgres import PostgresProofMemory as PostgresProofM
 from a2a_trust.auth.proofs.redis import RedisProofMemory as RedisProofMemory
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory as SqliteProofMemory
 from a2a_trust.auth.shared_counters import RedisCounters as RedisCounters
-from a2a_trust.auth.subject_token import SubjectToken as SubjectToken
 from a2a_trust.auth.throttle import FailureLimits as FailureLimits
 from a2a_trust.auth.token_cache import RedisTokenCache as RedisTokenCache
 from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark

@@ -143,6 +143,7 @@ class InQuery:
     """A parameter of the query. Other parts of the query are not read, and may be anything."""
 
     location: ClassVar[str] = "query"
+    header: ClassVar[None] = None
     name: str
     _pairs: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
     """Finds the values of the parameter behind each "&", whichever of the name's characters are percent-encoded."""
@@ -155,10 +156,6 @@ class InQuery:
 
     def __str__(self) -> str:
         return f"query parameter {self.name}"
-
-    @property
-    def header(self) -> None:
-        return None
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
         values = self._pairs.findall(b"&" + scope.get("query_string", b""))
@@ -182,6 +179,7 @@ class InCookie:
     """A cookie (RFC 6265 4.2.1)."""
 
     location: ClassVar[str] = "cookie"
+    header: ClassVar[bytes] = b"cookie"
     name: str
 
     def __post_init__(self) -> None:
@@ -189,10 +187,6 @@ class InCookie:
 
     def __str__(self) -> str:
         return f"cookie {self.name}"
-
-    @property
-    def header(self) -> bytes:
-        return b"cookie"
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
         wanted, where = self.name.encode(), f"cookie {self.name}"
@@ -217,6 +211,7 @@ class HttpAuthorization:
     The other one there is, ``dpop`` (RFC 9449 7.1), is for the guard, which sees to the proofs that go with it.
     """
 
+    header: ClassVar[bytes] = b"authorization"
     scheme: str
     _word: bytes = field(init=False, repr=False, compare=False)
 
@@ -231,10 +226,6 @@ class HttpAuthorization:
     def __str__(self) -> str:
         return f"Authorization: {self.scheme}"
 
-    @property
-    def header(self) -> bytes:
-        return b"authorization"
-
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
         value = _only(lines, "authorization")
         if value is None:
@@ -242,14 +233,10 @@ class HttpAuthorization:
         scheme, blank, credential = value.strip(b" \t").partition(b" ")
         if scheme.lower() != self._word:
             return None
-        if not blank or not _is_token68(credential):
+        symbols = credential.rstrip(b"=")  # RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs
+        if not blank or not symbols or symbols.translate(None, _TOKEN68):
             raise InvalidCredentialsError("authorization: expected a scheme, one blank and one credential")
         return credential.decode("ascii")
-
-
-def _is_token68(text: bytes) -> bool:
-    """RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs."""
-    return bool(text.rstrip(b"=")) and not text.rstrip(b"=").translate(None, _TOKEN68)
 
 
 CERTIFICATES: Final = "a2a_trust.client_certificate"
@@ -269,12 +256,10 @@ def certificates_of(scope: Mapping[str, Any]) -> CertificateChain:
 class ClientCertificate:
     """The client's certificates, as the source tells of them that the middleware is configured with."""
 
+    header: ClassVar[None] = None
+
     def __str__(self) -> str:
         return "client certificate"
-
-    @property
-    def header(self) -> None:
-        return None
 
     def take(self, lines: Lines, scope: Any) -> CertificateChain | None:  # noqa: ARG002
         """The certificates; None when the caller showed none."""
@@ -302,17 +287,12 @@ def extractor_for(scheme: SecurityScheme) -> Extractor:
         return HttpAuthorization("bearer")  # RFC 6750 2.1
     if isinstance(scheme, MutualTlsScheme):
         return ClientCertificate()
+    kind = f"HTTP {scheme.scheme[:64]!a}" if isinstance(scheme, HttpScheme) else "its kind"
     raise ConfigurationError(
-        f"scheme {_escaped(scheme.name)}: {_kind(scheme)} cannot be enforced; declare an API key, HTTP bearer or "
+        f"scheme {_escaped(scheme.name)}: {kind} cannot be enforced; declare an API key, HTTP bearer or "
         "basic, OAuth 2.0, OpenID Connect or mutual TLS"
     )
 
 
 def _escaped(name: str) -> str:
     return ascii(name[:64])[1:-1]
-
-
-def _kind(scheme: SecurityScheme) -> str:
-    if isinstance(scheme, HttpScheme):
-        return f"HTTP {scheme.scheme[:64]!a}"
-    return "its kind"

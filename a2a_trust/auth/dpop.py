@@ -162,6 +162,29 @@ class DPoP:
 
     def _check(self, lines: Lines, scope: Mapping[str, Any], token: str, jkt: str, now: float) -> JSONObject:
         """Everything but the memory: the claims of a proof that is good if it is new."""
+        claims = self._signed_claims(lines, jkt)
+        # 4 and 5
+        if claims.get("htm") != scope.get("method", "GET"):  # the handshake of a websocket is a GET
+            raise _refused("htm is not the method of this request")
+        if not self._is_for(claims.get("htu"), scope):
+            raise _refused(f"htu is not the URL of this request, which begins with {self._base}")
+        # 6
+        if claims.get("ath") != base64url.encode(hashlib.sha256(token.encode("ascii")).digest()):
+            raise _refused("ath is not the digest of the token")
+        # 7
+        nonce = claims.get("nonce")
+        if self._nonces is not None and not (type(nonce) is str and self._nonces.take(nonce, now)):
+            raise _refused("its nonce is missing, unknown or expired", "use_dpop_nonce")
+        # 8
+        iat, jti = claims.get("iat"), claims.get("jti")
+        if (type(iat) is not int and type(iat) is not float) or not abs(now - iat) <= self._window:
+            raise _refused(f"iat differs from the current time by more than {self._window:g} seconds")
+        if type(jti) is not str or not 0 < len(jti) <= MAX_JTI:
+            raise _refused(f"jti is missing, or longer than {MAX_JTI} characters")
+        return claims
+
+    def _signed_claims(self, lines: Lines, jkt: str) -> JSONObject:
+        """The claims that the key signed."""
         # 1
         if not lines:
             raise _refused("it is missing, and the token is bound to a key")
@@ -182,24 +205,6 @@ class DPoP:
         claims = strict_json.parse(payload, what="claims", max_bytes=MAX_PROOF)
         if type(claims) is not dict:
             raise _refused("the claims are not a JSON object")
-        # 4 and 5
-        if claims.get("htm") != scope.get("method", "GET"):  # the handshake of a websocket is a GET
-            raise _refused("htm is not the method of this request")
-        if not self._is_for(claims.get("htu"), scope):
-            raise _refused(f"htu is not the URL of this request, which begins with {self._base}")
-        # 6
-        if claims.get("ath") != base64url.encode(hashlib.sha256(token.encode("ascii")).digest()):
-            raise _refused("ath is not the digest of the token")
-        # 7
-        nonce = claims.get("nonce")
-        if self._nonces is not None and not (type(nonce) is str and self._nonces.take(nonce, now)):
-            raise _refused("its nonce is missing, unknown or expired", "use_dpop_nonce")
-        # 8
-        iat, jti = claims.get("iat"), claims.get("jti")
-        if (type(iat) is not int and type(iat) is not float) or not abs(now - iat) <= self._window:
-            raise _refused(f"iat differs from the current time by more than {self._window:g} seconds")
-        if type(jti) is not str or not 0 < len(jti) <= MAX_JTI:
-            raise _refused(f"jti is missing, or longer than {MAX_JTI} characters")
         return claims
 
     def _key(self, protected: str, jkt: str) -> PublicKey:

@@ -28,8 +28,7 @@ from a2a_trust.auth.guard_config import (
     configured,
 )
 from a2a_trust.auth.peers import set_sending
-from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, Verifier
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.auth.token_claims import candidates
 from a2a_trust.card.view import Alternative, CardView, SecurityScheme

@@ -7,15 +7,15 @@ credential, or a card that admits everybody without ``allow_anonymous``.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
-from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, memory_of, verification_of
+from a2a_trust.auth.principal import SCOPE, CredentialKind, Verifier, memory_of, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -41,44 +41,28 @@ class CredentialAt:
     verifier: Verifier[Any]
 
 
-@dataclass(frozen=True, slots=True)
 class ConfiguredScheme:
-    """A scheme that requirements of the card use: the place of its credential, and its verifier."""
+    """A scheme that requirements of the card use: the place of its credential, and its verifier.
 
-    name: str
-    place: Extractor
-    verifier: Verifier[Any]
-    takes_dpop: bool = False
-    """Whether its tokens may also come as ``Authorization: DPoP``, with a proof."""
-    header: bytes = field(init=False)
-    """The header of the credential; b"" if it is not in a header."""
-    verify: Callable[[Any, float], Awaitable[Identity]] = field(init=False)
-    """``verification_of`` the verifier."""
+    - ``takes_dpop``: its tokens may also come as ``Authorization: DPoP``, with a proof.
+    - ``header``: the header of the credential; b"" if it is not in a header.
+    - ``is_for_access_tokens``: the verifier is of the kind ACCESS_TOKEN; not so for ID tokens.
+    - ``verify``, ``remembered``: ``verification_of`` and ``memory_of`` the verifier.
+    - ``name_of``: ``credential_name`` of the verifier, if failures are counted.
+    - ``is_remembered``: that of the verifier, if credentials can be guessed.
+    """
 
-    remembered: Callable[[Any, float], Identity | None] | None = field(init=False)
-    """``memory_of`` the verifier."""
-
-    name_of: Callable[[Any], str] | None = field(init=False)
-    """``credential_name`` of the verifier, if failures are counted."""
-
-    is_remembered: Callable[[Any, float], bool] | None = field(init=False)
-    """``is_remembered`` of the verifier, if credentials can be guessed."""
-
-    is_for_access_tokens: bool = field(init=False)
-    """Whether the verifier is of the kind ACCESS_TOKEN; not so for ID tokens."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "header", self.place.header or b"")
-        kind = getattr(self.verifier, "kind", None)
-        object.__setattr__(self, "is_for_access_tokens", kind is CredentialKind.ACCESS_TOKEN)
-        object.__setattr__(self, "verify", verification_of(self.verifier))
-        object.__setattr__(self, "remembered", memory_of(self.verifier))
-        name_of = getattr(self.verifier, "credential_name", None)
-        is_remembered = getattr(self.verifier, "is_remembered", None)
-        if self.place == _BASIC:  # a password can be guessed, also with a user's verifier
-            name_of, is_remembered = name_of or user_of, is_remembered or _never
-        object.__setattr__(self, "name_of", name_of or (is_remembered and _no_name))
-        object.__setattr__(self, "is_remembered", is_remembered)
+    def __init__(self, name: str, place: Extractor, verifier: Verifier[Any], *, takes_dpop: bool) -> None:
+        self.name, self.place, self.verifier, self.takes_dpop = name, place, verifier, takes_dpop
+        self.header = place.header or b""
+        self.is_for_access_tokens = getattr(verifier, "kind", None) is CredentialKind.ACCESS_TOKEN
+        self.verify, self.remembered = verification_of(verifier), memory_of(verifier)
+        self.name_of: Callable[[Any], str] | None = getattr(verifier, "credential_name", None)
+        self.is_remembered: Callable[[Any, float], bool] | None = getattr(verifier, "is_remembered", None)
+        if place == _BASIC:  # a password can be guessed, also with a user's verifier
+            self.name_of, self.is_remembered = self.name_of or user_of, self.is_remembered or (lambda *_: False)
+        if self.is_remembered is not None:
+            self.name_of = self.name_of or (lambda _: "")
 
     def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
         """The credential of a request or None, and whether it came as ``Authorization: DPoP``.
@@ -89,14 +73,6 @@ class ConfiguredScheme:
         if credential is None and self.takes_dpop:
             return _BY_DPOP.take(lines, scope), True
         return credential, False
-
-
-def _never(credential: Any, now: float) -> bool:  # noqa: ARG001
-    return False
-
-
-def _no_name(credential: Any) -> str:  # noqa: ARG001
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,30 +27,26 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import check_issuer
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
-from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
+from a2a_trust.auth.jwt import MAX_TOKEN
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.peers import Path, sending
-from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
+from a2a_trust.auth.principal import Identity, TokenBinding
 from a2a_trust.auth.token_cache import SKEW, RedisTokenCache, SharedAnswer, slot_of
 from a2a_trust.auth.token_claims import (
-    NOT_ACCESS,
     AccessTokenMark,
-    ScopeClaims,
+    ClaimsVerifier,
     ScopesFrom,
-    audiences_of,
-    binding_of,
-    claim_of_kind,
-    is_for,
-    marks_of,
+    VerifiedToken,
+    bytes_of,
+    check_other_kinds,
     moments_of,
     shown,
+    signed_part,
 )
 from a2a_trust.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import (
@@ -58,7 +54,6 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MalformedError,
-    UnrecognizedCredentialsError,
 )
 from a2a_trust.keys import base64url
 from a2a_trust.net.fetcher import Fetcher, check_fetcher
@@ -70,15 +65,12 @@ MAX_REMEMBERED: Final = 30.0
 _WAS_VALID_SECONDS: Final = 3_600.0
 _SKEW: Final = 30.0
 """By how many seconds ``nbf`` and ``iat`` may lie ahead."""
-_MEMORY_BYTES: Final = 4_096
 _INVALID_SECONDS: Final = 10.0
 _INVALID_TOKENS: Final = 16_384
 _FORGOTTEN_TOKENS: Final = 65_536
 _INVALID_BYTES: Final = 512
 """How many bytes the memory of invalid tokens may take for each of them."""
 
-#: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
-_OF_OTHER_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "events"})
 #: The claims for the kind of a token, and their values for access tokens, in lower case: RFC 7662 2.2 with RFC 6749 7.1
 #: and RFC 9449 5, Ory Hydra, and Keycloak.
 _KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -91,12 +83,6 @@ _KINDS: Final[Mapping[str, frozenset[str]]] = {
 _SUBJECTS: Final = (("sub", ""), ("username", "#username"), ("client_id", "#client_id"))
 
 
-class _Remembered(NamedTuple):
-    identity: Identity
-    signed: bytes
-    """The digest of a JWT without its signature, which can have other spellings; else that of the token."""
-
-
 class _Refusal(NamedTuple):
     error: type[InvalidCredentialsError | KeySourceUnavailableError]
     text: str
@@ -105,7 +91,7 @@ class _Refusal(NamedTuple):
 _Outcome: TypeAlias = Identity | _Refusal
 
 
-class IntrospectionVerifier(BoundVerifier[str]):
+class IntrospectionVerifier(ClaimsVerifier):
     """Verifies access tokens by asking the server that issued them; ``issuer`` and ``audience`` are compared exactly.
 
     ::
@@ -136,7 +122,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
     - ``hints``: texts that are added to errors, by the claims that they are about.
     """
 
-    kind = CredentialKind.ACCESS_TOKEN
+    _name = "IntrospectionVerifier"
     asks_issuer: Final = True
     """It sends what it does not know to its issuer: no other verifier of this sort may share its place."""
 
@@ -160,16 +146,13 @@ class IntrospectionVerifier(BoundVerifier[str]):
         shared: RedisTokenCache | None = None,
         hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        _check_issuer(issuer)
+        super().__init__(issuer, audience, scopes_from, marked_by, hints, binding, remember)
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
         _check_bool("allow_missing_audience", allow_missing_audience)
-        _check_memory(remember_for, remember, shared)
+        _check_memory(remember_for, shared)
         check_fetcher(fetcher)
-        self._issuer, self._audiences = issuer, audiences_of(audience, "IntrospectionVerifier")
-        self._scopes, self._marks = ScopeClaims(scopes_from), marks_of(marked_by)
         self._knows_access_tokens_only = knows_access_tokens_only
         self._allow_missing_audience = allow_missing_audience
-        self._binding, self._hints = TokenBinding(binding), dict(hints)
         self._endpoint = IntrospectionEndpoint(
             endpoint,
             issuer=issuer,
@@ -179,9 +162,6 @@ class IntrospectionVerifier(BoundVerifier[str]):
             signed_answers=signed_answers,
         )
         self._seconds = remember_for
-        self._valid: BoundedCache[bytes, _Remembered] = BoundedCache(
-            max_entries=remember, max_bytes=remember * _MEMORY_BYTES
-        )
         self._invalid: BoundedCache[bytes, str] = BoundedCache(
             max_entries=_INVALID_TOKENS, max_bytes=_INVALID_TOKENS * _INVALID_BYTES
         )
@@ -196,16 +176,6 @@ class IntrospectionVerifier(BoundVerifier[str]):
         self._not_shared: BoundedCache[bytes, bool] = BoundedCache(max_entries=_FORGOTTEN_TOKENS)
         #: How often tokens were forgotten: an answer to a question of before then is not remembered, nor waited for.
         self._forgotten = 0
-
-    @property
-    def issuers(self) -> tuple[str, ...]:
-        """The issuer whose tokens are accepted."""
-        return (self._issuer,)
-
-    @property
-    def binding(self) -> TokenBinding:
-        """Whether tokens must be bound to a key."""
-        return self._binding
 
     @property
     def metadata_urls(self) -> tuple[str, ...]:
@@ -243,11 +213,11 @@ class IntrospectionVerifier(BoundVerifier[str]):
         remember when its time ends.
         """
         self._forgotten += 1
-        signed, digest = _signed(credential), hashlib.sha256(credential.encode()).digest()
-        self._valid.remove_where(lambda remembered: remembered.signed == signed)
+        digest = hashlib.sha256(credential.encode()).digest()
         self._invalid.remove(digest)
+        super().forget(credential)
         if self._shared is not None:
-            self._not_shared.put(signed, True, until=time.monotonic() + MAX_REMEMBERED + SKEW)
+            self._not_shared.put(signed_part(credential), True, until=time.monotonic() + MAX_REMEMBERED + SKEW)
             self._shared.forget(slot_of(self._configuration, digest))
 
     # 2
@@ -262,10 +232,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
             return
         if type(claims) is not dict:
             return
-        if claims.get("iss", self._issuer) != self._issuer:
-            raise UnrecognizedCredentialsError(
-                f"token: iss is not the issuer {shown(self._issuer)}, but {shown(claims['iss'])}"
-            )
+        self._check_issuer(claims)
         exp = claims.get("exp")
         if (type(exp) is int or type(exp) is float) and exp <= now:
             raise InvalidCredentialsError("token: it has expired")
@@ -291,7 +258,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         refusal = self._endpoint.refusal()
         if refusal is not None:
             return _Refusal(KeySourceUnavailableError, refusal.reason)
-        answer = await self._endpoint.ask(credential, now, path, was_valid=self._was_valid(digest, now))
+        answer = await self._endpoint.ask(credential, now, path, was_valid=self._were_valid.get(digest, now) is True)
         if isinstance(answer, NoAnswer):
             if answer.is_for_one_token and answer.status == 400:
                 return _Refusal(InvalidCredentialsError, f"token: the issuer cannot read it: {answer.reason}")
@@ -307,17 +274,10 @@ class IntrospectionVerifier(BoundVerifier[str]):
                     digest, why, since=now - _INVALID_SECONDS, until=now + _INVALID_SECONDS, size=200 + len(why)
                 )
             return _Refusal(InvalidCredentialsError, why)
-        self._remember_was_valid(digest, identity, now)
         if is_current:
             self._remember(credential, digest, identity, SharedAnswer(now, answer), good_from)
             await self._share(credential, key, identity, SharedAnswer(now, answer))
         return identity
-
-    def _was_valid(self, digest: bytes, now: float) -> bool:
-        return self._were_valid.get(digest, now) is not None
-
-    def _remember_was_valid(self, digest: bytes, identity: Identity, now: float) -> None:
-        self._were_valid.put(digest, True, until=min(identity.expires_at, now + _WAS_VALID_SECONDS))
 
     def _remember(
         self, credential: str, digest: bytes, identity: Identity, shared: SharedAnswer, good_from: float
@@ -326,15 +286,16 @@ class IntrospectionVerifier(BoundVerifier[str]):
         since = max(good_from, shared.asked - self._seconds)
         until = min(identity.expires_at, shared.asked + self._seconds)
         size = bytes_of(shared.answer, identity.scopes)
-        self._valid.put(digest, _Remembered(identity, _signed(credential)), since=since, until=until, size=size)
+        self._were_valid.put(digest, True, until=min(identity.expires_at, shared.asked + _WAS_VALID_SECONDS))
+        self._valid.put(digest, VerifiedToken(identity, signed_part(credential)), since=since, until=until, size=size)
 
     async def _looked_up(self, credential: str, key: tuple[int, bytes], now: float) -> Identity | None:
         """The identity in an answer that another replica got, remembered; None if the server has to be asked."""
         forgotten, digest = key
-        if self._shared is None or self._not_shared.get(_signed(credential), time.monotonic()):
+        if self._shared is None or self._not_shared.get(signed_part(credential), time.monotonic()):
             return None
         slot = slot_of(self._configuration, digest)
-        shared = await self._shared.find(slot, first=self._was_valid(digest, now))
+        shared = await self._shared.find(slot, first=self._were_valid.get(digest, now) is True)
         if shared is None or not shared.asked - SKEW <= now < shared.asked + self._seconds:
             return None
         try:
@@ -343,7 +304,6 @@ class IntrospectionVerifier(BoundVerifier[str]):
             return None
         if forgotten != self._forgotten:
             return None
-        self._remember_was_valid(digest, identity, now)
         self._remember(credential, digest, identity, shared, good_from)
         return identity
 
@@ -367,26 +327,14 @@ class IntrospectionVerifier(BoundVerifier[str]):
         claims = {name: value for name, value in _without(answer, credential).items() if value is not None}
         self._check_parties(claims)
         good_from, exp = moments_of(claims, now, _SKEW)
-        bound_to = binding_of(claims["cnf"]) if "cnf" in claims else None
-        if self._is_dpop(claims) and (bound_to is None or bound_to.jkt is None):
+        bound_to = self._bound_to(claims)
+        is_dpop = "dpop" in (_lower(claims.get("token_type")), _lower(claims.get("typ")))
+        if is_dpop and (bound_to is None or bound_to.jkt is None):
             raise InvalidCredentialsError("token: it is a DPoP token, and the answer names no key for it (cnf.jkt)")
         self._check_is_access_token(claims)
-        if bound_to is None and self._binding is TokenBinding.REQUIRED:
-            raise InvalidCredentialsError(
-                "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
-            )
         issuer, subject = self._caller(claims)
-        identity = Identity(
-            issuer=issuer,
-            subject=subject,
-            scopes=self._scopes.of_claims(claims),
-            expires_at=float("inf") if exp is None else exp,
-            claims=claims,
-            bound_to=bound_to,
-        )
-        if self._scopes.has_function:
-            identity = replace(identity, scopes=self._scopes.by_function(identity.claims))
-        return identity, good_from
+        expires_at = float("inf") if exp is None else exp
+        return self._identity_of(claims, issuer, subject, expires_at, bound_to), good_from
 
     def _check_parties(self, claims: JSONObject) -> None:
         if claims.get("iss", self._issuer) != self._issuer:
@@ -399,21 +347,12 @@ class IntrospectionVerifier(BoundVerifier[str]):
                     "audience, or pass allow_missing_audience=True"
                 )
                 raise InvalidCredentialsError(self._with_hint("aud", why))
-        elif not is_for(claims["aud"], self._audiences):
-            ours = " or ".join(map(shown, sorted(self._audiences)))
-            why = f"token: audience {shown(claims['aud'])} does not include {ours}"
-            raise InvalidCredentialsError(self._with_hint("aud", why))
-
-    def _is_dpop(self, claims: JSONObject) -> bool:
-        return "dpop" in (_lower(claims.get("token_type")), _lower(claims.get("typ")))
+        else:
+            self._check_audience(claims)
 
     def _check_is_access_token(self, claims: JSONObject) -> None:
-        is_named = _check_kind(claims, _KINDS)
-        for mark in self._marks:
-            if mark.is_contradicted_by(claims):
-                said = shown(claims[mark.claim]) if mark.claim in claims else "missing"
-                raise InvalidCredentialsError(f"token: {mark.claim} is {said}, so it is not an access token")
-        if not (is_named or self._knows_access_tokens_only or any(mark.is_in(claims) for mark in self._marks)):
+        is_named, is_marked = _check_kind(claims, _KINDS), self._is_marked(claims)
+        if not (is_named or is_marked or self._knows_access_tokens_only):
             raise InvalidCredentialsError(
                 "token: nothing in the answer shows that it is an access token (token_type Bearer); pass "
                 "marked_by=AccessTokenMark('claim') for a claim that only access tokens have, or "
@@ -433,29 +372,16 @@ class IntrospectionVerifier(BoundVerifier[str]):
             return f"{self._issuer}{suffix}", subject
         raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
 
-    def _with_hint(self, claim: str, why: str) -> str:
-        return f"{why}; {self._hints[claim]}" if claim in self._hints else why
-
-
-def _check_issuer(issuer: object) -> None:
-    if type(issuer) is not str or not issuer:
-        raise ConfigurationError("IntrospectionVerifier: issuer must be a string that is not empty")
-    check_issuer(issuer)
-
 
 def _check_bool(name: str, given: object) -> None:
     if type(given) is not bool:
         raise ConfigurationError(f"IntrospectionVerifier: {name} is True or False")
 
 
-def _check_memory(remember_for: float, remember: object, shared: object) -> None:
+def _check_memory(remember_for: float, shared: object) -> None:
     if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
         raise ConfigurationError(
             f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
-        )
-    if type(remember) is not int or remember < 0:
-        raise ConfigurationError(
-            f"IntrospectionVerifier: remember={remember!r:.40} is not a number of tokens; write 0 or more"
         )
     if not isinstance(shared, RedisTokenCache | None):
         raise ConfigurationError("IntrospectionVerifier: write shared=RedisTokenCache(url, secret=…)")
@@ -464,19 +390,16 @@ def _check_memory(remember_for: float, remember: object, shared: object) -> None
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
     """Whether claims of these names call the token an access token; InvalidCredentialsError where they call it
     something else."""
-    if not _OF_OTHER_TOKENS.isdisjoint(claims):
-        found = ", ".join(sorted(claims.keys() & _OF_OTHER_TOKENS))
-        raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({found})")
+    check_other_kinds(claims)
     is_named = False
     for name in names:
         if claims.get(name) is None:
             continue
         if _lower(claims[name]) not in _KINDS[name]:
-            raise InvalidCredentialsError(f"token: {name} {shown(claims[name])} is not that of an access token")
+            raise InvalidCredentialsError(
+                f"token: its claim {name} is {shown(claims[name])}, so it is not an access token"
+            )
         is_named = True
-    kind = claim_of_kind(claims, NOT_ACCESS)
-    if kind is not None:
-        raise InvalidCredentialsError(f"token: {kind} {shown(claims[kind])} is not that of an access token")
     return is_named
 
 
@@ -491,7 +414,3 @@ def _without(value: Any, credential: str) -> Any:
 
 def _lower(value: object) -> str:
     return value.lower() if type(value) is str else ""
-
-
-def _signed(credential: str) -> bytes:
-    return hashlib.sha256((credential.rpartition(".")[0] or credential).encode()).digest()

@@ -24,33 +24,30 @@ and in bytes; the token that was verified first leaves it first.
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import IssuerKeys, check_issuer
+from a2a_trust.auth.discovery import IssuerKeys
 from a2a_trust.auth.key_sources import KeySource
-from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
+from a2a_trust.auth.principal import CredentialKind, Identity, KeyBinding, TokenBinding
 from a2a_trust.auth.token_claims import (
-    NOT_ACCESS,
     NOT_ID,
+    OF_OTHER_TOKENS,
     AccessTokenMark,
-    ScopeClaims,
+    ClaimsVerifier,
     ScopesFrom,
-    audiences_of,
-    binding_of,
+    VerifiedToken,
+    bytes_of,
+    check_other_kinds,
     claim_of_kind,
-    is_for,
-    marks_of,
     moments_of,
     shown,
+    signed_part,
 )
-from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -70,8 +67,6 @@ MAX_SKEW: Final = 300.0
 """The most that clocks may differ, in seconds."""
 
 _MEMORY_SECONDS: Final = 300.0
-_MEMORY_BYTES: Final = 4_096
-"""How many bytes the memory may take for each of the tokens that it is for; one of 450 characters takes 1,550."""
 
 
 class TokenProfile(StrEnum):
@@ -85,9 +80,7 @@ class TokenProfile(StrEnum):
     ``scp``, Entra's ``azpacr`` or ``appidacr``, or an ``AccessTokenMark``. Claims of other tokens are rejected."""
 
 
-#: Claims of ID tokens (OpenID Connect Core 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
-_OF_OTHER_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "events"})
-#: Also of ID tokens; some issuers copy it into access tokens, as Keycloak did before version 25.
+#: A claim of ID tokens; some issuers copy it into access tokens, as Keycloak did before version 25.
 _NONCE: Final = "nonce"
 #: Claims that only access tokens have: RFC 8693 4.2, and how the client proved itself in Entra ID's versions 1 and 2.
 #: Not ``roles``: ID tokens may have them too.
@@ -100,22 +93,7 @@ _NO_HINTS: Final[Mapping[str, str]] = MappingProxyType({})
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 
 
-class _Header(NamedTuple):
-    """The members of a token's header; ``typ`` in lower case and without ``application/``."""
-
-    kid: str | None
-    kty: str
-    typ: str
-
-
-class _Verified(NamedTuple):
-    identity: Identity
-    signed: bytes
-    """The digest of the signed part: one signed part can have several valid signatures."""
-    generation: int
-
-
-class JwtVerifier(BoundVerifier[str]):
+class JwtVerifier(ClaimsVerifier):
     """Verifies JWT access tokens of one issuer; issuer and audience must match exactly.
 
     ::
@@ -126,7 +104,7 @@ class JwtVerifier(BoundVerifier[str]):
     Why this is a class: it remembers verified claims.
     """
 
-    kind = CredentialKind.ACCESS_TOKEN
+    _name = "JwtVerifier"
 
     def __init__(
         self,
@@ -154,12 +132,7 @@ class JwtVerifier(BoundVerifier[str]):
         tokens have to be bound to a key. ``remember`` bounds the memory, in tokens: write as many as are live at once.
         It takes about 1.6 kB for a usual token, and never more than 4 kB times ``remember``.
         """
-        if type(issuer) is not str or not issuer:
-            raise ConfigurationError(
-                "JwtVerifier: issuer must be a string that is not empty; for several issuers write "
-                "SeveralIssuers([JwtVerifier(…), …])"
-            )
-        check_issuer(issuer)
+        super().__init__(issuer, audience, scopes_from, marked_by, hints, binding, remember)
         if isinstance(keys, type) or not callable(getattr(keys, "only_key", None)):
             raise ConfigurationError(
                 "JwtVerifier: keys is not a source of keys; write OpenIdKeys(issuer, fetcher), JwksFile(path) or "
@@ -171,32 +144,13 @@ class JwtVerifier(BoundVerifier[str]):
             )
         if not 0 <= skew <= MAX_SKEW:
             raise ConfigurationError(f"JwtVerifier: skew={skew!r:.40} must be 0 to {MAX_SKEW:.0f} seconds")
-        if type(remember) is not int or remember < 0:
-            raise ConfigurationError(f"JwtVerifier: remember={remember!r:.40} must be a number of tokens, 0 or more")
-        self._keys, self._issuer, self._skew = keys, issuer, skew
-        self._audiences = audiences_of(audience, "JwtVerifier")
+        self._keys, self._skew, self._audience_from = keys, skew, audience_from
         self._profiles = {each.lower(): each for each in _profiles_of(profile)}
-        self._scopes, self._marks, self._hints = ScopeClaims(scopes_from), marks_of(marked_by), hints
-        self._audience_from = audience_from
         if audience_from is not None and (not audience_from or not self._marks):
             raise ConfigurationError(
                 "audience_from: it needs a claim that marks access tokens, because they have no aud; write "
                 'marked_by=AccessTokenMark("token_use", "access")'
             )
-        self._binding = TokenBinding(binding)
-        self._verified: BoundedCache[bytes, _Verified] = BoundedCache(
-            max_entries=remember, max_bytes=remember * _MEMORY_BYTES
-        )
-
-    @property
-    def issuers(self) -> tuple[str, ...]:
-        """The issuer whose tokens are accepted."""
-        return (self._issuer,)
-
-    @property
-    def binding(self) -> TokenBinding:
-        """Whether tokens must be bound to a key."""
-        return self._binding
 
     @property
     def metadata_urls(self) -> tuple[str, ...]:
@@ -208,16 +162,12 @@ class JwtVerifier(BoundVerifier[str]):
 
         InvalidCredentialsError, KeySourceUnavailableError: as for ``Verifier.verify``.
         """
+        known = self.remembered(credential, now)
+        if known is not None:
+            return known
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
-        digest = hashlib.sha256(credential.encode()).digest()
-        # Read before the key: if a key is lost meanwhile, the cached result is not used.
-        generation = self._keys.generation
-        verified = self._verified.get(digest, now)
-        if verified is not None:
-            identity, _, then = verified
-            if then == generation:
-                return identity
+        generation = self._keys.generation  # before the key: if a key is lost meanwhile, the result is not used again
         try:
             identity, good_from, good_until, size = await self._verify(credential, now)
         except MalformedError as error:
@@ -225,8 +175,9 @@ class JwtVerifier(BoundVerifier[str]):
         # Five minutes of the clock in both directions: what was verified while it ran ahead is verified again.
         good_from = max(good_from, now - _MEMORY_SECONDS)
         good_until = min(good_until, now + _MEMORY_SECONDS)
-        verified = _Verified(identity, _signed(credential), generation)
-        self._verified.put(digest, verified, since=good_from, until=good_until, size=size)
+        verified = VerifiedToken(identity, signed_part(credential), generation)
+        digest = hashlib.sha256(credential.encode()).digest()
+        self._valid.put(digest, verified, since=good_from, until=good_until, size=size)
         return identity
 
     def remembered(self, credential: str, now: float) -> Identity | None:
@@ -234,14 +185,8 @@ class JwtVerifier(BoundVerifier[str]):
         if len(credential) > MAX_TOKEN or not credential.isascii():
             return None
         generation = self._keys.generation
-        verified = self._verified.get(hashlib.sha256(credential.encode()).digest(), now)
+        verified = self._valid.get(hashlib.sha256(credential.encode()).digest(), now)
         return None if verified is None or verified.generation != generation else verified.identity
-
-    def forget(self, credential: str) -> None:
-        """Remove a token from the cache, for example after its revocation, and every token with the same signed part:
-        from an ECDSA signature (r, s) anybody can make a second one, (r, n - s)."""
-        signed = _signed(credential)
-        self._verified.remove_where(lambda verified: verified.signed == signed)
 
     async def _verify(self, credential: str, now: float) -> tuple[Identity, float, float, int]:
         """The identity, from when until when the token and the key that signed it are good, and how many bytes it
@@ -255,14 +200,11 @@ class JwtVerifier(BoundVerifier[str]):
         payload = base64url.decode(encoded, "payload")
         claims, text = _read_claims(payload)
         # 2
-        if claims.get("iss") != self._issuer:  # no JSON value but a string equals a string
-            if "iss" not in claims:
-                raise UnrecognizedCredentialsError(
-                    self._with_hint("iss", f"token: iss is not the issuer {shown(self._issuer)}; it is missing")
-                )
+        if "iss" not in claims:
             raise UnrecognizedCredentialsError(
-                f"token: iss is not the issuer {shown(self._issuer)}, but {shown(claims['iss'])}"
+                self._with_hint("iss", f"token: iss is not the issuer {shown(self._issuer)}; it is missing")
             )
+        self._check_issuer(claims)
         # 3
         profile = self._profiles.get(typ)
         if profile is None:
@@ -282,26 +224,15 @@ class JwtVerifier(BoundVerifier[str]):
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
         # Only now: exact numbers and claims that cannot be changed cost many times what their JSON weighs.
         claims = _exact_claims(payload, claims, text)
-        identity, good_from = self._identity(claims, now)
-        if self._scopes.has_function:
-            identity = replace(identity, scopes=self._scopes.by_function(identity.claims))
-        good_until = min(identity.expires_at, key.not_after)
-        return identity, max(good_from, key.not_before), good_until, bytes_of(claims, identity.scopes)
+        good_from, good_until, bound_to = self._check_claims(claims, now)
+        identity = self._identity_of(claims, self._issuer, claims["sub"], good_until, bound_to)
+        size = bytes_of(claims, identity.scopes)
+        return identity, max(good_from, key.not_before), min(good_until, key.not_after), size
 
     def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:
         """The rest of rule 3: what the claims say about the kind of token."""
-        is_marked = any(mark.is_in(claims) for mark in self._marks)
-        if not _OF_OTHER_TOKENS.isdisjoint(claims) or (_NONCE in claims and not is_marked):
-            found = ", ".join(sorted(claims.keys() & {*_OF_OTHER_TOKENS, _NONCE}))
-            raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({found})")
-        for mark in self._marks:
-            if mark.is_contradicted_by(claims):
-                said = shown(claims[mark.claim]) if mark.claim in claims else "missing"
-                why = f"token: {mark.claim} is {said}, so it is not an access token"
-                raise InvalidCredentialsError(self._with_hint(mark.claim, why))
-        kind = claim_of_kind(claims, NOT_ACCESS)
-        if kind is not None:
-            raise InvalidCredentialsError(f"token: its claim {kind} says that it is not an access token")
+        is_marked = self._is_marked(claims)
+        check_other_kinds(claims, OF_OTHER_TOKENS if is_marked else OF_OTHER_TOKENS | {_NONCE})
         if profile is TokenProfile.PLAIN_JWT:
             said = claims.get("typ", _KEYCLOAK_ACCESS)
             if said != _KEYCLOAK_ACCESS and not (said == _KEYCLOAK_BOUND and "cnf" in claims):
@@ -315,45 +246,17 @@ class JwtVerifier(BoundVerifier[str]):
 
     def _check_claims(self, claims: JSONObject, now: float) -> tuple[float, float, KeyBinding | None]:
         """Rules 4 to 6. From when until when the token is valid, and the keys that it is bound to."""
-        self._check_audience(claims)
+        name = "aud"
+        if self._audience_from is not None and "aud" not in claims and self._is_marked(claims):
+            name = self._audience_from
+        self._check_audience(claims, name)
         subject = claims.get("sub")
         if type(subject) is not str or not subject:
             raise InvalidCredentialsError(self._with_hint("sub", "token: sub is missing, empty or not a string"))
         good_from, good_until = moments_of(claims, now, self._skew)
         if good_until is None:
             raise InvalidCredentialsError("token: it has no exp")
-        bound_to = binding_of(claims["cnf"]) if "cnf" in claims else None
-        if bound_to is None and self._binding is TokenBinding.REQUIRED:
-            raise InvalidCredentialsError(
-                "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
-            )
-        return good_from, good_until, bound_to
-
-    def _identity(self, claims: JSONObject, now: float) -> tuple[Identity, float]:
-        """The identity in verified claims, and the moment from which the token is valid."""
-        good_from, good_until, bound_to = self._check_claims(claims, now)
-        identity = Identity(
-            issuer=self._issuer,
-            subject=claims["sub"],
-            scopes=self._scopes.of_claims(claims),
-            expires_at=good_until,
-            claims=claims,
-            bound_to=bound_to,
-        )
-        return identity, good_from
-
-    def _check_audience(self, claims: JSONObject) -> None:
-        name = "aud"
-        if self._audience_from is not None and "aud" not in claims and any(mark.is_in(claims) for mark in self._marks):
-            name = self._audience_from
-        if not is_for(claims.get(name), self._audiences):
-            ours = " or ".join(map(shown, sorted(self._audiences)))
-            said = shown(claims.get(name))
-            what = f"audience {said}" if name == "aud" else f"{name} {said}, in the place of aud,"
-            raise InvalidCredentialsError(self._with_hint("aud", f"token: {what} does not include {ours}"))
-
-    def _with_hint(self, claim: str, why: str) -> str:
-        return f"{why}; {self._hints[claim]}" if claim in self._hints else why
+        return good_from, good_until, self._bound_to(claims)
 
 
 class IdTokenVerifier(JwtVerifier):
@@ -382,8 +285,11 @@ class IdTokenVerifier(JwtVerifier):
 
 
 @lru_cache(maxsize=128)
-def _read_header(protected: str) -> _Header:
-    """Rule 1: one issuer's tokens have few different headers; each is checked once."""
+def _read_header(protected: str) -> tuple[str | None, str, str]:
+    """Rule 1: ``kid``, the key type of ``alg``, and ``typ`` in lower case and without ``application/``.
+
+    One issuer's tokens have few different headers; each is checked once.
+    """
     header = read_header(protected)
     algorithm = algorithm_of(header["alg"])
     if algorithm is None:
@@ -393,31 +299,7 @@ def _read_header(protected: str) -> _Header:
         raise InvalidCredentialsError("token: kid is not a string")
     if type(typ) is not str:
         raise InvalidCredentialsError("token: typ is not a string")
-    return _Header(kid, algorithm.kty, typ.lower().removeprefix("application/"))
-
-
-_BYTES_BESIDE_CLAIMS: Final = 600
-_BYTES_OF_READ_ONLY: Final = 96  # what makes an object in the claims one that cannot be changed
-
-
-def bytes_of(claims: JSONObject, scopes: frozenset[str]) -> int:
-    """About how many bytes an entry of the memory takes; rather more than fewer."""
-    size = _BYTES_BESIDE_CLAIMS
-    found: list[object] = [claims, scopes, *scopes]  # which are strings of their own
-    for value in found:  # which grows meanwhile
-        size += sys.getsizeof(value)
-        if type(value) is dict:
-            size += _BYTES_OF_READ_ONLY
-            found += value
-            found += value.values()
-        elif type(value) is list:
-            found += value
-    return size
-
-
-def _signed(credential: str) -> bytes:
-    """The digest of a token without its signature."""
-    return hashlib.sha256(credential.rpartition(".")[0].encode()).digest()
+    return kid, algorithm.kty, typ.lower().removeprefix("application/")
 
 
 def _read_claims(payload: bytes) -> tuple[JSONObject, bytes]:

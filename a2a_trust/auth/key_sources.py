@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from a2a_trust.errors import (
     ConfigurationError,
@@ -112,67 +112,51 @@ class SeveralKeySources:
 
     async def key(self, kid: str, kty: str) -> PublicKey:
         """As ``KeySource.key``. A name that no set has known until now is looked for in all of them."""
-        name = f"no {kty} key named {ascii(kid)[:64]} is valid now"
-        return await self._found(
-            lambda keys, now: {key for key in keys if (key.kid, key.kty) == (kid, kty) and key.is_valid_at(now)},
-            lambda source: source.key(kid, kty),
-            name,
-        )
+        return await self._found(kid, kty)
 
     async def only_key(self, kty: str) -> PublicKey:
         """As ``KeySource.only_key``, of all sets together."""
-        return await self._found(
-            lambda keys, now: {key for key in keys if key.kty == kty and key.is_valid_at(now)},
-            lambda source: source.only_key(kty),
-            f"no {kty} key is valid now",
-        )
+        return await self._found(None, kty)
 
-    async def _found(
-        self,
-        pick: Callable[[Iterable[PublicKey], float], set[PublicKey]],
-        search: Callable[[JwksCache], Coroutine[Any, Any, PublicKey]],
-        complaint: str,
-    ) -> PublicKey:
-        """The one key that ``pick`` takes of the keys known now, or that ``search`` finds in the sources."""
-        found: set[PublicKey] = set()
-        async for sets in _as_they_come([source.keys() for source in self._sources]):
-            found |= pick([key for keys in sets if isinstance(keys, tuple) for key in keys], time.time())
-            if found:  # a set that is slow or unreachable is not waited for
-                break
-        outage: KeySourceUnavailableError | None = None
-        if not found:
-            async for keys in _as_they_come([search(source) for source in self._sources]):
-                found |= {key for key in keys if isinstance(key, PublicKey)}
-                outage = next((error for error in keys if isinstance(error, KeySourceUnavailableError)), outage)
+    async def _found(self, kid: str | None, kty: str) -> PublicKey:
+        found = await self._known(kid, kty) or await self._searched(kid, kty)
         if len(found) == 1:
             return found.pop()
-        if outage is not None and not found:
-            raise outage
-        raise InvalidCredentialsError(f"several key sets: {'they disagree about the key' if found else complaint}")
+        name = "" if kid is None else f" named {ascii(kid)[:64]}"
+        why = "they disagree about the key" if found else f"no {kty} key{name} is valid now"
+        raise InvalidCredentialsError(f"several key sets: {why}")
+
+    async def _known(self, kid: str | None, kty: str) -> set[PublicKey]:
+        """The keys in the first sets that come and have one: a set that is slow or unreachable is not waited for. Its
+        load continues.
+        """
+        pending = {asyncio.create_task(_outcome(source.keys())) for source in self._sources}
+        try:
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                sets = [await task for task in done]
+                keys = [key for each in sets if isinstance(each, tuple) for key in each]
+                named = {key for key in keys if key.kty == kty and kid in (None, key.kid)}
+                if found := {key for key in named if key.is_valid_at(time.time())}:
+                    return found
+            return set()
+        finally:
+            for task in pending:
+                task.cancel()
+
+    async def _searched(self, kid: str | None, kty: str) -> set[PublicKey]:
+        """The keys that the sources find. KeySourceUnavailableError: there are none, and one cannot tell now."""
+        searches = [source.only_key(kty) if kid is None else source.key(kid, kty) for source in self._sources]
+        answers = await asyncio.gather(*map(_outcome, searches))
+        found = {each for each in answers if isinstance(each, PublicKey)}
+        outages = [each for each in answers if isinstance(each, KeySourceUnavailableError)]
+        if outages and not found:
+            raise outages[-1]
+        return found
 
 
-_EXPECTED: Final = (InvalidCredentialsError, KeySourceUnavailableError)
-
-
-async def _as_they_come(
-    works: Iterable[Coroutine[Any, Any, _T]],
-) -> AsyncGenerator[list[_T | InvalidCredentialsError | KeySourceUnavailableError]]:
-    """The results, or the errors of a key source, of the loads that have ended, in groups.
-
-    When the caller stops, the other tasks are cancelled; a load that was begun continues.
-    """
-    pending: set[asyncio.Task[_T]] = {asyncio.create_task(work) for work in works}
+async def _outcome(work: Awaitable[_T]) -> _T | InvalidCredentialsError | KeySourceUnavailableError:
     try:
-        while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            yield [await _outcome(task) for task in done]
-    finally:
-        for task in pending:
-            task.cancel()
-
-
-async def _outcome(task: asyncio.Task[_T]) -> _T | InvalidCredentialsError | KeySourceUnavailableError:
-    try:
-        return await task
-    except _EXPECTED as error:
+        return await work
+    except (InvalidCredentialsError, KeySourceUnavailableError) as error:
         return error

@@ -1,4 +1,4 @@
-"""The caller of a request: the identity from each credential, and the principal from all of them."""
+"""The caller of a request: the identity from each credential, the principal from all of them, the token itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar, final
 from urllib.parse import quote
 from uuid import UUID
 
@@ -90,12 +90,6 @@ class _ReadOnly(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self._members))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _read_only, (dict(self._members), "")
@@ -270,11 +264,8 @@ class Principal:
     ``identities`` has (scheme name, identity) in the order of the scheme names.
     """
 
+    is_authenticated: ClassVar[bool] = True
     identities: tuple[tuple[str, Identity], ...]
-
-    @property
-    def is_authenticated(self) -> bool:
-        return True
 
     @property
     def display_name(self) -> str:
@@ -326,21 +317,40 @@ class Anonymous:
     """A caller that the card admits without a credential. Every request is a new caller, with a new ``display_name``,
     so no later request can claim its data."""
 
+    is_authenticated: ClassVar[bool] = False
+    name: ClassVar[str] = "anonymous"
+    scopes: ClassVar[frozenset[str]] = frozenset()
     display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(_ANONYMOUS_BYTES)}")
-
-    @property
-    def is_authenticated(self) -> bool:
-        return False
-
-    @property
-    def name(self) -> str:
-        """A short text for people."""
-        return "anonymous"
 
     def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
         """None: there is no credential."""
         return None
 
-    @property
-    def scopes(self) -> frozenset[str]:
-        return frozenset()
+
+@final
+class SubjectToken:
+    """The verified access token of a caller, as the ``subject_token`` of a token exchange (RFC 8693 2.1).
+
+    ``issuer`` is the authorization server that issued it, ``subject`` is the subject of the caller's identity. It is
+    valid before ``expires_at`` (seconds since the epoch). If the token is bound to a key of the caller
+    (``Identity.bound_to``), the authorization server decides whether it exchanges it. Only ``reveal`` gives the text:
+    the repr does not have it, and copying and pickling raise TypeError.
+    """
+
+    __slots__ = ("_text", "expires_at", "issuer", "subject")
+
+    def __init__(self, text: str, *, issuer: str, subject: str, expires_at: float) -> None:
+        self._text: Final = text
+        self.issuer: Final = issuer
+        self.subject: Final = subject
+        self.expires_at: Final = expires_at
+
+    def reveal(self) -> str:
+        """The text of the token, a secret. Send it to the authorization server, and do not store or log it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"SubjectToken(issuer={self.issuer!r}, subject={self.subject!r}, expires_at={self.expires_at!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a SubjectToken is not pickled or copied: it holds an access token; pass on the object itself")

@@ -9,12 +9,13 @@ docs/providers has a page for each of them: the steps in the console, the card, 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+from a2a_trust import strict_json
 from a2a_trust.auth.discovery import OpenIdKeys
-from a2a_trust.auth.entra_id import EntraKeys, entra_scopes, keys_of_tenant
 from a2a_trust.auth.introspection import IntrospectionVerifier
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication
 from a2a_trust.auth.issuers import SeveralIssuers
@@ -108,9 +109,9 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
     version_2 = f"https://login.microsoftonline.com/{tenant}/v2.0"
     keys_of_1 = network.loader(f"https://login.microsoftonline.com/{tenant}/discovery/keys", configured=True)
     sources: dict[str, KeySource] = {
-        version_2: EntraKeys(version_2, network),
+        version_2: _EntraKeys(version_2, network),
         f"https://sts.windows.net/{tenant}/": JwksCache(
-            lambda: keys_of_tenant(keys_of_1, tenant), name=f"keys of version 1 of the tenant {tenant}"
+            lambda: _keys_of_tenant(keys_of_1, tenant), name=f"keys of version 1 of the tenant {tenant}"
         ),
     }
     return SeveralIssuers(
@@ -119,7 +120,7 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
             issuer=issuer,
             audience=audience,
             profile=TokenProfile.PLAIN_JWT,
-            scopes_from=entra_scopes,
+            scopes_from=_entra_scopes,
             marked_by=(AccessTokenMark("azpacr"), AccessTokenMark("appidacr")),
             hints={
                 "aud": (
@@ -133,6 +134,43 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
 
 
 _GUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+
+def _entra_scopes(claims: Mapping[str, Any]) -> Iterable[str]:
+    """The permissions of the client. ``scp`` is only in tokens with a user. Its ``roles`` belong to the user; in a
+    token without a user, whose subject is the application itself, they are the client's own permissions."""
+    if "scp" in claims:
+        scp = claims["scp"]
+        return scp.split(" ") if isinstance(scp, str) else ()
+    is_without_user = claims.get("idtyp", "app") == "app" and claims.get("oid") == claims["sub"]
+    roles = claims.get("roles", ()) if is_without_user else ()
+    return roles if isinstance(roles, tuple) else ()
+
+
+class _EntraKeys(OpenIdKeys):
+    """The keys of version 2, without those that are for other tenants."""
+
+    async def _fetch_keys(self) -> tuple[bytes, float | None]:
+        return await _keys_of_tenant(super()._fetch_keys, self.issuer.split("/")[3])
+
+
+async def _keys_of_tenant(
+    load: Callable[[], Awaitable[tuple[bytes, float | None]]], tenant: str
+) -> tuple[bytes, float | None]:
+    """The key set, without keys whose ``issuer`` is another tenant.
+
+    The set of a tenant also lists keys of Microsoft's consumer accounts. A token of the tenant that is signed with one
+    of those is forged; in 2023 attackers read the mail of agencies with such tokens.
+    """
+    document, max_age = await load()
+    key_set = strict_json.parse(document, what="key set")
+    keys = key_set.get("keys") if type(key_set) is dict else None
+    if type(keys) is not list:
+        return document, max_age
+    names = ("https://login.microsoftonline.com/{tenantid}/v2.0", "https://sts.windows.net/{tenantid}/")
+    ours = [*names, *(name.replace("{tenantid}", tenant) for name in names)]
+    kept = [key for key in keys if type(key) is dict and ("issuer" not in key or key["issuer"] in ours)]
+    return json.dumps({"keys": kept}).encode(), max_age
 
 
 def auth0(

@@ -21,10 +21,12 @@ import math
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from sys import getsizeof
+from typing import Any, Final, Generic, TypeVar
 
 from a2a_trust.auth.look_ups import LookUps
-from a2a_trust.auth.records import reason
+from a2a_trust.auth.principal import Identity
+from a2a_trust.auth.records import Found, reason
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
@@ -56,21 +58,13 @@ class CachedRecord:
     """A record as requests need it; verifiers add to it what they do."""
 
     reading: Reading
+    identity: Identity
+    good_until: float
 
 
 _K = TypeVar("_K")
-_R = TypeVar("_R", covariant=True)
+_R = TypeVar("_R")
 _C = TypeVar("_C", bound=CachedRecord)
-
-
-class FoundRecords(Protocol[_R]):
-    """The result of a look-up. ``revision``: a value that the store never has twice. It is of the same moment as the
-    records, or earlier."""
-
-    @property
-    def revision(self) -> Hashable: ...
-    @property
-    def records(self) -> tuple[_R, ...]: ...
 
 
 class RecordCache(Generic[_K, _R, _C]):
@@ -79,25 +73,25 @@ class RecordCache(Generic[_K, _R, _C]):
     def __init__(
         self,
         what: str,
-        find: Callable[[tuple[_K, ...]], Coroutine[Any, Any, FoundRecords[_R]]],
+        find: Callable[[tuple[_K, ...]], Coroutine[Any, Any, Found[_R]]],
         made: Callable[[_R, Reading], tuple[_K, _C]],
-        size_of: Callable[[_C], int],
         *,
+        size: int,
         nobody: Callable[[], _K],
         refresh: float,
         stale_if_error: float,
         clock: Callable[[], float],
     ) -> None:
         """``what`` the store holds is for people ("API keys"). ``find`` is that of the store; ``made`` gives a record's
-        key and what is kept of it, which takes ``size_of`` bytes. ``nobody`` makes a key that no record has.
-        ConfigurationError: the times make no sense.
+        key and what is kept of it, which takes about ``size`` bytes without its subject and its scopes. ``nobody``
+        makes a key that no record has. ConfigurationError: the times make no sense.
         """
         if not 0 < refresh <= stale_if_error < math.inf:
             raise ConfigurationError(f"{what}: 0 < refresh <= stale_if_error, in seconds, and both finite")
         self._what = what
         self._find_in_store = find
         self._made = made
-        self._size_of = size_of
+        self._size = size
         self._nobody = nobody
         self._refresh = refresh
         self.look_again_after: float = refresh / 2
@@ -227,4 +221,5 @@ class RecordCache(Generic[_K, _R, _C]):
         if record is None:
             self.known.remove(key)
         else:
-            self.known.put(key, record, size=self._size_of(record))
+            subject, scopes = record.identity.subject, record.identity.scopes
+            self.known.put(key, record, size=self._size + sum(map(getsizeof, (subject, scopes, *scopes))))

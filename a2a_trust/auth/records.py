@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
 
 from a2a_trust.auth.principal import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -61,28 +62,48 @@ def text_of(value: object) -> str:
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
 
+@dataclass(frozen=True, slots=True)
+class Issued(Generic[_R]):
+    """A secret that was just made. ``text`` is the secret itself, which is stored nowhere: give it to its owner, and do
+    not keep it.
+
+    ``replaces`` is the previous record of what it replaces.
+    """
+
+    record: _R
+    text: str = field(repr=False, compare=False)
+    replaces: _R | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key or a password is not pickled or copied; pass on its record")
+
+
+class Found(NamedTuple, Generic[_R]):
+    """The result of a look-up. ``revision`` is a value that the store never repeats; every change except of a last use
+    gives a new one. It is of the same moment as the records, or earlier."""
+
+    revision: Hashable
+    records: tuple[_R, ...]
+
+
 def readable_of(
     rows: Iterable[Sequence[Any]], record: Callable[[Sequence[Any]], _R], *, what: str = ""
 ) -> tuple[_R, ...]:
     """The records in rows of a database. Damaged ones are left out, with a warning if ``what`` holds them is given."""
-    found: list[_R] = []
+    found, damaged = split(rows, record)
+    for _, why in damaged if what else ():
+        _log.warning("a record in the %s does not count: %s", what, why)
+    return found
+
+
+def split(
+    rows: Iterable[Sequence[Any]], record: Callable[[Sequence[Any]], _R]
+) -> tuple[tuple[_R, ...], tuple[tuple[str, str], ...]]:
+    """The records in rows of a database; and the damaged ones, each by its first column, and what is wrong with it."""
+    found, damaged = list[_R](), list[tuple[str, str]]()
     for row in rows:
         try:
             found.append(record(row))
         except ConfigurationError as error:
-            if what:
-                _log.warning("a record in the %s does not count: %s", what, error)
-    return tuple(found)
-
-
-def unreadable_of(
-    rows: Iterable[Sequence[Any]], record: Callable[[Sequence[Any]], object]
-) -> tuple[tuple[str, str], ...]:
-    """The damaged records in rows of a database, each by its first column, and what is wrong with it."""
-    found: list[tuple[str, str]] = []
-    for row in rows:
-        try:
-            record(row)
-        except ConfigurationError as error:
-            found.append((text_of(row[0]), str(error)))
-    return tuple(found)
+            damaged.append((text_of(row[0]), str(error)))
+    return tuple(found), tuple(damaged)

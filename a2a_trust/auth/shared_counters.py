@@ -4,8 +4,8 @@ A counter is one key that expires with its window, which begins with its first f
 peers and user names only. The server may drop counters: each process still has its own.
 
 All counters that are asked or told about while the server works on others share the next trip, so a burst of requests
-takes a few trips and is no outage. The storage of ``limits`` for Redis makes a trip for each: 1,000 peers at once took
-longer than requests wait, and were not counted.
+takes a few trips and is no outage. With a trip for each, 1,000 peers at once took longer than requests wait, and were
+not counted.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ from asyncio import Future
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.cache import BoundedCache
-from a2a_trust.databases.availability import REQUEST_SECONDS, Pause
+from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import KeySourceUnavailableError
-
-if TYPE_CHECKING:
-    from limits import RateLimitItem
 
 _K = TypeVar("_K")
 
@@ -37,17 +34,17 @@ _PREFIX: Final = "a2a:failures:fixed-window:"
 """Another strategy could not read these keys."""
 
 
-class SharedCounter(NamedTuple):
-    """Counts the failures of an owner, which is a digest, for a limit of so many in so many seconds."""
+class Counter(NamedTuple):
+    """Counts, for a limit of so many in so many seconds, the failures of a network, or of a name that a network tries.
+
+    ``name`` has no text of a caller's. ``option`` is how the limit was written.
+    """
 
     name: str
     amount: int
     seconds: int
-
-    @classmethod
-    def of(cls, item: RateLimitItem, owner: str) -> SharedCounter:
-        """Processes with other limits count elsewhere."""
-        return cls(item.key_for(owner), item.amount, item.get_expiry())
+    option: str
+    network: str
 
     @property
     def key(self) -> str:
@@ -57,7 +54,7 @@ class SharedCounter(NamedTuple):
 class _Hit(NamedTuple):
     """One failure to count: two of them are never one look-up."""
 
-    counter: SharedCounter
+    counter: Counter
     number: int
 
 
@@ -89,7 +86,6 @@ class RedisCounters:
             timeout=_TRIP_SECONDS,
             may_drop=True,
         )
-        self._pause = Pause()
         self._reads = LookUps(self._read)
         self._writes = LookUps(self._write)
         self._ends = LookUps(self._end)
@@ -101,20 +97,20 @@ class RedisCounters:
         """Close the connections of the running event loop."""
         await self._server.aclose()
 
-    async def full(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
+    async def full(self, counters: Iterable[Counter]) -> dict[str, float]:
         """The names of the counters that have reached their limits, and in how many seconds each ends; empty when Redis
         cannot tell."""
-        if not self._pause.may_try():
+        if not self._server.pause.may_try():
             return {}
         windows = await _found(self._reads, counters)
         for each in windows:
             self._counting.put(each.name, True)
         return {each.name: window.rest for each, window in windows.items() if window.failures >= each.amount}
 
-    async def hit(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
+    async def hit(self, counters: Iterable[Counter]) -> dict[str, float]:
         """Count a failure, also if the caller is cancelled meanwhile; returns as ``full`` the counters that are beyond
         their limits now."""
-        if not self._pause.may_try():
+        if not self._server.pause.may_try():
             return {}
         windows = await _found(self._writes, [_Hit(each, next(self._numbers)) for each in counters])
         for hit in windows:
@@ -123,37 +119,34 @@ class RedisCounters:
             hit.counter.name: window.rest for hit, window in windows.items() if window.failures > hit.counter.amount
         }
 
-    async def clear(self, counters: Iterable[SharedCounter]) -> None:
+    async def clear(self, counters: Iterable[Counter]) -> None:
         """Set the counters back to 0, if Redis can be used. Without failures that is no trip."""
         counting = [each for each in counters if self._counting.get(each.name)]
-        if counting and self._pause.may_try():
+        if counting and self._server.pause.may_try():
             await _found(self._ends, counting)
             for each in counting:
                 self._counting.remove(each.name)
 
-    async def _read(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
-        with self._pause.trip():
-            async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
-                for counter in counters:
-                    pipeline.get(counter.key)
-                    pipeline.pttl(counter.key)
-                answers = await pipeline.execute()
+    async def _read(self, counters: tuple[Counter, ...]) -> Mapping[Counter, _Window | None]:
+        async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
+            for counter in counters:
+                pipeline.get(counter.key)
+                pipeline.pttl(counter.key)
+            answers = await pipeline.execute()
         return {each: _window(each, *answers[2 * place :][:2]) for place, each in enumerate(counters)}
 
     async def _write(self, hits: tuple[_Hit, ...]) -> Mapping[_Hit, _Window | None]:
-        with self._pause.trip():
-            async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
-                for counter, _ in hits:
-                    pipeline.incr(counter.key)
-                    pipeline.expire(counter.key, counter.seconds, nx=True)  # never a counter without an end
-                    pipeline.pttl(counter.key)
-                answers = await pipeline.execute()
+        async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
+            for counter, _ in hits:
+                pipeline.incr(counter.key)
+                pipeline.expire(counter.key, counter.seconds, nx=True)  # never a counter without an end
+                pipeline.pttl(counter.key)
+            answers = await pipeline.execute()
         return {hit: _window(hit.counter, answers[3 * place], answers[3 * place + 2]) for place, hit in enumerate(hits)}
 
-    async def _end(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
-        with self._pause.trip():
-            async with self._server.session() as client:
-                await client.delete(*(each.key for each in counters))
+    async def _end(self, counters: tuple[Counter, ...]) -> Mapping[Counter, _Window | None]:
+        async with self._server.session() as client:
+            await client.delete(*(each.key for each in counters))
         return {}
 
 
@@ -169,7 +162,7 @@ async def _found(look_ups: LookUps[_K, _Window | None], keys: Iterable[_K]) -> d
     return {key: found for key, each in known.items() if not each.exception() and (found := each.result())}
 
 
-def _window(counter: SharedCounter, failures: Any, milliseconds: Any) -> _Window | None:
+def _window(counter: Counter, failures: Any, milliseconds: Any) -> _Window | None:
     """The window, which no server makes longer than it is; or None if the key holds no counter."""
     try:
         failures, seconds = int(failures or 0), int(milliseconds) / 1000

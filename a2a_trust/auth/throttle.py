@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import re
 import secrets
 import time
 from asyncio import AbstractEventLoop, Future
@@ -25,17 +26,16 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from limits import RateLimitItem, WindowStats, parse_many
-from limits.storage import Storage
-from limits.strategies import FixedWindowRateLimiter
-
 from a2a_trust.auth.peers import FairQueue, Path, path_of
-from a2a_trust.auth.shared_counters import RedisCounters, SharedCounter
+from a2a_trust.auth.shared_counters import Counter, RedisCounters
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
 _COUNTERS: Final = 32_768
 """Counters in memory: 12 MB."""
+
+_LIMIT: Final = re.compile(r"\s*([0-9]{1,18})\s*(?:/|per)\s*([0-9]{1,18})?\s*([a-z]+)\s*", re.IGNORECASE)
+_SECONDS: Final = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "month": 2_592_000, "year": 31_104_000}
 
 _TIMES: Final = (1, 4, 16)
 """The limits of a peer, and of the wider networks of a peer of IPv6 (56 and 48 bits), in limits of a peer."""
@@ -77,43 +77,36 @@ class FailureLimits:
 def _limit(limits: FailureLimits, option: str) -> _Limit:
     """A limit; ConfigurationError where the text states none, several, or one that accepts nothing."""
     text = getattr(limits, option)
-    try:
-        (item,) = parse_many(text)
-    except ValueError:
-        item = None
-    if item is None or item.amount < 1:
+    match = _LIMIT.fullmatch(text) if isinstance(text, str) else None
+    seconds = _SECONDS.get(match[3].lower().removesuffix("s")) if match else None
+    if match is None or seconds is None or int(match[1]) < 1:
         raise ConfigurationError(
             f"failures: {option}={text!r:.64} is not a limit; write a number of failures, 1 or more, and a period, as "
             'in "10/minute", "100/hour" or "20/5 minutes"'
         )
-    return _Limit(f"{option}={text}", item)
+    return _Limit(f"{option}={text}", int(match[1]), seconds * (int(match[2] or 1) or 1))
 
 
 class _Limit(NamedTuple):
-    """A limit, and how it was written."""
+    """So many failures in so many seconds, and how that was written."""
 
     option: str
-    item: RateLimitItem
+    amount: int
+    seconds: int
 
     def for_networks(self) -> tuple[_Limit, ...]:
         """The limits of a peer and of its wider networks."""
-        kind, amount, periods = type(self.item), self.item.amount, self.item.multiples
         return tuple(
-            _Limit(self.option if each == 1 else f"{each} times {self.option}", kind(amount * each, periods))
+            self._replace(option=f"{each} times {self.option}" if each > 1 else self.option, amount=self.amount * each)
             for each in _TIMES
         )
 
 
-class _Counter(NamedTuple):
-    """The counted attempts: for a limit, the failures of a network, or of a name that a network tries."""
+class _Window(NamedTuple):
+    """When a counter ends, and how many more may fail until then."""
 
-    limit: _Limit
-    owner: str
-    network: str
-
-    @property
-    def shared(self) -> SharedCounter:
-        return SharedCounter.of(self.limit.item, self.owner)
+    ends: float
+    remaining: int
 
 
 _Waiter: TypeAlias = tuple[AbstractEventLoop, Future[None]]
@@ -141,14 +134,14 @@ class Throttle:
         self._by_peer = _limit(limits, "by_peer").for_networks()
         self._by_credential = _limit(limits, "by_credential").for_networks()
         self._clock = clock
-        self._counters = _Counters(clock)
-        self._counted = FixedWindowRateLimiter(self._counters)
+        #: Failures, and when the window ends. The counter that was not counted for the longest time leaves first.
+        self._counters = BoundedCache[str, tuple[int, float]](max_entries=_COUNTERS)
         self._shared = limits.shared
         #: The shared counters that have reached their limits, and when they end: they need not be asked until then.
         self._full = BoundedCache[str, float](max_entries=_COUNTERS)
         #: How many requests of each counter are being verified, and those that wait for their end.
-        self._begun: dict[_Counter, int] = {}
-        self._waiting: dict[_Counter, FairQueue[_Waiter]] = {}
+        self._begun: dict[Counter, int] = {}
+        self._waiting: dict[Counter, FairQueue[_Waiter]] = {}
         self._lock = Lock()
         #: Digests of verified credentials and their peers, with a key that only this process has.
         self._known = BoundedCache[bytes, bool](max_entries=_COUNTERS)
@@ -196,7 +189,7 @@ class Throttle:
                 counted, full = self._count(each)
                 told, over = told + counted, over + full
         if self._shared is not None and told:
-            self._remember(await self._shared.hit(each.shared for each in told))
+            self._remember(await self._shared.hit(told))
             over += [each for each in told if self._is_full(each)]
         return self._refusal(over) if over else None
 
@@ -207,20 +200,20 @@ class Throttle:
         _, *by_name = self._counters_of(path_of(scope), names)
         pairs = [narrowest for narrowest, *_ in by_name]
         for counter in pairs:
-            self._counted.clear(counter.limit.item, counter.owner)
-            self._full.remove(counter.shared.name)
+            self._counters.remove(counter.name)
+            self._full.remove(counter.name)
         if self._shared is not None:
-            await self._shared.clear(each.shared for each in pairs)
+            await self._shared.clear(pairs)
 
-    def _count(self, counters: Iterable[_Counter]) -> tuple[list[_Counter], list[_Counter]]:
+    def _count(self, counters: Iterable[Counter]) -> tuple[list[Counter], list[Counter]]:
         """Count a failure here, from the narrowest network to the widest; returns the counters to tell the others of,
         and those that are beyond their limits.
 
         Failures of one network beyond its limit are not counted for the wider ones: it would lock out its neighbors.
         """
-        told: list[_Counter] = []
+        told: list[Counter] = []
         for each in counters:
-            is_over = not self._counted.hit(each.limit.item, each.owner)
+            is_over = self._hit(each) > each.amount
             if self._is_full(each):
                 return told, [each]
             told.append(each)
@@ -228,9 +221,17 @@ class Throttle:
                 return told, [each]
         return told, []
 
-    async def _ask(self, shared: RedisCounters, counters: list[_Counter]) -> None:
+    def _hit(self, counter: Counter) -> int:
+        """The failures here, with one more. The first one begins the window."""
+        name, now = counter.name, self._clock()
+        with self._lock:
+            count, ends = self._counters.get(name, now) or (0, now + counter.seconds)
+            self._counters.put(name, (count + 1, ends), until=ends)
+        return count + 1
+
+    async def _ask(self, shared: RedisCounters, counters: list[Counter]) -> None:
         """TooManyRequestsError: too many failed in all processes together."""
-        self._remember(await shared.full(each.shared for each in counters))
+        self._remember(await shared.full(counters))
         over = [each for each in counters if self._is_full(each)]
         if over:
             raise self._refusal(over)
@@ -240,30 +241,32 @@ class Throttle:
         for name, seconds in full.items():
             self._full.put(name, now + seconds, until=now + seconds)
 
-    def _is_full(self, counter: _Counter) -> bool:
-        return self._full.get(counter.shared.name, self._clock()) is not None
+    def _is_full(self, counter: Counter) -> bool:
+        return self._full.get(counter.name, self._clock()) is not None
 
-    def _counters_of(self, path: Path, names: Collection[str]) -> list[list[_Counter]]:
-        """The counters of the networks, then those for each name, from the narrowest network to the widest."""
+    def _counters_of(self, path: Path, names: Collection[str]) -> list[list[Counter]]:
+        """The counters of the networks, then those for each name, from the narrowest network to the widest. Processes
+        with other limits count elsewhere."""
         by_name = [(self._by_credential, f" {name}") for name in sorted({*names} - {""})]
         return [
             [
-                _Counter(limit, _digest(network + name), network)
-                for limit, network in zip(limits, reversed(path), strict=False)
+                Counter(f"{_digest(network + name)}/{amount}/{seconds}", amount, seconds, option, network)
+                for (option, amount, seconds), network in zip(limits, reversed(path), strict=False)
             ]
             for limits, name in [(self._by_peer, ""), *by_name]
         ]
 
-    def _window(self, counter: _Counter) -> WindowStats:
-        """When the counter ends, and how many more may fail until then; of the counters here and of the shared ones
-        that is stricter."""
-        here = self._counted.get_window_stats(counter.limit.item, counter.owner)
-        ends = None if self._shared is None else self._full.get(counter.shared.name, self._clock())
-        if ends is None:
-            return here
-        return WindowStats(ends if here.remaining else max(ends, here.reset_time), 0)
+    def _window(self, counter: Counter) -> _Window:
+        """The window of the counter here, or of the shared one if that is stricter."""
+        name, now = counter.name, self._clock()
+        count, ends = self._counters.get(name, now) or (0, now)
+        remaining = max(0, counter.amount - count)
+        full_until = None if self._shared is None else self._full.get(name, now)
+        if full_until is None:
+            return _Window(ends, remaining)
+        return _Window(full_until if remaining else max(full_until, ends), 0)
 
-    def _begin(self, path: Path, counters: list[_Counter]) -> Future[None] | None:
+    def _begin(self, path: Path, counters: list[Counter]) -> Future[None] | None:
         """Begin, or return what to wait for."""
         with self._lock:
             remaining = {counter: self._window(counter).remaining for counter in counters}
@@ -280,7 +283,7 @@ class Throttle:
                 self._begun[counter] = self._begun.get(counter, 0) + 1
         return None
 
-    def _end(self, counters: list[_Counter]) -> None:
+    def _end(self, counters: list[Counter]) -> None:
         with self._lock:
             woken: list[_Waiter] = []
             for counter in reversed(counters):  # who waits for a wide network comes before those of a busy peer in it
@@ -293,7 +296,7 @@ class Throttle:
             with suppress(RuntimeError):  # a loop that is closed waits for nothing
                 loop.call_soon_threadsafe(_wake, future)
 
-    def _next(self, counter: _Counter, room: float) -> Iterator[_Waiter]:
+    def _next(self, counter: Counter, room: float) -> Iterator[_Waiter]:
         """Those whose turn it is, no more than there is room for: to wake all each time would cost the square of their
         number. If some of them have gone away, the next end wakes others, and the last end wakes all."""
         waiting = self._waiting.get(counter)
@@ -303,12 +306,12 @@ class Throttle:
         if waiting is not None and not waiting:
             del self._waiting[counter]
 
-    def _refusal(self, over: Collection[_Counter]) -> TooManyRequestsError:
+    def _refusal(self, over: Collection[Counter]) -> TooManyRequestsError:
         """The error when these counters have reached their limits. Its cause is the same for all names that a network
         tries, and for all peers of a wider network that has reached its limit."""
-        ends = max(self._window(counter).reset_time for counter in over)
+        ends = max(self._window(counter).ends for counter in over)
         widest = min((counter.network for counter in over), key=lambda network: network.rpartition("/")[2])
-        limits = sorted({counter.limit.option for counter in over if counter.network == widest})
+        limits = sorted({counter.option for counter in over if counter.network == widest})
         cause = f"too many failed credentials from {widest or 'peers without address'}"
         return TooManyRequestsError(
             f"{cause} ({', '.join(limits)})",
@@ -325,60 +328,3 @@ def _wake(future: Future[None]) -> None:
 def _digest(text: str) -> str:
     """A text of a caller's, in a fixed size."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-class _Counters(Storage):
-    """Counters for ``limits``, of a bounded number: the one that was not counted for the longest time leaves first.
-
-    The storage in memory that ``limits`` has is not bounded, and starts a thread.
-    """
-
-    STORAGE_SCHEME = None
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        super().__init__()
-        self._clock = clock
-        self._ends = BoundedCache[str, tuple[int, float]](max_entries=_COUNTERS)
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    @property
-    def base_exceptions(self) -> tuple[type[Exception], ...]:
-        """Nothing here fails."""
-        return ()
-
-    def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        """The counter with ``amount`` more; a new one ends in ``expiry`` seconds."""
-        with self._lock:
-            now = self._clock()
-            count, ends = self._ends.get(key, now) or (0, now + expiry)
-            self._ends.put(key, (count + amount, ends), until=ends)
-        return count + amount
-
-    def get(self, key: str) -> int:
-        """The counter; 0 for none."""
-        return self._now(key)[0]
-
-    def get_expiry(self, key: str) -> float:
-        """When the counter ends."""
-        return self._now(key)[1]
-
-    def _now(self, key: str) -> tuple[int, float]:
-        now = self._clock()
-        return self._ends.get(key, now) or (0, now)
-
-    def check(self) -> bool:
-        """Whether the storage can be used."""
-        return True
-
-    def reset(self) -> int:
-        """Drop all counters."""
-        count = len(self._ends)
-        self._ends.clear()
-        return count
-
-    def clear(self, key: str) -> None:
-        """Drop a counter."""
-        self._ends.remove(key)

@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust import strict_json
 from a2a_trust.auth.look_ups import LookUps
-from a2a_trust.databases.availability import REQUEST_SECONDS, Pause
+from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys.sealed import MIN_SECRET, Seal
@@ -85,7 +85,6 @@ class RedisTokenCache:
             may_drop=True,
         )
         self._seal = Seal(secret, b"a2a_trust introspection " + _VERSION)
-        self._pause = Pause()
         self._look_ups = LookUps(self._trip)
         self._removing = set[Task[None]]()
         self._is_told = False
@@ -100,7 +99,7 @@ class RedisTokenCache:
 
     async def find(self, slot: bytes, *, first: bool) -> SharedAnswer | None:
         """The answer in the slot; None without one, or when nobody can tell. ``first`` as in ``LookUps``."""
-        if not self._pause.may_try():
+        if not self._server.pause.may_try():
             return None
         try:
             look_up = self._look_ups.begin(slot, first=first)
@@ -115,9 +114,9 @@ class RedisTokenCache:
         value = _TIME.pack(shared.asked) + json.dumps(shared.answer, separators=(",", ":")).encode()
         sealed = self._seal.seal(value, slot)
         milliseconds = int(seconds * 1000)
-        if len(sealed) > _LARGEST or milliseconds < 1 or not self._pause.may_try():
+        if len(sealed) > _LARGEST or milliseconds < 1 or not self._server.pause.may_try():
             return
-        with suppress(KeySourceUnavailableError), self._pause.trip():
+        with suppress(KeySourceUnavailableError):
             async with self._server.session() as client:
                 await client.set(slot, sealed, px=milliseconds)
 
@@ -140,11 +139,10 @@ class RedisTokenCache:
                 await client.delete(slot)
 
     async def _trip(self, slots: tuple[bytes, ...]) -> Mapping[bytes, bytes]:
-        with self._pause.trip():
-            async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
-                for slot in slots:
-                    pipeline.getrange(slot, 0, _LARGEST - 1)
-                values = await pipeline.execute()
+        async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
+            for slot in slots:
+                pipeline.getrange(slot, 0, _LARGEST - 1)
+            values = await pipeline.execute()
         return {slot: value for slot, value in zip(slots, values, strict=True) if value}
 
     def _opened(self, slot: bytes, sealed: Any) -> SharedAnswer | None:

@@ -1,4 +1,5 @@
-"""Reads the claims of a token: audience, scopes, binding, times, and the kind of token.
+"""Reads the claims of a token: audience, scopes, binding, times, and the kind of token; and the rules that JWTs and
+opaque tokens share.
 
 Issuers write the same facts in different claims. The operator or a preset of ``providers`` names each difference;
 nothing is guessed. The claims may be unverified here, so they can only cause a rejection.
@@ -6,15 +7,20 @@ nothing is guessed. The claims may be unverified here, so they can only cause a 
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from a2a_trust.auth.principal import KeyBinding
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+from a2a_trust.auth.discovery import check_issuer
+from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
+from a2a_trust.cache import BoundedCache
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, UnrecognizedCredentialsError
 from a2a_trust.keys import base64url
+from a2a_trust.strict_json import JSONObject
 
 ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
 """The place of a token's scopes: the name of a claim, several names, or a function of the verified claims.
@@ -80,9 +86,11 @@ def marks_of(marked_by: AccessTokenMark | Iterable[AccessTokenMark]) -> tuple[Ac
 #: The names of the claim with the kind of a token: RFC 6749 7.1, Cognito and Ory Hydra, Casdoor, PingAM, Oracle,
 #: Curity, and Keycloak.
 _KIND_CLAIMS: Final = ("token_type", "token_use", "tokenType", "tokenName", "tok_type", "purpose", "typ")
-#: Its values, without hyphens and underscores.
+#: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
+OF_OTHER_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "events"})
+#: The values of the claim, without hyphens and underscores.
 _OF_NEITHER: Final = frozenset({"refresh", "refreshtoken", "rt", "offline", "offlinetoken", "logout", "logouttoken"})
-NOT_ACCESS: Final = _OF_NEITHER | {"id", "idtoken", "it"}
+_NOT_ACCESS: Final = _OF_NEITHER | {"id", "idtoken", "it"}
 NOT_ID: Final = _OF_NEITHER | {"access", "accesstoken", "at"}
 
 
@@ -96,6 +104,16 @@ def claim_of_kind(claims: Mapping[str, Any], kinds: frozenset[str]) -> str | Non
         if type(value) is str and value.lower().replace("_", "").replace("-", "") in kinds:
             return name
     return None
+
+
+def check_other_kinds(claims: Mapping[str, Any], names: frozenset[str] = OF_OTHER_TOKENS) -> None:
+    """InvalidCredentialsError for an ID, refresh or logout token; ``names`` are claims that only those have."""
+    found = sorted(names.intersection(claims))
+    if found:
+        raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({', '.join(found)})")
+    kind = claim_of_kind(claims, _NOT_ACCESS)
+    if kind is not None:
+        raise InvalidCredentialsError(f"token: its claim {kind} is {shown(claims[kind])}, so it is not an access token")
 
 
 def audiences_of(audience: str | Iterable[str], what: str) -> frozenset[str]:
@@ -174,7 +192,12 @@ class ScopeClaims:
         self._paths = tuple((name, _path_of(name)) for name in given)
 
     def of_claims(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """The scopes in the claims that are named; none where a function reads them. InvalidCredentialsError."""
+        """The scopes in verified claims, which a function of the operator's cannot change.
+
+        InvalidCredentialsError: they are not where they should be, or the function fails. The log says which.
+        """
+        if self._function is not None:
+            return self._by_function(self._function, claims)
         words: list[str] = []
         for name, path in self._paths:
             value: Any = claims
@@ -188,19 +211,10 @@ class ScopeClaims:
                 words += _words(value, name)
         return frozenset(words) - _NO_SCOPE
 
-    @property
-    def has_function(self) -> bool:
-        """Whether ``by_function`` gives the scopes."""
-        return self._function is not None
-
-    def by_function(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """The scopes that the operator's function makes of verified claims, which it cannot change.
-
-        InvalidCredentialsError: it fails, or returns something else than strings. The log says which.
-        """
-        function = self._function
-        if function is None:
-            return frozenset()
+    @staticmethod
+    def _by_function(
+        function: Callable[[Mapping[str, Any]], Iterable[str]], claims: Mapping[str, Any]
+    ) -> frozenset[str]:
         try:
             found = function(claims)
             scopes = None if isinstance(found, str | Mapping) else frozenset(found)
@@ -262,3 +276,129 @@ def _named(claims: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[
             yield full, value
             if isinstance(value, Mapping) and len(path) < _DEEPEST:
                 yield from _named(value, path)
+
+
+_MEMORY_BYTES: Final = 4_096
+"""How many bytes the memory may take for each of the tokens that it is for; one of 450 characters takes 1,550."""
+_BYTES_BESIDE_CLAIMS: Final = 600
+_BYTES_OF_READ_ONLY: Final = 96  # what makes an object in the claims one that cannot be changed
+
+
+def bytes_of(claims: JSONObject, scopes: frozenset[str]) -> int:
+    """About how many bytes an entry of the memory takes; rather more than fewer."""
+    size = _BYTES_BESIDE_CLAIMS
+    found: list[object] = [claims, scopes, *scopes]  # which are strings of their own
+    for value in found:  # which grows meanwhile
+        size += sys.getsizeof(value)
+        if type(value) is dict:
+            size += _BYTES_OF_READ_ONLY
+            found += value
+            found += value.values()
+        elif type(value) is list:
+            found += value
+    return size
+
+
+def signed_part(credential: str) -> bytes:
+    """The digest of a JWT without its signature, which can have other spellings; else that of the token."""
+    return hashlib.sha256((credential.rpartition(".")[0] or credential).encode()).digest()
+
+
+class VerifiedToken(NamedTuple):
+    """A verified token, as the memory holds it."""
+
+    identity: Identity
+    signed: bytes
+    """``signed_part``: one signed part can have several valid signatures."""
+    generation: int = 0
+    """That of the key source."""
+
+
+class ClaimsVerifier(BoundVerifier[str]):
+    """The demands on claims that JWTs and opaque tokens share."""
+
+    kind = CredentialKind.ACCESS_TOKEN
+    _name: ClassVar[str]
+
+    def __init__(
+        self,
+        issuer: str,
+        audience: str | Iterable[str],
+        scopes_from: ScopesFrom,
+        marked_by: AccessTokenMark | Iterable[AccessTokenMark],
+        hints: Mapping[str, str],
+        binding: TokenBinding,
+        remember: int,
+    ) -> None:
+        """Check and keep the arguments that both have."""
+        if type(issuer) is not str or not issuer:
+            raise ConfigurationError(
+                f"{self._name}: issuer must be a string that is not empty; for several issuers write "
+                f"SeveralIssuers([{self._name}(…), …])"
+            )
+        check_issuer(issuer)
+        if type(remember) is not int or remember < 0:
+            raise ConfigurationError(f"{self._name}: remember={remember!r:.40} must be a number of tokens, 0 or more")
+        self._issuer, self._audiences = issuer, audiences_of(audience, self._name)
+        self._scopes, self._marks, self._hints = ScopeClaims(scopes_from), marks_of(marked_by), dict(hints)
+        self._binding = TokenBinding(binding)
+        self._valid: BoundedCache[bytes, VerifiedToken] = BoundedCache(
+            max_entries=remember, max_bytes=remember * _MEMORY_BYTES
+        )
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """The issuer whose tokens are accepted."""
+        return (self._issuer,)
+
+    @property
+    def binding(self) -> TokenBinding:
+        """Whether tokens must be bound to a key."""
+        return self._binding
+
+    def forget(self, credential: str) -> None:
+        """Remove a token from the cache, for example after its revocation, and every token with the same signed part:
+        from an ECDSA signature (r, s) anybody can make a second one, (r, n - s)."""
+        signed = signed_part(credential)
+        self._valid.remove_where(lambda verified: verified.signed == signed)
+
+    def _check_issuer(self, claims: Mapping[str, Any]) -> None:
+        if claims.get("iss", self._issuer) != self._issuer:  # no JSON value but a string equals a string
+            raise UnrecognizedCredentialsError(
+                f"token: iss is not the issuer {shown(self._issuer)}, but {shown(claims['iss'])}"
+            )
+
+    def _is_marked(self, claims: Mapping[str, Any]) -> bool:
+        """Whether a mark says that it is an access token; InvalidCredentialsError where one says that it is not."""
+        for mark in self._marks:
+            if mark.is_contradicted_by(claims):
+                said = shown(claims[mark.claim]) if mark.claim in claims else "missing"
+                why = f"token: {mark.claim} is {said}, so it is not an access token"
+                raise InvalidCredentialsError(self._with_hint(mark.claim, why))
+        return any(mark.is_in(claims) for mark in self._marks)
+
+    def _check_audience(self, claims: Mapping[str, Any], name: str = "aud") -> None:
+        """``name`` is the claim that has the audience."""
+        if not is_for(claims.get(name), self._audiences):
+            ours, said = " or ".join(map(shown, sorted(self._audiences))), shown(claims.get(name))
+            what = f"audience {said}" if name == "aud" else f"{name} {said}, in the place of aud,"
+            raise InvalidCredentialsError(self._with_hint("aud", f"token: {what} does not include {ours}"))
+
+    def _bound_to(self, claims: Mapping[str, Any]) -> KeyBinding | None:
+        """The keys that the token is bound to. InvalidCredentialsError: it has to be bound, and is not."""
+        bound_to = binding_of(claims["cnf"]) if "cnf" in claims else None
+        if bound_to is None and self._binding is TokenBinding.REQUIRED:
+            raise InvalidCredentialsError(
+                "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
+            )
+        return bound_to
+
+    def _identity_of(
+        self, claims: dict[str, Any], issuer: str, subject: str, expires_at: float, bound_to: KeyBinding | None
+    ) -> Identity:
+        """The identity in verified claims. InvalidCredentialsError: their scopes are not where they should be."""
+        identity = Identity(issuer=issuer, subject=subject, expires_at=expires_at, claims=claims, bound_to=bound_to)
+        return replace(identity, scopes=self._scopes.of_claims(identity.claims))
+
+    def _with_hint(self, claim: str, why: str) -> str:
+        return f"{why}; {self._hints[claim]}" if claim in self._hints else why

@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from heapq import nsmallest
 from typing import Any, ClassVar
 
-from a2a_trust.auth.principal import SCOPE
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import SCOPE, SubjectToken
 from a2a_trust.card.view import SecurityScheme
 from a2a_trust.client.credentials import (
     PRINTABLE,

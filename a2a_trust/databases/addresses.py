@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.net.addresses import is_this_machine
@@ -61,32 +62,19 @@ class DatabaseUrl:
 
     @classmethod
     def _read(cls, text: str, schemes: tuple[str, ...], example: str) -> DatabaseUrl:
-        wrong = ConfigurationError(f"not the URL of a database; write {example}")
-        if type(text) is not str or not text.isprintable() or text != text.strip():
-            raise wrong
-        try:
-            parts = urlsplit(text)
-            user = parts.username or ""
-        except ValueError:
-            raise wrong from None
-        # A password with / or ? in it would end up in the path, and be shown.
-        is_cut = "@" in parts.path or ("@" not in parts.netloc and "@" in parts.query)
-        if parts.scheme not in schemes or "#" in text or is_cut:
-            raise wrong
+        parts = _parts_of(text)
+        if parts is None or parts.scheme not in schemes:
+            raise ConfigurationError(f"not the URL of a database; write {example}")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        place = parts.netloc.rpartition("@")[2]
-        if not all(map(_has_good_port, place.split(","))):
-            raise wrong
+        user, place = parts.username, parts.netloc.rpartition("@")[2]
         shown = f"{parts.scheme}://{f'{user}@' if user else ''}{place}{parts.path}"
         safe = urlencode([(name, value) for name, value in options.items() if name in _SAFE_OPTIONS], safe="/,")
-        hosts = place or options.get("host") or (os.environ.get("PGHOST", "") if schemes is _POSTGRES else "")
-        has_service = "service" in options or "PGSERVICE" in os.environ  # whose file may name another machine
         return cls(
             text=text,
             shown=shown,
             argument=f"{shown}?{safe}" if safe else shown,
             has_password=parts.password is not None or not options.keys().isdisjoint(("password", "sslpassword")),
-            is_local=not has_service and all(map(_is_local, hosts.split(","))),
+            is_local=_stays_here(place or options.get("host", ""), options, is_postgres=schemes is _POSTGRES),
             names_tls="sslmode" in options or "PGSSLMODE" in os.environ,
             names_role="target_session_attrs" in options or "PGTARGETSESSIONATTRS" in os.environ,
         )
@@ -98,13 +86,31 @@ def is_database_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
+def _parts_of(text: str) -> SplitResult | None:
+    """The parts of a URL; None if a part is not what it seems."""
+    if type(text) is not str or not text.isprintable() or text != text.strip() or "#" in text:
+        return None
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    # A password with / or ? in it would end up in the path, and be shown.
+    is_cut = "@" in parts.path or ("@" not in parts.netloc and "@" in parts.query)
+    is_good = not is_cut and all(map(_has_good_port, parts.netloc.rpartition("@")[2].split(",")))
+    return parts if is_good else None
+
+
 def _has_good_port(place: str) -> bool:
     """Whether the port of ``host:port`` is a number that a port can be; it may be left out."""
     _, _, port = place.rpartition("]")[2].partition(":")
     return not port or (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535)
 
 
-def _is_local(host: str) -> bool:
-    """Whether that is a socket of this machine, or a loopback address; ``host`` may have a port."""
-    name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-    return not name or name.startswith("/") or is_this_machine(name.lower())
+def _stays_here(hosts: str, options: Mapping[str, str], *, is_postgres: bool) -> bool:
+    """Whether all hosts are sockets of this machine, or loopback addresses; they may have ports."""
+    if "service" in options or "PGSERVICE" in os.environ:  # whose file may name another machine
+        return False
+    if is_postgres:
+        hosts = hosts or os.environ.get("PGHOST", "")
+    names = [host.partition("]")[0] + "]" if host[:1] == "[" else host.partition(":")[0] for host in hosts.split(",")]
+    return all(not name or name.startswith("/") or is_this_machine(name.lower()) for name in names)

@@ -1,13 +1,24 @@
-"""How long, and how often, requests wait for a database; audit events when it is lost and when it is back."""
+"""What PostgreSQL and Redis have in common: a client for each event loop, time limits, errors, and audit events when a
+database is lost and when it is back.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
+import os
 import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+from a2a_trust.databases.addresses import DatabaseUrl
+from a2a_trust.errors import ConfigurationError, TrustError
+
+_T = TypeVar("_T")
 
 REQUEST_SECONDS: Final = 0.25
 """How long a request waits for a database, where nothing else is asked for."""
@@ -18,27 +29,73 @@ _log: Final = logging.getLogger("a2a_trust.audit")
 """The logger of ``middleware.audit``, which lists all events."""
 
 
-class Availability:
-    """Whether a store can be reached, as this process saw it last."""
+class Database(ABC):
+    """A database server. All methods that use it raise ``unavailable`` in place of its errors."""
 
-    def __init__(self, what: str) -> None:
-        """``what`` names the store for people, with its address and without a password."""
-        self._what = what
+    #: The errors of the connection and of the server.
+    _errors: tuple[type[Exception], ...]
+
+    def __init__(self, kind: str, url: DatabaseUrl, what: str, unavailable: type[TrustError], timeout: float) -> None:
+        """``what`` the database holds is for people ("API keys"). Nothing is connected yet."""
+        if not timeout > 0:
+            raise ConfigurationError(f"{kind}: timeout={timeout!r:.40} must be above 0, in seconds")
+        self.url: Final = url
+        self.what: Final = f"{what} in {url.shown}"
+        self._unavailable, self._timeout = unavailable, timeout
         self._is_lost = False
 
-    def lost(self, why: str) -> None:
-        """A request could not use the store. ``why`` holds no secret."""
-        if not self._is_lost:
-            self._is_lost = True
-            event = {"event": "store-lost", "detail": f"{self._what}: {why}"}
-            _log.warning("lost the %s: %s", self._what, why, extra={"audit": event})
+    @abstractmethod
+    def _reason(self, error: Exception) -> str:
+        """The fault, without a value of a command or a password."""
 
-    def works(self) -> None:
-        """A request could use the store."""
-        if self._is_lost:
+    @contextmanager
+    def _translated(self, *, tells: bool = False, is_part: bool = False) -> Iterator[None]:
+        """Errors of the connection and of the server become ``unavailable``, which ``tells`` the audit trail. After a
+        part of a request nobody knows yet if the database works.
+        """
+        try:
+            yield
+        except self._errors as error:
+            why = self._reason(error)
+            if tells and not self._is_lost:
+                self._is_lost = True
+                event = {"event": "store-lost", "detail": f"{self.what}: {why}"}
+                _log.warning("lost the %s: %s", self.what, why, extra={"audit": event})
+            raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
+        if tells and not is_part and self._is_lost:
             self._is_lost = False
-            event = {"event": "store-found", "detail": self._what}
-            _log.warning("the %s is back", self._what, extra={"audit": event})
+            event = {"event": "store-found", "detail": self.what}
+            _log.warning("the %s is back", self.what, extra={"audit": event})
+
+
+#: After a fork, the clients of the parent: kept, since closing them would end the connections of the parent.
+_INHERITED: Final[list[object]] = []
+
+
+class PerLoop(Generic[_T]):
+    """The clients of one database, made when a loop first needs one."""
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        """``make`` makes a client for the running event loop, and does not wait."""
+        self._make = make
+        self._process = os.getpid()
+        self._clients: dict[AbstractEventLoop, _T] = {}
+
+    def get(self) -> _T:
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            _INHERITED.append(self._clients)
+            self._process, self._clients = os.getpid(), {}
+        if loop not in self._clients:
+            for closed in [each for each in [*self._clients] if each.is_closed()]:
+                self._clients.pop(closed, None)
+            self._clients[loop] = self._make()
+        return self._clients[loop]
+
+    def pop(self) -> _T | None:
+        """The client of the running event loop, which the caller closes; the next ``get`` makes another one."""
+        return self._clients.pop(asyncio.get_running_loop(), None)
 
 
 class Pause:
@@ -52,7 +109,7 @@ class Pause:
         self._ends = -math.inf
 
     def may_try(self) -> bool:
-        """Whether to use the store now. If so, make a ``trip``."""
+        """Whether to use the store now. If so, do."""
         now = time.monotonic()
         if self._is_lost and now < self._ends:
             return False

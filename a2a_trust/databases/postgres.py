@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from a2a_trust.databases.addresses import DatabaseUrl
-from a2a_trust.databases.availability import REQUEST_SECONDS, Availability
-from a2a_trust.databases.per_loop import PerLoop
+from a2a_trust.databases.availability import REQUEST_SECONDS, Database, PerLoop
 from a2a_trust.databases.schema import VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
@@ -47,50 +46,37 @@ class Connection(Protocol):
     async def execute(self, query: str, *values: object) -> str: ...
 
 
-class Postgres:
-    """A database whose schema is that of this release (``databases.schema``).
-
-    All methods that use it raise ``unavailable`` in place of errors of the connection and the database.
-    """
+class Postgres(Database):
+    """A database whose schema is that of this release (``databases.schema``)."""
 
     def __init__(self, url: str, *, what: str, unavailable: type[TrustError], timeout: float = REQUEST_SECONDS) -> None:
-        """``what`` the database holds is for people ("API keys"). ConfigurationError: the URL is not one of PostgreSQL,
-        or the extra is not installed. Nothing is connected yet.
-        """
+        """ConfigurationError: the URL is not one of PostgreSQL, or the extra is not installed."""
         try:
             import asyncpg  # type: ignore[import-untyped]
         except ImportError:
             raise ConfigurationError('PostgreSQL needs asyncpg: pip install "./a2a-trust[postgres]"') from None
-        if not timeout > 0:
-            raise ConfigurationError(f"PostgreSQL: timeout={timeout!r:.40} must be above 0, in seconds")
+        super().__init__("PostgreSQL", DatabaseUrl.postgres(url), what, unavailable, timeout)
         self._asyncpg: Final = asyncpg
-        self.url: Final = DatabaseUrl.postgres(url)
-        self.what: Final = f"{what} in {self.url.shown}"
-        self._unavailable = unavailable
-        self._timeout = timeout
-        self._availability = Availability(self.what)
+        ours = asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
+        self._errors = (OSError, TimeoutError, WrongTables, *ours)
         self._pools: PerLoop[Any] = PerLoop(self._made)
-        self._errors: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Connection]:
         """A connection of the running event loop for the block, which must end in time, too."""
-        pool = await self._pool()
-        async with (
-            self._translated(tells=True),
-            asyncio.timeout(self._timeout),
-            pool.acquire(timeout=self._timeout) as connection,
-        ):
-            try:
-                yield connection
-            except (TimeoutError, asyncio.CancelledError):
-                connection.terminate()  # else its release would wait for the answer
-                raise
+        pool = await self._pools.get()  # which opens no connection yet
+        with self._translated(tells=True):
+            async with asyncio.timeout(self._timeout), pool.acquire(timeout=self._timeout) as connection:
+                try:
+                    yield connection
+                except (TimeoutError, asyncio.CancelledError):
+                    connection.terminate()  # else its release would wait for the answer
+                    raise
 
     @asynccontextmanager
     async def unchecked(self) -> AsyncIterator[Any]:
         """A connection of its own for the block, to tables of any version."""
-        async with self._translated():
+        with self._translated():
             connection = await self._asyncpg.connect(self.url.text, **self._options())
             try:
                 yield connection
@@ -120,7 +106,7 @@ class Postgres:
             while True:
                 await asyncio.sleep(_TRY_EVERY)
                 await connection.execute("SELECT")
-        except (OSError, TimeoutError, *self._errors):
+        except self._errors:
             self._drop(connection)
 
     @contextmanager
@@ -142,24 +128,17 @@ class Postgres:
 
     async def _begin(self, own: _Background, *, tells: bool) -> Session:
         ends = asyncio.get_running_loop().time() + self._timeout
-        pool = await self._pool()
-        async with self._translated(tells=tells, is_part=True), asyncio.timeout_at(ends):
-            connection = await pool.acquire(timeout=self._timeout)
-            try:
-                transaction = connection.transaction(isolation="read_committed")
-                await transaction.start()
-            except BaseException:
-                self._drop(connection)
-                raise
-            return Session(
-                database=self,
-                own=own,
-                pool=pool,
-                connection=connection,
-                transaction=transaction,
-                ends=ends,
-                tells=tells,
-            )
+        pool = await self._pools.get()  # which opens no connection yet
+        with self._translated(tells=tells, is_part=True):
+            async with asyncio.timeout_at(ends):
+                connection = await pool.acquire(timeout=self._timeout)
+                try:
+                    transaction = connection.transaction(isolation="read_committed")
+                    await transaction.start()
+                except BaseException:
+                    self._drop(connection)
+                    raise
+        return Session(self, own, pool, connection, transaction, ends, tells)
 
     def _drop(self, connection: Any) -> None:
         """End a connection without waiting for the server; the pool makes another one in its place."""
@@ -171,9 +150,6 @@ class Postgres:
         pool = self._pools.pop()
         if pool is not None:
             pool.terminate()
-
-    async def _pool(self) -> Any:
-        return await self._pools.get()  # which opens no connection yet
 
     def _made(self) -> Any:
         return self._asyncpg.create_pool(
@@ -205,23 +181,7 @@ class Postgres:
         rows = await connection.fetch(VERSION_QUERY)
         check_version(rows[0][0] if rows else None, rows[0][1] if rows else None, self.url.shown)
 
-    @asynccontextmanager
-    async def _translated(self, *, tells: bool = False, is_part: bool = False) -> AsyncIterator[None]:
-        """Errors of the connection and of the database become ``unavailable``, which ``tells`` the audit trail. After
-        a part of a request nobody knows yet if the database works.
-        """
-        try:
-            yield
-        except (OSError, TimeoutError, WrongTables, *self._errors) as error:
-            why = self._reason(error)
-            if tells:
-                self._availability.lost(why)
-            raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        if tells and not is_part:
-            self._availability.works()
-
     def _reason(self, error: Exception) -> str:
-        """The fault, without a value of a query or a password."""
         if isinstance(error, WrongTables):
             return str(error)
         state = getattr(error, "sqlstate", None)
@@ -236,7 +196,7 @@ class Postgres:
         return f"{text or type(error).__name__}{advice}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Session:
     """A transaction in the hands of synchronous code. It must have ended at ``ends``, by the clock of ``own``."""
 
@@ -257,14 +217,15 @@ class Session:
         self.own.result(self._do(self.connection.execute, query, *values))
 
     async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], *values: object, is_part: bool = True) -> _T:
-        async with self.database._translated(tells=self.tells, is_part=is_part), asyncio.timeout_at(self.ends):
-            try:
-                if asyncio.get_running_loop().time() > self.ends:
-                    raise TimeoutError  # before it is sent: a late commit would count, and be reported as a failure
-                return await method(*values)
-            except (TimeoutError, asyncio.CancelledError):
-                self.database._drop(self.connection)  # else its end would wait for the answer
-                raise
+        with self.database._translated(tells=self.tells, is_part=is_part):
+            async with asyncio.timeout_at(self.ends):
+                try:
+                    if asyncio.get_running_loop().time() > self.ends:
+                        raise TimeoutError  # before it is sent: a late commit would count, and be reported as a failure
+                    return await method(*values)
+                except (TimeoutError, asyncio.CancelledError):
+                    self.database._drop(self.connection)  # else its end would wait for the answer
+                    raise
 
     def _end(self, *, commit: bool) -> None:
         self.own.result(self._ended(commit=commit))

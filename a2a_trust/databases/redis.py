@@ -20,19 +20,15 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from a2a_trust.databases.addresses import DatabaseUrl
-from a2a_trust.databases.availability import Availability
-from a2a_trust.databases.per_loop import PerLoop
+from a2a_trust.databases.availability import Database, Pause, PerLoop
 from a2a_trust.errors import ConfigurationError, TrustError
 
 _CONNECTIONS: Final = 16
 """The most connections of one event loop."""
 
 
-class RedisServer:
-    """A Redis server.
-
-    All methods that use it raise ``unavailable`` in place of errors of the connection and the server.
-    """
+class RedisServer(Database):
+    """A Redis server."""
 
     def __init__(
         self,
@@ -43,28 +39,26 @@ class RedisServer:
         timeout: float,
         may_drop: bool = False,
     ) -> None:
-        """``what`` the server holds is for people ("API keys"). ``may_drop`` says that it may forget it.
-        Nothing is connected yet. ConfigurationError: the URL is not one of Redis, or the extra is not installed.
+        """``may_drop`` says that the server may forget ``what`` it holds. ConfigurationError: the URL is not one of
+        Redis, or the extra is not installed.
         """
         try:
             import redis
             import redis.asyncio
         except ImportError:
             raise ConfigurationError('Redis needs redis: pip install "./a2a-trust[redis]"') from None
-        if not timeout > 0:
-            raise ConfigurationError(f"Redis: timeout={timeout!r:.40} must be above 0, in seconds")
+        super().__init__("Redis", DatabaseUrl.redis(url), what, unavailable, timeout)
         self._redis: Final = redis
-        self.url: Final = DatabaseUrl.redis(url)
-        self.what: Final = f"{what} in {self.url.shown}"
-        self._unavailable, self._timeout, self._may_drop = unavailable, timeout, may_drop
-        self._availability = Availability(self.what)
+        self._errors = (OSError, TimeoutError, redis.RedisError)
+        self._may_drop = may_drop
+        self.pause: Final = Pause()
         self._clients: PerLoop[Any] = PerLoop(self._made)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
         """The client of the running event loop for the block, which must end in time, too."""
         client = self._clients.get()
-        with self._translated(tells=True):
+        with self._translated(tells=True), self.pause.trip():
             async with asyncio.timeout(self._timeout):
                 yield client
 
@@ -155,21 +149,7 @@ class RedisServer:
         if said.get("role") != "master":
             raise self._redis.ConnectionError("it is a replica, which may lack the last changes")
 
-    @contextmanager
-    def _translated(self, *, tells: bool = False) -> Iterator[None]:
-        """Errors of the connection and of the server become ``unavailable``, which ``tells`` the audit trail."""
-        try:
-            yield
-        except (OSError, TimeoutError, self._redis.RedisError) as error:
-            why = self._reason(error)
-            if tells:
-                self._availability.lost(why)
-            raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        if tells:
-            self._availability.works()
-
     def _reason(self, error: Exception) -> str:
-        """The fault, without an argument of a command."""
         if isinstance(error, TimeoutError | self._redis.TimeoutError):
             return f"no answer within {self._timeout:g} seconds"
         if isinstance(error, self._redis.exceptions.LockError):

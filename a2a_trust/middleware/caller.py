@@ -19,8 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import anyio
 from starlette.authentication import AuthCredentials
 
-from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import Anonymous, Principal, SubjectToken
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.middleware.documents import Scope
 

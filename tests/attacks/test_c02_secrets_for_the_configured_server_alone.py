@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from a2a_trust import generate_signer
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.client import (
     ApiKey,
     BasicCredentials,

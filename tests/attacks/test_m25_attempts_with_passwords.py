@@ -18,8 +18,9 @@ import pytest
 
 from a2a_trust.auth.basic import hashing
 from a2a_trust.auth.basic.hashing import Hashing
-from a2a_trust.auth.basic.records import FoundPasswords, MemoryPasswords
+from a2a_trust.auth.basic.records import MemoryPasswords, PasswordRecord
 from a2a_trust.auth.basic.verifier import BasicVerifier
+from a2a_trust.auth.records import Found
 from tests.attacks.test_m09_passwords_written_oddly import CARD_OF_BASIC
 from tests.auth.basic.test_verifier import PASSWORD, RECORD
 from tests.middleware.agent import Agent, guarded
@@ -39,7 +40,7 @@ class Store(MemoryPasswords):
     is_down = False
     trips = 0
 
-    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
         self.trips += 1
         if self.is_down:
             raise OSError

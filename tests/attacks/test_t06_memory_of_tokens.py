@@ -64,7 +64,7 @@ async def test_a_refusal_is_not_remembered_either_way() -> None:
     judge, made = verifier(keys), token()
     with pytest.raises(InvalidCredentialsError):
         await judge.verify(made, NOW)
-    assert len(judge._verified) == 0
+    assert len(judge._valid) == 0
     keys.keys = [EC.public_key]  # the issuer has published the new key meanwhile
     assert (await judge.verify(made, NOW)).subject == "alice"
 
@@ -82,13 +82,13 @@ async def test_a_storm_of_good_tokens_does_not_fill_the_memory() -> None:
     judge = verifier(remember=16)
     for number in range(100):
         await judge.verify(token(claims(jti=str(number))), NOW)
-        assert len(judge._verified) <= 16
+        assert len(judge._valid) <= 16
 
 
 async def test_the_memory_holds_no_token() -> None:
     judge, made = verifier(), token()
     await judge.verify(made, NOW)
-    kept = judge._verified.items()
+    kept = judge._valid.items()
     assert len(kept) == 1
     held = repr([(key, value, dict(value.identity.claims)) for key, value in kept])
     assert all(part not in held for part in made.split("."))

@@ -141,16 +141,16 @@ async def test_an_async_function_may_give_the_secret() -> None:
         ({"iat": int(NOW) + 31}, "not valid yet"),
         ({"iat": "today"}, "iat is not a number"),
         ({"token_type": ...}, "pass marked_by=.*knows_access_tokens_only=True"),
-        ({"token_type": "refresh_token"}, "not that of an access token"),
-        ({"token_type": "N_A"}, "not that of an access token"),
-        ({"token_type": ["Bearer"]}, "not that of an access token"),
+        ({"token_type": "refresh_token"}, "so it is not an access token"),
+        ({"token_type": "N_A"}, "so it is not an access token"),
+        ({"token_type": ["Bearer"]}, "so it is not an access token"),
         ({"token_type": "DPoP"}, "names no key"),
         ({"token_type": "DPoP", "cnf": {"x5t#S256": JKT}}, "names no key"),
-        ({"token_use": "refresh_token"}, "not that of an access token"),
-        ({"token_use": "id"}, "not that of an access token"),
-        ({"typ": "Refresh"}, "not that of an access token"),
-        ({"typ": "Offline"}, "not that of an access token"),
-        ({"typ": "ID"}, "not that of an access token"),
+        ({"token_use": "refresh_token"}, "so it is not an access token"),
+        ({"token_use": "id"}, "so it is not an access token"),
+        ({"typ": "Refresh"}, "so it is not an access token"),
+        ({"typ": "Offline"}, "so it is not an access token"),
+        ({"typ": "ID"}, "so it is not an access token"),
         ({"at_hash": "x"}, "ID token or a logout token"),
         ({"c_hash": "x"}, "ID token or a logout token"),
         ({"s_hash": "x"}, "ID token or a logout token"),
@@ -197,7 +197,7 @@ async def test_what_contradicts_an_access_token_counts_also_where_nothing_needs_
     lenient = {"knows_access_tokens_only": True, "marked_by": AccessTokenMark("kind", "at")}
     assert 'kind is "rt", so it is not an access token' in await rejection_of(active(kind="rt"), **lenient)
     for changes in ({"token_type": "refresh_token"}, {"typ": "Refresh"}, {"token_use": "refresh_token"}):
-        assert "not that of an access token" in await rejection_of(active(kind="at", **changes), **lenient)
+        assert "so it is not an access token" in await rejection_of(active(kind="at", **changes), **lenient)
 
 
 async def test_users_clients_and_subjects_of_one_name_are_three_callers() -> None:

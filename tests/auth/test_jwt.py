@@ -658,7 +658,7 @@ async def test_nothing_is_made_of_claims_before_their_signature_is_verified(monk
         read.append("numbers")
         return read_numbers(*given, **options)
 
-    monkeypatch.setattr("a2a_trust.auth.jwt.Identity", identity)
+    monkeypatch.setattr("a2a_trust.auth.token_claims.Identity", identity)
     monkeypatch.setattr("a2a_trust.auth.jwt.strict_json.read_numbers", numbers)
     body = claims(x=[[]], y=1.5)
     await refuses(verifier(), token(body, signer=STRANGER), "signature is not the issuer's")
@@ -832,7 +832,7 @@ async def test_a_full_memory_keeps_working_and_forgets_the_token_that_came_first
     made = [token(claims(jti=str(n)), signer=ED) for n in range(40)]
     for one in made:
         assert (await judge.verify(one, NOW)).subject == "alice"
-        assert len(judge._verified) <= 8
+        assert len(judge._valid) <= 8
     assert keys.asked == 40
     for one in made[-8:]:  # all others that fit are still there
         await judge.verify(one, NOW)
@@ -849,7 +849,7 @@ async def test_memory_is_bounded_in_bytes_also_for_large_claims() -> None:
     shapes += [{"scope": " ".join(f"{n:x}" for n in range(2_500))}]
     for shape in shapes:
         made = [token(claims(jti=str(n), **shape), signer=ED) for n in range(15)]
-        judge._verified.clear()
+        judge._valid.clear()
         await judge.verify(made[0], NOW)
         gc.collect()
         tracemalloc.start()
@@ -860,7 +860,7 @@ async def test_memory_is_bounded_in_bytes_also_for_large_claims() -> None:
             taken, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert judge._verified.bytes <= 10 * 4_096
+        assert judge._valid.bytes <= 10 * 4_096
         assert taken <= 10 * 4_096 + 65_536, shape  # what Python itself keeps beside that
 
 
@@ -869,7 +869,7 @@ async def test_a_token_larger_than_the_memory_is_verified_each_time() -> None:
     judge, made = verifier(keys, remember=1), token(claims(x=[{}] * 2_500), signer=ED)
     for asked in (1, 2):
         await judge.verify(made, NOW)
-        assert (keys.asked, len(judge._verified)) == (asked, 0)
+        assert (keys.asked, len(judge._valid)) == (asked, 0)
 
 
 @walk("remember", [-1, 1.0, True, "1", None])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.auth import look_ups
 from a2a_trust.auth.proofs import sqlite as proofs_in_sqlite
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -41,6 +42,19 @@ def rows(path: Path, query: str) -> list[tuple[object, ...]]:
         return [*connection.execute(query)]
     finally:
         connection.close()
+
+
+def writes_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many proofs each transaction of this process gets, from now on."""
+    begun: list[int] = []
+    write = SqliteProofMemory._write
+
+    def noted(memory: SqliteProofMemory, uses: tuple[proofs_in_sqlite._Use, ...]) -> object:
+        begun.append(len(uses))
+        return write(memory, uses)
+
+    monkeypatch.setattr(SqliteProofMemory, "_write", noted)
+    return begun
 
 
 async def test_a_restart_forgets_nothing(path: Path) -> None:
@@ -114,14 +128,7 @@ async def test_one_transaction_removes_a_bounded_number_of_rows(path: Path, monk
 
 
 async def test_proofs_that_come_at_once_share_transactions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits: list[int] = []
-    remember = proofs_in_sqlite._Writer._remember
-
-    def counted(writer: proofs_in_sqlite._Writer, batch: list[proofs_in_sqlite._Use]) -> object:
-        commits.append(len(batch))
-        return remember(writer, batch)
-
-    monkeypatch.setattr(proofs_in_sqlite._Writer, "_remember", counted)
+    commits = writes_of(monkeypatch)
     memory = SqliteProofMemory(path, create=True, timeout=60)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -151,17 +158,18 @@ async def test_while_the_file_is_held_the_event_loop_goes_on_and_callers_are_tol
     holder.close()
 
 
+async def test_a_write_that_hangs_keeps_no_caller_waiting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, ended = SqliteProofMemory(path, create=True, timeout=0.1), threading.Event()
+    monkeypatch.setattr(memory, "_write", lambda uses: {each: ended.wait(60) for each in uses})
+    with pytest.raises(KeySourceUnavailableError, match=r"takes longer than 0\.1 seconds"):
+        await use(memory, "1")
+    ended.set()
+
+
 async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[int] = []
-    remember = proofs_in_sqlite._Writer._remember
-
-    def noted(writer: proofs_in_sqlite._Writer, batch: list[proofs_in_sqlite._Use]) -> object:
-        begun.append(len(batch))
-        return remember(writer, batch)
-
-    monkeypatch.setattr(proofs_in_sqlite._Writer, "_remember", noted)
+    begun = writes_of(monkeypatch)
     memory = SqliteProofMemory(path, create=True, timeout=60)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -177,13 +185,13 @@ async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(
 
 
 async def test_a_flood_does_not_wait_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs_in_sqlite, "_MAX_WAITING", 10)
+    monkeypatch.setattr(look_ups, "_WAITING", 10)
     memory = SqliteProofMemory(path, create=True, timeout=0.5)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     told = await asyncio.gather(*[use(memory, str(number)) for number in range(40)], return_exceptions=True)
     assert {type(each) for each in told} == {KeySourceUnavailableError}
-    assert sum("wait to be written" in str(each) for each in told) >= 20
+    assert sum("too many look-ups wait" in str(each) for each in told) >= 20
     holder.execute("ROLLBACK")
     holder.close()
 

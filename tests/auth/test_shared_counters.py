@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from a2a_trust.auth import shared_counters
-from a2a_trust.auth.shared_counters import RedisCounters, SharedCounter
+from a2a_trust.auth.shared_counters import Counter, RedisCounters
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.databases import availability
 from a2a_trust.databases import redis as databases
@@ -139,17 +139,17 @@ class InThisProcess(RedisCounters):
         self.failures = failures
         self.is_down = False
 
-    def _windows(self, counters: Iterable[SharedCounter]) -> dict[SharedCounter, shared_counters._Window | None]:
+    def _windows(self, counters: Iterable[Counter]) -> dict[Counter, shared_counters._Window | None]:
         return {each: shared_counters._Window(self.failures.get(each.key, 0), each.seconds) for each in counters}
 
-    async def _read(self, counters: tuple[SharedCounter, ...]) -> Any:
-        with self._pause.trip():
+    async def _read(self, counters: tuple[Counter, ...]) -> Any:
+        with self._server.pause.trip():
             if self.is_down:
                 raise KeySourceUnavailableError("down")
             return self._windows(counters)
 
     async def _write(self, hits: Any) -> Any:
-        with self._pause.trip():
+        with self._server.pause.trip():
             if self.is_down:
                 raise KeySourceUnavailableError("down")
             for hit in hits:
@@ -157,7 +157,7 @@ class InThisProcess(RedisCounters):
             windows = self._windows(hit.counter for hit in hits)
             return {hit: windows[hit.counter] for hit in hits}
 
-    async def _end(self, counters: tuple[SharedCounter, ...]) -> Any:
+    async def _end(self, counters: tuple[Counter, ...]) -> Any:
         for each in counters:
             self.failures.pop(each.key, None)
         return {}
@@ -535,7 +535,7 @@ async def test_a_counter_that_is_no_number_hides_no_other(redis_url: str, redis_
     async with throttles(redis_url) as (one, two):
         for _ in range(3):
             await outcome(guard(Passwords(), one), login="ann:wrong")
-        peer = one._counters_of(("192.0.2.7",), [])[0][0].shared
+        peer = one._counters_of(("192.0.2.7",), [])[0][0]
         with redis_server.client() as client:
             assert client.set(peer.key, "many", xx=True, keepttl=True)
         with pytest.raises(TooManyRequestsError, match="by_credential"):

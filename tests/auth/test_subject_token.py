@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import SubjectToken
 
 TEXT = "eyJhbGciOiJFUzI1NiJ9.secret.secret"
 

@@ -99,12 +99,28 @@ def counters(throttle: Throttle) -> int:
 # Limits
 
 
-@walk("limit", ["10/minute", "1 per second", "20/5 minutes", "100/hour"])
-def test_a_limit_is_a_number_and_a_time(limit: str) -> None:
-    Throttle(FailureLimits(by_credential=limit, by_peer=limit))
+@walk(
+    ("limit", "amount", "seconds"),
+    [
+        ("10/minute", 10, 60),
+        ("1 per second", 1, 1),
+        (" 20 PER 5 Minutes ", 20, 300),
+        ("100/hours", 100, 3_600),
+        ("7/2day", 7, 172_800),
+        ("1/month", 1, 2_592_000),
+        ("1/year", 1, 31_104_000),
+    ],
+)
+def test_a_limit_is_a_number_and_a_time(limit: str, amount: int, seconds: int) -> None:
+    throttle = Throttle(FailureLimits(by_credential=limit, by_peer=limit))
+    for found in (throttle._by_credential, throttle._by_peer):
+        assert [each[1:] for each in found] == [(times * amount, seconds) for times in (1, 4, 16)]
 
 
-@walk("limit", ["", "10", "ten/minute", "0/minute", "-1/minute", "1/second; 5/minute", 10, None])
+@walk(
+    "limit",
+    ["", "10", "ten/minute", "0/minute", "-1/minute", "1/second; 5/minute", "1/minutess", "1/fortnight", 10, None],
+)
 @walk("option", ["by_credential", "by_peer"])
 def test_what_is_no_limit_does_not_start(option: str, limit: Any) -> None:
     with pytest.raises(ConfigurationError, match=rf"{option}=.* write a number of failures.*10/minute"):
@@ -497,7 +513,7 @@ async def test_neither_names_nor_peers_grow_the_memory(monkeypatch: pytest.Monke
         await throttle.failed(PEER, {f"{name}{number}"})
         await throttle.failed({"client": (str(IPv6Address(number << 64)), 1)}, {"ann"})
     assert counters(throttle) == 64
-    entries = throttle._counters._ends.items()
+    entries = throttle._counters.items()
     assert max(sys.getsizeof(key) for key, _ in entries) < 200
 
 

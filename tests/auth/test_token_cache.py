@@ -102,6 +102,7 @@ class Dictionary:
     """As much of a Redis server and its client as a cache uses."""
 
     what = "dictionary"
+    pause = availability.Pause()
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}

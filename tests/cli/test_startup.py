@@ -13,7 +13,7 @@ from a2a_trust.keys.files import load_private_key
 from a2a_trust.keys.trust import SigningTool
 from tests.cli.conftest import COMMAND
 
-HEAVY = ("pydantic", "httpx", "starlette", "authlib", "rich", "click", "joserfc", "asyncio", "http", "ssl", "limits")
+HEAVY = ("pydantic", "httpx", "starlette", "authlib", "rich", "click", "joserfc", "asyncio", "http", "ssl")
 
 SCRIPT = """
 import sys

@@ -19,7 +19,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey
 
 from a2a_trust import ConfigurationError, generate_signer
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.card.view import ApiKeyScheme, HttpScheme, OAuth2Scheme, OAuthFlow, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client import (
     ClientCredentials,

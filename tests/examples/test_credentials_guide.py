@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import ConfigurationError, Fetcher, publish_jwks
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.client import ClientSecret, OAuthClient
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
 from tests.net.test_fetcher import Authority

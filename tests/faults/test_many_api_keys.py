@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from a2a_trust.auth import record_cache
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier, FoundApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier
+from a2a_trust.auth.records import Found
 from a2a_trust.errors import InvalidCredentialsError
 from benchmarks.api_keys import key_of, store_of
 from tests.auth.api_key.test_verifier import NOW, Clock, background
@@ -26,11 +28,11 @@ class Counted(SqliteApiKeys):
         self._look_up = self._table._find
         self._table._find = self._count_steps  # type: ignore[method-assign]
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         self.looked_up += len(digests)
         return await super().find(digests)
 
-    def _count_steps(self, keys: tuple[str | bytes, ...]) -> tuple[bytes, tuple[ApiKeyRecord, ...]]:
+    def _count_steps(self, keys: Sequence[str | bytes]) -> Found[ApiKeyRecord]:
         self._look_up(())  # the connection is open
         opened = self._table._reader._opened
         assert opened is not None

@@ -54,7 +54,7 @@ async def test_a_memory_that_is_too_small_still_serves_what_it_holds(
     judge = verifier(Keys(ED), remember=room)
     for each in tokens:
         await judge.verify(each, NOW)
-    assert len(judge._verified) == room  # and not emptied
+    assert len(judge._valid) == room  # and not emptied
     verifications.clear()
     requests = order.choices(tokens, k=len(tokens))
     for each in requests:

@@ -25,8 +25,7 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from a2a_trust.auth.principal import Anonymous, Identity, Principal
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.caller import (

@@ -10,10 +10,7 @@ import pytest
 CORE = {"cffi", "cryptography", "joserfc", "msgspec", "orjson", "platformdirs", "pycparser"}
 BROUGHT = {
     "core": set[str](),
-    "server": {
-        *("anyio", "certifi", "deprecated", "h11", "httpcore", "idna", "limits", "packaging", "starlette"),
-        *("typing-extensions", "wrapt"),
-    },
+    "server": {"anyio", "certifi", "h11", "httpcore", "idna", "starlette", "typing-extensions"},
     "client": {"anyio", "authlib", "certifi", "h11", "httpcore", "httpx", "idna", "typing-extensions"},
     "basic": {"argon2-cffi", "argon2-cffi-bindings"},
     "uvicorn": {"click", "h11", "uvicorn"},

@@ -26,7 +26,7 @@ from a2a_trust import DPoP, JwtVerifier, VerifiedCard, generate_signer, principa
 from a2a_trust.auth import ServerNonces
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import TokenProfile
-from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.client import (
     CardAuth,
     ClientCredentials,

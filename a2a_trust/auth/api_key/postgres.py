@@ -9,28 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from a2a_trust.auth.api_key.rows import COLUMNS, record_of, row_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
-from a2a_trust.auth.records import readable_of, unreadable_of
+from a2a_trust.auth.api_key.table import COLUMNS, ApiKeysInTable, WritableApiKeys, record_of
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, KeyTable
+from a2a_trust.auth.record_table import RecordTable
+from a2a_trust.auth.records import Found, readable_of
 from a2a_trust.cache import SingleFlight
 from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.postgres import Postgres, Session
+from a2a_trust.databases.postgres import Postgres
 from a2a_trust.errors import KeySourceUnavailableError
 
-_SELECT: Final = f"SELECT {COLUMNS} FROM a2a_trust.api_key"  # noqa: S608  a constant
-_ORDER: Final = "ORDER BY created, id"
 _FIND: Final = f"""
 SELECT revision.value, {COLUMNS} FROM a2a_trust.api_key_revision AS revision
 LEFT JOIN a2a_trust.api_key ON digest = ANY ($1::bytea[])
-"""  # noqa: S608  a constant
-_PUT: Final = f"""
-INSERT INTO a2a_trust.api_key ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-ON CONFLICT (id) DO UPDATE
-SET expires = excluded.expires, revoked = excluded.revoked, replaced_by = excluded.replaced_by
 """  # noqa: S608  a constant
 #: A row that another replica writes at this moment gets its last use from that one.
 _TOUCH: Final = """
@@ -47,7 +40,7 @@ _USES: Final = 1_000
 """Last uses of one transaction."""
 
 
-class PostgresApiKeys(ApiKeyWrites):
+class PostgresApiKeys(ApiKeysInTable):
     """The API keys in one database, for servers (``ApiKeyVerifier(PostgresApiKeys(url))``) and operators alike.
 
     KeySourceUnavailableError when the database does not answer in time.
@@ -58,31 +51,15 @@ class PostgresApiKeys(ApiKeyWrites):
         longest, in seconds, that a read or a write waits for the database. ConfigurationError: an argument is wrong.
         """
         self._database = Postgres(url, what="API keys", unavailable=KeySourceUnavailableError, timeout=timeout)
+        self._table = RecordTable("a2a_trust.api_key", COLUMNS, record_of, self._database.transaction)
         self._changed: list[Callable[[], None]] = []
         self._listening = SingleFlight[None, None]()
-
-    def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation.
-
-        Those that ``unreadable`` names are left out.
-        """
-        with self._database.transaction() as session:
-            if owner is None:
-                rows = session.fetch(f"{_SELECT} {_ORDER}")
-            else:
-                rows = session.fetch(f"{_SELECT} WHERE owner = $1 {_ORDER}", owner)
-        return readable_of(rows, record_of)
-
-    def unreadable(self) -> tuple[tuple[str, str], ...]:
-        """The records that were made or damaged by hand, whose keys are rejected: of each its id and what is wrong."""
-        with self._database.transaction() as session:
-            return unreadable_of(session.fetch(f"{_SELECT} {_ORDER}"), record_of)
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` after each change of the keys, as long as the database can be reached."""
         self._changed.append(changed)
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         if self._changed:
             self._listening.begin(None, self._listen)
         async with self._database.session() as connection:
@@ -90,7 +67,7 @@ class PostgresApiKeys(ApiKeyWrites):
         if not rows:
             raise KeySourceUnavailableError(f"the {self._database.what} have no revision; restore its row")
         found = [row[1:] for row in map(tuple, rows) if row[1] is not None]
-        return FoundApiKeys(rows[0][0], readable_of(found, record_of, what=self._database.what))
+        return Found(rows[0][0], readable_of(found, record_of, what=self._database.what))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         uses = iter(used.items())
@@ -120,22 +97,4 @@ class PostgresApiKeys(ApiKeyWrites):
     def _writing(self) -> Iterator[KeyTable]:
         with self._database.transaction() as session:
             session.execute(_LOCK)
-            yield _Writable(session)
-
-
-@dataclass(frozen=True, slots=True)
-class _Writable:
-    """The table inside a transaction."""
-
-    session: Session
-
-    def get(self, key_id: str) -> ApiKeyRecord | None:
-        rows = self.session.fetch(f"{_SELECT} WHERE id = $1", key_id)
-        return record_of(rows[0]) if rows else None
-
-    def id_of(self, digest: bytes) -> str | None:
-        rows = self.session.fetch("SELECT id FROM a2a_trust.api_key WHERE digest = $1", digest)
-        return str(rows[0][0]) if rows else None
-
-    def put(self, record: ApiKeyRecord) -> None:
-        self.session.execute(_PUT, *row_of(record))
+            yield WritableApiKeys(session, self._table)

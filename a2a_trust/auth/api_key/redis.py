@@ -18,9 +18,9 @@ from types import NoneType
 from typing import Any, Final
 from uuid import uuid4
 
-from a2a_trust.auth.api_key.rows import record_of, row_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
-from a2a_trust.auth.records import readable_of, unreadable_of
+from a2a_trust.auth.api_key.table import record_of, row_of
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, KeyTable
+from a2a_trust.auth.records import Found, readable_of, split
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -67,11 +67,10 @@ class RedisApiKeys(ApiKeyWrites):
     def unreadable(self) -> tuple[tuple[str, str], ...]:
         """The records that were made or damaged by hand, whose keys are rejected: of each its digest in hex,
         and what is wrong."""
-        return unreadable_of(
-            ((digest.hex(), value, digest) for value, digest in self._rows()), lambda row: _record(row[1:])
-        )
+        rows = ((digest.hex(), value, digest) for value, digest in self._rows())
+        return split(rows, lambda row: _record(row[1:]))[1]
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
             pipeline.get(_REVISION)
             pipeline.mget(map(_name, digests))
@@ -83,7 +82,7 @@ class RedisApiKeys(ApiKeyWrites):
         if revision is None:
             raise self._lost()
         rows = [row for row in zip(values, digests, strict=True) if row[0] is not None]
-        return FoundApiKeys(revision, readable_of(rows, _record, what=self._server.what))
+        return Found(revision, readable_of(rows, _record, what=self._server.what))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         async with self._server.session() as client:
@@ -167,16 +166,8 @@ def _digest(value: bytes) -> bytes:
         raise ConfigurationError(f"API keys: a value in {_IDS} is not a digest in hex; restore it") from None
 
 
-_KINDS: Final[tuple[type | tuple[type, ...], ...]] = (
-    str,
-    str,
-    str,
-    float,
-    float,
-    (float, NoneType),
-    (str, NoneType),
-    bool,
-)
+_TIME_OR_NONE, _TEXT_OR_NONE = (float, NoneType), (str, NoneType)
+_KINDS: Final[Any] = (str, str, str, float, float, _TIME_OR_NONE, _TEXT_OR_NONE, bool)
 
 
 def _record(row: Sequence[Any]) -> ApiKeyRecord:
@@ -186,11 +177,8 @@ def _record(row: Sequence[Any]) -> ApiKeyRecord:
         stored = json.loads(value or b"")
     except (ValueError, RecursionError):
         stored = None
-    if type(stored) is not list or len(stored) != len(_KINDS) or not _has_kinds(stored):
+    is_list = type(stored) is list and len(stored) == len(_KINDS)
+    if not is_list or not all(map(isinstance, stored, _KINDS)):
         raise ConfigurationError("API key: the stored value is not a record")
     key_id, *rest = stored
     return record_of((key_id, digest, *rest, None))
-
-
-def _has_kinds(stored: list[object]) -> bool:
-    return all(isinstance(each, kind) for each, kind in zip(stored, _KINDS, strict=True))

@@ -9,17 +9,16 @@ Servers need the right to read only; without the right to write, last uses are n
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.auth.api_key.rows import COLUMNS, record_of, row_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
-from a2a_trust.auth.record_table import RecordTable
+from a2a_trust.auth.api_key.table import COLUMNS, ApiKeysInTable, WritableApiKeys, record_of
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, KeyTable
+from a2a_trust.auth.record_table import SqliteSession, SqliteTable
+from a2a_trust.auth.records import Found
 from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, revision_of
 
@@ -45,7 +44,7 @@ _USES: Final = 100
 """Last uses of one transaction: few enough that readers hardly wait for it."""
 
 
-class SqliteApiKeys(ApiKeyWrites):
+class SqliteApiKeys(ApiKeysInTable):
     """The API keys in one SQLite file, for servers (``ApiKeyVerifier(SqliteApiKeys(path))``) and operators alike.
 
     KeySourceUnavailableError when the file cannot be read or written now.
@@ -65,24 +64,14 @@ class SqliteApiKeys(ApiKeyWrites):
             timeout=timeout,
             unavailable=KeySourceUnavailableError,
         )
-        self._table = RecordTable(self._file, "api_key", COLUMNS, key="digest", record=record_of)
+        self._table: SqliteTable[ApiKeyRecord] = SqliteTable(
+            self._file, "api_key", COLUMNS, key="digest", record=record_of
+        )
         first = f"make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
         self._file.open_or_make(path, create=create, if_missing=first)
 
-    def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation.
-
-        Those that ``unreadable`` names are left out.
-        """
-        return self._table.records() if owner is None else self._table.records("WHERE owner = ?", owner)
-
-    def unreadable(self) -> tuple[tuple[str, str], ...]:
-        """The records that were made or damaged by hand, whose keys are rejected: of each its id and what is wrong."""
-        return self._table.unreadable()
-
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
-        revision, records = await self._table.find(digests)
-        return FoundApiKeys(revision, records)
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
+        return await self._table.find(digests)
 
     async def touch(self, used: Mapping[str, float]) -> None:
         uses = iter(used.items())
@@ -99,27 +88,4 @@ class SqliteApiKeys(ApiKeyWrites):
     @contextmanager
     def _writing(self) -> Iterator[KeyTable]:
         with self._file.writing() as connection:
-            yield _Writable(connection, self._table)
-
-
-@dataclass(frozen=True, slots=True)
-class _Writable:
-    """The table inside a transaction."""
-
-    connection: sqlite3.Connection
-    table: RecordTable[ApiKeyRecord]
-
-    def get(self, key_id: str) -> ApiKeyRecord | None:
-        return self.table.get(self.connection, "WHERE id = ?", key_id)
-
-    def id_of(self, digest: bytes) -> str | None:
-        row = self.connection.execute("SELECT id FROM api_key WHERE digest = ?", (digest,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def put(self, record: ApiKeyRecord) -> None:
-        self.connection.execute(
-            f"INSERT INTO api_key ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  a constant
-            " ON CONFLICT (id) DO UPDATE SET"
-            " expires = excluded.expires, revoked = excluded.revoked, replaced_by = excluded.replaced_by",
-            row_of(record),
-        )
+            yield WritableApiKeys(SqliteSession(connection), self._table)

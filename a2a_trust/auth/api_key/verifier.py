@@ -21,19 +21,27 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
 from hmac import compare_digest
-from sys import getsizeof
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
-from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, reason, scope_set
+from a2a_trust.auth.records import (
+    Found,
+    Issued,
+    check_ahead,
+    check_moments,
+    check_name,
+    check_scopes,
+    reason,
+    scope_set,
+)
 from a2a_trust.cache import SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
@@ -111,19 +119,10 @@ class ApiKeyRecord:
         return self.revoked is None and now < self.expires
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedApiKey:
-    """A new key. ``text`` is the key itself, which is stored nowhere: give it to its owner, and do not keep it.
+class IssuedApiKey(Issued[ApiKeyRecord]):
+    """A new key."""
 
-    ``replaces`` is the previous record of the key that it replaces.
-    """
-
-    record: ApiKeyRecord
-    text: str = field(repr=False, compare=False)
-    replaces: ApiKeyRecord | None = None
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an API key is not pickled or copied; pass on its record")
+    __slots__ = ()
 
 
 def key_id_of(text: str) -> str:
@@ -158,22 +157,13 @@ def _new_id(prefix: str) -> str:
     return f"{prefix}_{_random(_ID_LENGTH)}"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundApiKeys:
-    """The result of a look-up. ``revision`` is a value that the store never repeats; every change except of a last use
-    gives a new one. It is as old as the records, or older."""
-
-    revision: Hashable
-    records: tuple[ApiKeyRecord, ...]
-
-
 class ApiKeyStore(Protocol):
     """The keys of a verifier. To use another database, write a class with these two methods.
 
     A store that learns of changes at once may have a third: ``watch(changed)`` has ``changed()`` called after each.
     """
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         """The records with these digests, at most 100, also of revoked and expired keys; unknown digests are left out.
 
         Any exception means that the keys cannot be read now, or one of them: the verifier then asks for a digest that
@@ -262,18 +252,13 @@ class ApiKeyWrites:
                 raise ConfigurationError(f"{key_id} was rotated already; rotate {old.replaced_by}, which replaced it")
             if not old.is_good(now):
                 raise ConfigurationError(f"{key_id} is revoked or expired; create a new key instead")
-            issued = _issue(
-                replaces=old,
-                owner=old.owner,
-                scopes=old.scopes,
-                expires=now + (old.expires - old.created) if expires is None else expires,
-                prefix=key_id.partition("_")[0],
-                now=now,
-            )
+            until = now + (old.expires - old.created) if expires is None else expires
+            prefix = key_id.partition("_")[0]
+            issued = _issue(owner=old.owner, scopes=old.scopes, expires=until, prefix=prefix, now=now)
             table.put(issued.record)
             ends = min(old.expires, now + overlap.total_seconds())
             table.put(replace(old, expires=ends, replaced_by=issued.record.key_id))
-        return issued
+        return IssuedApiKey(issued.record, issued.text, old)
 
     def take_back(self, issued: IssuedApiKey) -> None:
         """Revoke a key that could not be handed over; the key that it replaces goes on as it was."""
@@ -304,15 +289,7 @@ def _get(table: KeyTable, key_id: str) -> ApiKeyRecord:
     return record
 
 
-def _issue(
-    *,
-    owner: str,
-    scopes: Iterable[str],
-    expires: float,
-    prefix: str,
-    now: float,
-    replaces: ApiKeyRecord | None = None,
-) -> IssuedApiKey:
+def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, now: float) -> IssuedApiKey:
     check_ahead(expires, now)
     key_id = _new_id(prefix)
     text = f"{key_id}_{_random(_SECRET_LENGTH)}"
@@ -325,7 +302,7 @@ def _issue(
         created=now,
         expires=expires,
     )
-    return IssuedApiKey(record, text, replaces)
+    return IssuedApiKey(record, text)
 
 
 class MemoryApiKeys(ApiKeyWrites):
@@ -346,10 +323,10 @@ class MemoryApiKeys(ApiKeyWrites):
         with self._lock:
             return tuple(record for record in self._table.records.values() if owner in (None, record.owner))
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         with self._lock:
             ids = filter(None, map(self._table.id_of, digests))
-            return FoundApiKeys(self._revision, tuple(self._table.records[key_id] for key_id in ids))
+            return Found(self._revision, tuple(self._table.records[key_id] for key_id in ids))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         with self._lock:
@@ -391,9 +368,7 @@ class _Known(CachedRecord):
 
     key_id: str
     digest: bytes
-    good_until: float
     last_used: float
-    identity: Identity
     nothing_until: float = -math.inf
 
 
@@ -444,7 +419,7 @@ class ApiKeyVerifier:
             "API keys",
             store.find,
             self._made,
-            _size_of,
+            size=_KNOWN_BASE,
             nobody=lambda: secrets.token_bytes(sha256().digest_size),
             refresh=refresh,
             stale_if_error=stale_if_error,
@@ -457,7 +432,21 @@ class ApiKeyVerifier:
             watch(self._records.look_again)
 
     def _made(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _Known]:
-        return record.digest, _known(record, self._issuer, reading)
+        identity = Identity(
+            issuer=self._issuer,
+            subject=record.owner,
+            scopes=record.scopes,
+            expires_at=record.expires,
+            claims={"key_id": record.key_id},
+        )
+        return record.digest, _Known(
+            reading=reading,
+            key_id=record.key_id,
+            digest=record.digest,
+            good_until=record.expires if record.revoked is None else -math.inf,
+            last_used=-math.inf if record.last_used is None else record.last_used,
+            identity=identity,
+        )
 
     async def verify(self, credential: str, now: float) -> Identity:
         """The owner of the key. InvalidCredentialsError: unknown, expired or revoked; its text holds nothing secret."""
@@ -527,32 +516,6 @@ class _Uses:
                 self._outage = why
             else:
                 self._outage = ""
-
-
-def _known(record: ApiKeyRecord, issuer: str, reading: Reading) -> _Known:
-    identity = Identity(
-        issuer=issuer,
-        subject=record.owner,
-        scopes=record.scopes,
-        expires_at=record.expires,
-        claims={"key_id": record.key_id},
-    )
-    good_until = record.expires if record.revoked is None else -math.inf
-    last_used = -math.inf if record.last_used is None else record.last_used
-    return _Known(
-        reading=reading,
-        key_id=record.key_id,
-        digest=record.digest,
-        good_until=good_until,
-        last_used=last_used,
-        identity=identity,
-    )
-
-
-def _size_of(key: _Known) -> int:
-    """About the bytes of memory that it takes."""
-    identity = key.identity
-    return _KNOWN_BASE + getsizeof(identity.subject) + getsizeof(identity.scopes) + sum(map(getsizeof, identity.scopes))
 
 
 def _unknown(credential: str) -> str:

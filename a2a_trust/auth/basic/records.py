@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Final, NoReturn, Protocol
+from typing import Final, Protocol
 
 from a2a_trust.auth.basic.hashing import hash_of, is_hash
 from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalized
-from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, scope_set
+from a2a_trust.auth.records import Found, Issued, check_ahead, check_moments, check_name, check_scopes, scope_set
 from a2a_trust.errors import ConfigurationError
 
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
@@ -61,34 +61,16 @@ class PasswordRecord:
         return self.revoked is None and now < self.expires
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedPassword:
-    """A password that was just made. ``text`` is the password, which exists nowhere else: hand it over, and let it go.
+class IssuedPassword(Issued[PasswordRecord]):
+    """A new password."""
 
-    ``replaces``: the user's record as it was before.
-    """
-
-    record: PasswordRecord
-    text: str = field(repr=False, compare=False)
-    replaces: PasswordRecord | None = None
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a password is not pickled or copied; pass on its record")
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPasswords:
-    """The result of a look-up. ``revision``: a value that the store never has twice; each change gives another one. It
-    is of the same moment as the records, or earlier."""
-
-    revision: Hashable
-    records: tuple[PasswordRecord, ...]
+    __slots__ = ()
 
 
 class PasswordStore(Protocol):
     """Where a verifier finds passwords. Write your own over any database; this method is all that is asked."""
 
-    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
         """The records of these users, 100 at most, those that are revoked included; names without one are left out.
 
         Any exception means that the passwords cannot be read now, or one of them: the verifier then asks for a name
@@ -219,10 +201,10 @@ class MemoryPasswords(PasswordWrites):
         with self._lock:
             return tuple(self._records.values())
 
-    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
         with self._lock:
             found = map(self._records.get, users)
-            return FoundPasswords(self._revision, tuple(record for record in found if record is not None))
+            return Found(self._revision, tuple(record for record in found if record is not None))
 
     @contextmanager
     def _writing(self) -> Iterator[PasswordTable]:

@@ -5,15 +5,15 @@ How they share it is in ``files.sqlite``. Servers need the right to read only.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.auth.basic.records import FoundPasswords, PasswordRecord, PasswordTable, PasswordWrites
-from a2a_trust.auth.record_table import RecordTable
+from a2a_trust.auth.basic.records import PasswordRecord, PasswordTable, PasswordWrites
+from a2a_trust.auth.record_table import SqliteSession, SqliteTable
+from a2a_trust.auth.records import Found
 from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, revision_of
 
@@ -54,7 +54,7 @@ class SqlitePasswords(PasswordWrites):
             timeout=timeout,
             unavailable=KeySourceUnavailableError,
         )
-        self._table = RecordTable(self._file, "password", _COLUMNS, key="user", record=_record)
+        self._table = SqliteTable(self._file, "password", _COLUMNS, key="user", record=_record)
         first = f"make one with its first password: a2a-sign password create --store {path} --user NAME"
         self._file.open_or_make(path, create=create, if_missing=first)
 
@@ -66,49 +66,32 @@ class SqlitePasswords(PasswordWrites):
         """The records that were made or damaged by hand, whose users are rejected: each name and what is wrong."""
         return self._table.unreadable()
 
-    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
-        revision, records = await self._table.find(users)
-        return FoundPasswords(revision, records)
+    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
+        return await self._table.find(users)
 
     @contextmanager
     def _writing(self) -> Iterator[PasswordTable]:
         with self._file.writing() as connection:
-            yield _Writable(connection, self._table)
+            yield _Writable(SqliteSession(connection), self._table)
 
 
 @dataclass(frozen=True, slots=True)
 class _Writable:
     """The table inside a transaction."""
 
-    connection: sqlite3.Connection
-    table: RecordTable[PasswordRecord]
+    session: SqliteSession
+    table: SqliteTable[PasswordRecord]
 
     def get(self, user: str) -> PasswordRecord | None:
-        return self.table.get(self.connection, "WHERE user = ?", user)
+        return self.table.get(self.session, "WHERE user = $1", user)
 
     def put(self, record: PasswordRecord) -> None:
-        self.connection.execute(
-            f"INSERT OR REPLACE INTO password ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
-            (
-                record.user,
-                record.hash,
-                " ".join(sorted(record.scopes)),
-                record.created,
-                record.changed,
-                record.expires,
-                record.revoked,
-            ),
+        self.session.execute(
+            f"INSERT OR REPLACE INTO password ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)",  # noqa: S608
+            *{**asdict(record), "scopes": " ".join(sorted(record.scopes))}.values(),
         )
 
 
 def _record(row: Sequence[Any]) -> PasswordRecord:
-    user, hashed, scopes, created, changed, expires, revoked = row
-    return PasswordRecord(
-        user=user,
-        hash=hashed,
-        scopes=frozenset(scopes.split()),
-        created=created,
-        changed=changed,
-        expires=expires,
-        revoked=revoked,
-    )
+    members = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    return PasswordRecord(**{**members, "scopes": frozenset(members["scopes"].split())})

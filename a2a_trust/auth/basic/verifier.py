@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from sys import getsizeof
 from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.basic.hashing import NOBODY, hashing
@@ -147,8 +146,6 @@ class _Known(CachedRecord):
     """A user as the request path needs it."""
 
     hash: str = field(repr=False)
-    good_until: float
-    identity: Identity
 
 
 class _Stored:
@@ -164,7 +161,7 @@ class _Stored:
             "passwords",
             find,
             self._made,
-            _size_of,
+            size=_KNOWN_BASE,
             nobody=lambda: secrets.token_hex(16),
             refresh=refresh,
             stale_if_error=stale_if_error,
@@ -229,9 +226,3 @@ def _why(known: _Known | None, now: float) -> str:
         end = "revoked" if known.good_until == -math.inf else "expired"
         return f"the password of {known.identity.subject!r} is {end}"
     return f"the password of {known.identity.subject!r} is wrong"
-
-
-def _size_of(known: _Known) -> int:
-    """About the bytes of memory that it takes."""
-    identity = known.identity
-    return _KNOWN_BASE + getsizeof(identity.subject) + getsizeof(identity.scopes) + sum(map(getsizeof, identity.scopes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from cryptography import x509
 
@@ -43,15 +43,12 @@ class FromUri:
     Source: SPIFFE ID 2, X509-SVID 2 and 5.2.
     """
 
+    kind: ClassVar[str] = "uri"
     trust_domain: str
 
     def __post_init__(self) -> None:
         if not _TRUST_DOMAIN.fullmatch(self.trust_domain):
             raise ConfigurationError('FromUri: write only the SPIFFE trust domain, as in FromUri("example.org")')
-
-    @property
-    def kind(self) -> str:
-        return "uri"
 
     def name_in(self, certificate: x509.Certificate) -> str:
         return self.spelled(_only(certificate, x509.UniformResourceIdentifier, "URI"))
@@ -67,9 +64,7 @@ class FromUri:
 class FromDns:
     """The only DNS name among the alternative names, in lower case; wildcards are rejected."""
 
-    @property
-    def kind(self) -> str:
-        return "dns"
+    kind: ClassVar[str] = "dns"
 
     def name_in(self, certificate: x509.Certificate) -> str:
         return self.spelled(_only(certificate, x509.DNSName, "DNS name"))
@@ -85,9 +80,7 @@ class FromDns:
 class FromEmail:
     """The only e-mail address among the alternative names, its domain in lower case."""
 
-    @property
-    def kind(self) -> str:
-        return "email"
+    kind: ClassVar[str] = "email"
 
     def name_in(self, certificate: x509.Certificate) -> str:
         return self.spelled(_only(certificate, x509.RFC822Name, "e-mail address"))
@@ -107,9 +100,7 @@ class FromSubject:
     Name constraints are not applied to subjects, so an authority that has some names nobody by them.
     """
 
-    @property
-    def kind(self) -> str:
-        return "subject"
+    kind: ClassVar[str] = "subject"
 
     def name_in(self, certificate: x509.Certificate) -> str:
         return self.spelled(certificate.subject.rfc4514_string())

@@ -1,8 +1,8 @@
 """Used DPoP proofs in an SQLite file: for several processes of one machine, and across restarts.
 
-A proof counts only when the transaction that remembers it has ended. Proofs that come meanwhile wait for the next
-transaction and share it. All this is done in a thread of its own, so neither a slow disk nor another process that holds
-the file keeps the event loop waiting: a caller waits ``timeout`` seconds, and is refused then (503).
+A proof counts only when the transaction that remembers it has ended. Proofs that come meanwhile share the next one
+(``look_ups``). A thread of its own writes, so neither a slow disk nor another process that holds the file keeps the
+event loop waiting: a caller waits ``timeout`` seconds, and is rejected then (503).
 
 A transaction is in the file for every process, also after a kill, but it does not wait for the disk: with that,
 requests took 3 to 100 times as long, by what else the disk had to do. A power cut may damage the file.
@@ -15,15 +15,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, DroppedTimes, Room, digest_of, kept_seconds
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError, TrustError
 from a2a_trust.files.sqlite import SqliteFile
@@ -44,24 +44,21 @@ CREATE TABLE dropped (first INTEGER NOT NULL, last INTEGER NOT NULL);
 _ALL: Final = b""
 """The holder under which the proofs of all are counted."""
 
-_BATCH: Final = 256
-"""How many proofs share one transaction."""
-_MAX_WAITING: Final = 4_096
-"""How many may wait for one."""
 _MAX_DROPPED: Final = 1_000
 """How many rows one transaction removes: it must not take long after a busy time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Use:
-    """A proof that waits to be remembered; ``answer`` is whether it is used for the first time."""
+    """A proof that a request brings."""
 
     jkt: str
     digest: bytes
     now: float
     issued: float
     window: float
-    answer: Future[bool] = field(default_factory=Future)
+    waits: bool = True
+    """Whether the request still waits. If it does not, it was rejected, and the proof was not used."""
 
 
 class SqliteProofMemory:
@@ -78,6 +75,8 @@ class SqliteProofMemory:
         there is room. ``timeout``: the longest, in seconds, that a request waits for the file. ConfigurationError when
         the file is missing, damaged, or is no such memory. OSError when it cannot be made.
         """
+        self._identity = (0, 0)
+        self._begin_in_this_process()
         self._room = Room(capacity, "SqliteProofMemory(…, capacity=…)")
         self._file = SqliteFile(
             path=Path(path).absolute(),
@@ -96,98 +95,62 @@ class SqliteProofMemory:
             self._file.check_content()
         except sqlite3.Error as error:
             raise ConfigurationError(self._file.complaint(error)) from None
-        self._begin_in_this_process()
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            self._close()  # Python 3.13 warns of connections that are dropped open
 
     def _begin_in_this_process(self) -> None:
         self._process = os.getpid()
-        self._writer = _Writer(self._file, self._room)
+        self._transactions = LookUps(self._remember)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="a2a_trust.proofs")
+        self._connection: sqlite3.Connection | None = None  # of the thread
 
     async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
         if self._process != os.getpid():  # a fork has no threads
-            _INHERITED.append(self._writer)
+            _INHERITED.append((self._thread, self._connection))
             self._begin_in_this_process()
         use = _Use(jkt=jkt, digest=digest_of(jkt, jti), now=now, issued=issued, window=window)
-        self._writer.add(use)
+        answer: bool | TrustError | None
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(use.answer), self._timeout)
+            async with asyncio.timeout(self._timeout):
+                answer = await self._transactions.find(use)
         except TimeoutError:
-            raise KeySourceUnavailableError(
-                f"the memory of DPoP proofs {self._file.path}: a write takes longer than {self._timeout:g} seconds"
-            ) from None
+            answer = self._outage(f"a write takes longer than {self._timeout:g} seconds")
+        finally:
+            use.waits = False
+        if isinstance(answer, TrustError):
+            raise answer
+        return answer is True
 
-
-class _Writer:
-    """The one thread of this process that writes to the file, and its connection."""
-
-    def __init__(self, file: SqliteFile, room: Room) -> None:
-        self._file, self._room = file, room
-        self._lock = threading.Lock()
-        self._waiting: list[_Use] = []
-        self._is_at_work = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="a2a_trust.proofs")
-        # The rest belongs to the thread.
-        self._open = ExitStack()
-        self._connection: sqlite3.Connection | None = None
-        self._identity = (0, 0)
-
-    def __del__(self) -> None:
-        self._close()  # Python 3.13 warns of connections that are dropped open
-
-    def add(self, use: _Use) -> None:
-        """Have the proof remembered; KeySourceUnavailableError when too many wait already."""
-        with self._lock:
-            if len(self._waiting) >= _MAX_WAITING:
-                raise KeySourceUnavailableError(f"{self._name}: {_MAX_WAITING} proofs wait to be written")
-            if not self._is_at_work:
-                try:
-                    self._thread.submit(self._work)  # it begins with this lock
-                except RuntimeError as error:  # no thread can be started now, or the program ends
-                    raise KeySourceUnavailableError(f"{self._name}: {error}") from None
-                self._is_at_work = True
-            self._waiting.append(use)
-
-    @property
-    def _name(self) -> str:
-        return f"the memory of DPoP proofs {self._file.path}"
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
-                self._is_at_work = bool(batch)
-            if not batch:
-                return
-            # A caller that no longer waits was rejected already, and the proof was not used.
-            self._answer([use for use in batch if use.answer.set_running_or_notify_cancel()])
-
-    def _answer(self, batch: list[_Use]) -> None:
-        """Remember the proofs in one transaction, and then say which were new."""
-        answers: list[bool | TrustError]
+    async def _remember(self, uses: tuple[_Use, ...]) -> dict[_Use, bool | TrustError]:
         try:
-            answers = self._remember(batch) if batch else []
-        except Exception as error:  # noqa: BLE001  whatever went wrong, nobody can tell
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._write, uses)
+        except RuntimeError as error:  # no thread can be started now, or the program ends
+            raise self._outage(str(error)) from None
+
+    def _write(self, uses: tuple[_Use, ...]) -> dict[_Use, bool | TrustError]:
+        """Remember the proofs in one transaction: for each whether it is new, or why that cannot be told."""
+        waiting = [use for use in uses if use.waits]
+        if not waiting:
+            return {}
+        try:
+            connection = self._connected()
+            connection.execute("BEGIN IMMEDIATE")  # before reading: who is second sees what the first one wrote
+            table = _Table(connection, self._room)
+            table.drop(waiting[0].now, waiting[0].window)
+            answers = {use: table.first_use(use) for use in waiting}
+            connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001  whatever went wrong, it is unknown what was written
             self._close()
-            answers = [KeySourceUnavailableError(self._complaint(error)) for _ in batch]
-        for use, answer in zip(batch, answers, strict=True):
-            if isinstance(answer, bool):
-                use.answer.set_result(answer)
-            else:
-                use.answer.set_exception(answer)
-
-    def _complaint(self, error: Exception) -> str:
-        """The fault, without the content of a proof."""
-        if isinstance(error, sqlite3.Error | OSError):
-            return self._file.complaint(error)
-        return f"{self._name}: {error if isinstance(error, ConfigurationError) else type(error).__name__}"
-
-    def _remember(self, batch: list[_Use]) -> list[bool | TrustError]:
-        connection = self._connected()
-        connection.execute("BEGIN IMMEDIATE")  # before reading: who is second sees what the first one wrote
-        table = _Table(connection, self._room)
-        table.drop(batch[0].now, batch[0].window)
-        answers = [table.first_use(use) for use in batch]
-        connection.execute("COMMIT")
+            if isinstance(error, sqlite3.Error | OSError):
+                return {use: KeySourceUnavailableError(self._file.complaint(error)) for use in waiting}
+            why = str(error) if isinstance(error, ConfigurationError) else type(error).__name__  # no content of a proof
+            return {use: self._outage(why) for use in waiting}
         return answers
+
+    def _outage(self, why: str) -> KeySourceUnavailableError:
+        return KeySourceUnavailableError(f"the memory of DPoP proofs {self._file.path}: {why}")
 
     def _connected(self) -> sqlite3.Connection:
         """The connection, to the file that is at the path, which stays the same one until the process ends."""
@@ -200,19 +163,20 @@ class _Writer:
                 "restart the server to use that"
             )
         if self._connection is None:
-            self._connection = self._open.enter_context(file.connection())
+            self._connection = file.open()
             self._connection.execute("PRAGMA synchronous = OFF")
             self._identity = identity
         return self._connection
 
     def _close(self) -> None:
-        self._connection = None
-        with suppress(sqlite3.Error, OSError):  # of a file that cannot be written
-            self._open.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error, OSError):  # of a file that cannot be written
+                connection.close()
 
 
-#: Writers of the parent, in a forked child: kept, since SQLite does not allow a child to close their connections.
-_INHERITED: Final[list[_Writer]] = []
+#: Threads and connections of the parent, in a forked child: kept, since SQLite does not allow a child to close them.
+_INHERITED: Final[list[tuple[object, object]]] = []
 
 
 class _Table:

@@ -21,13 +21,14 @@ import pytest
 import a2a_trust.auth.api_key.verifier as subject
 from a2a_trust.auth import look_ups, record_cache
 from a2a_trust.auth.api_key.verifier import (
+    ApiKeyRecord,
     ApiKeyStore,
     ApiKeyVerifier,
-    FoundApiKeys,
     MemoryApiKeys,
     key_id_of,
 )
 from a2a_trust.auth.principal import Principal
+from a2a_trust.auth.records import Found
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -76,7 +77,7 @@ class Store(MemoryApiKeys):
         self.gate.set()
         self.touched: list[dict[str, float]] = []
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         self.reads += 1
         self.looked_up += digests
         await self.gate.wait()
@@ -97,7 +98,7 @@ class WatchedStore(Store):
     def watch(self, changed: Callable[[], None]) -> None:
         self.changed = changed
 
-    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         found = await MemoryApiKeys.find(self, digests)
         await super().find(digests)
         return found
@@ -525,7 +526,7 @@ async def test_a_crowd_before_a_slow_store_waits_for_twice_the_patience_at_most(
     monkeypatch.setattr(record_cache, "_PATIENCE", 0.1)
 
     class Slow(Store):
-        async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+        async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
             await asyncio.sleep(0.05)
             return await super().find(digests)
 
@@ -667,7 +668,7 @@ async def test_a_slow_look_up_does_not_undo_what_a_later_one_found() -> None:
     store.revoke(issued.record.key_id)
     slow = asyncio.Event()
 
-    async def late(digests: tuple[bytes, ...]) -> FoundApiKeys:
+    async def late(digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         await slow.wait()
         return earlier
 

@@ -19,10 +19,11 @@ import pytest
 
 from a2a_trust.auth.api_key.verifier import MemoryApiKeys
 from a2a_trust.auth.basic.hashing import NOBODY, Hashing, hash_of, is_hash
-from a2a_trust.auth.basic.records import FoundPasswords, MemoryPasswords, PasswordRecord
+from a2a_trust.auth.basic.records import MemoryPasswords, PasswordRecord
 from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.principal import CredentialKind, Identity
+from a2a_trust.auth.records import Found
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -62,7 +63,7 @@ class Store(MemoryPasswords):
         self.reads = 0
         self.error: Exception | None = None
 
-    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
         self.reads += 1
         if self.error is not None:
             raise self.error
@@ -314,7 +315,7 @@ class OddStore(Store):
         if "odd" in users:
             raise ValueError(f"secret {users}")
         if "other" in users:
-            return replace(await super().find(users), records=("secret",))  # type: ignore[arg-type]
+            return (await super().find(users))._replace(records=("secret",))  # type: ignore[arg-type]
         return await super().find(users)
 
 

@@ -136,6 +136,3 @@ def _is_legacy_member(pointer: str) -> bool:
             return True
         message, is_key = field.message, field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP)
     return False
-
-
-RULES: Final = (explicit_default, several_forms, empty_value, python_rewrites)

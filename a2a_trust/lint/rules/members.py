@@ -163,15 +163,3 @@ def unread_member(subject: Subject) -> Iterator[Found]:
                 if _CONTRADICTION.search(refusal.reason)
                 else "Correct this member; A2A 1.0 describes it in section 4.5.",
             )
-
-
-RULES: Final = (
-    unreadable_document,
-    ambiguous_member,
-    missing_member,
-    empty_member,
-    member_under_proto_name,
-    unknown_member,
-    unsafe_integer,
-    unread_member,
-)

@@ -65,6 +65,3 @@ def _member_name(path: Path) -> str:
         if isinstance(step, str):
             return step
     return ""
-
-
-RULES: Final = (secret, possible_secret)

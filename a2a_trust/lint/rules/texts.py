@@ -100,6 +100,3 @@ def _groups(subject: Subject) -> Iterator[list[tuple[Path, str]]]:
             yield [(((path, "scopes"), name), name) for name in members["scopes"]]
     for path, scopes in scope_lists(subject):
         yield [((path, index), scope) for index, scope in enumerate(scopes)]
-
-
-RULES: Final = (control_character, bidirectional_character, invisible_character, case_only_names)

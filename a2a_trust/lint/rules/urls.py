@@ -117,6 +117,3 @@ def unclear_url(subject: Subject) -> Iterator[Found]:
                 "Write https://host/path with names in their xn-- form, or host:port for gRPC; no other scheme, and no "
                 "user name or password.",
             )
-
-
-RULES: Final = (http_url, http_link, private_url, unclear_url)

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
     from a2a_trust.client.extended import async_fetch_extended_card as async_fetch_extended_card
     from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
-    from a2a_trust.client.card_cache import CardCache as CardCache
-    from a2a_trust.client.fetching import FetchOptions as FetchOptions, UnsafeReportOnly as UnsafeReportOnly
+    from a2a_trust.client.fetching import CardCache as CardCache, FetchOptions as FetchOptions
+    from a2a_trust.client.fetching import UnsafeReportOnly as UnsafeReportOnly
     from a2a_trust.client.fetching import async_fetch_card as async_fetch_card, fetch_card as fetch_card
     from a2a_trust.client.first_use import TrustOnFirstUse as TrustOnFirstUse
     from a2a_trust.client.grants import ClientCredentials as ClientCredentials, RefreshToken as RefreshToken
@@ -32,7 +32,7 @@ else:
         "client.agent_client": "verifying_client", "client.card_auth": "CardAuth CredentialsError",
         "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
         "client.destinations": "UnsafePassAnything", "client.extended": "async_fetch_extended_card fetch_extended_card",
-        "client.card_cache": "CardCache", "client.fetching": "FetchOptions UnsafeReportOnly async_fetch_card fetch_card",
+        "client.fetching": "CardCache FetchOptions UnsafeReportOnly async_fetch_card fetch_card",
         "client.first_use": "TrustOnFirstUse", "client.grants": "ClientCredentials RefreshToken TokenExchange",
         "client.memory": "CardMemory VolatileCardMemory", "client.memory_postgres": "PostgresCardMemory",
         "client.memory_store": "SqliteCardMemory",

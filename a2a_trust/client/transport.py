@@ -28,11 +28,10 @@ import httpx
 
 from a2a_trust.cache import SingleFlight
 from a2a_trust.client.attachment import copy_attachment, detach, sent_to
-from a2a_trust.client.destinations import Destination, UnsafePassAnything, named_origins
+from a2a_trust.client.destinations import Destination, UnsafePassAnything, named_origins, origin_in
 from a2a_trust.client.flow import Flow, at_once, run, run_async, waited
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.reach import origin_in
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import (
     CardMemoryError,

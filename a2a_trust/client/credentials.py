@@ -27,7 +27,7 @@ from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
+from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path, told_in_log
 from a2a_trust.keys.signer import Signer
 
 _log: Final = getLogger(__name__)
@@ -55,7 +55,10 @@ class SecretFile:
         self._path = Path(path)
         try:
             self._watched = Watched(
-                self._read, lambda: stamp_of_path(self._path), failures=(OSError, MalformedError), tell=self._tell
+                self._read,
+                lambda: stamp_of_path(self._path),
+                failures=(OSError, MalformedError),
+                tell=told_in_log(_log, self),
             )
         except (OSError, MalformedError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -77,13 +80,6 @@ class SecretFile:
         if not PRINTABLE.fullmatch(value.text):
             raise MalformedError("the file is empty, or is not a single line of printable ASCII")
         return value, stamp
-
-    def _tell(self, failure: Exception | None) -> None:
-        if failure is None:
-            _log.info("%r: the new secret is in use", self)
-        else:
-            reason = failure.strerror if isinstance(failure, OSError) else failure
-            _log.error("%r cannot be read, the previous secret stays in use: %s", self, reason)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SecretFile cannot be pickled or copied: it holds a secret")

@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from logging import Logger
 from pathlib import Path
 from time import monotonic
 from typing import BinaryIO, Final, Generic, TypeAlias, TypeVar
@@ -49,6 +50,19 @@ def open_regular(path: Path) -> BinaryIO:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def told_in_log(log: Logger, what: object) -> Callable[[Exception | None], None]:
+    """A ``tell`` for ``Watched`` that logs what became of ``what``."""
+
+    def tell(failure: Exception | None) -> None:
+        if failure is None:
+            log.info("%s was read again", what)
+        else:
+            reason = (failure.strerror or type(failure).__name__) if isinstance(failure, OSError) else failure
+            log.error("%s cannot be read; keeping the previous version: %s", what, reason)
+
+    return tell
 
 
 class Watched(Generic[_T]):

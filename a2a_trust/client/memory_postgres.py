@@ -13,8 +13,7 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final
@@ -64,6 +63,7 @@ class PostgresCardMemory(TableCardMemory):
         ConfigurationError: an argument is wrong.
         """
         self._database = Postgres(url, what="memory of cards", unavailable=CardMemoryUnavailableError, timeout=timeout)
+        self._place = self._database.url.argument
 
     def records(self) -> tuple[Remembered, ...]:
         """All records, by location."""
@@ -79,12 +79,6 @@ class PostgresCardMemory(TableCardMemory):
     def _writing(self) -> Iterator[CardTable]:
         with self._database.transaction(tells=True) as session:
             yield _Table(session)
-
-    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
-        arguments = [location, *sorted(thumbprints)]
-        if any(argument.startswith("-") for argument in arguments):
-            arguments.insert(0, "--")
-        return shlex.join(["a2a-sign", "memory", action, "--file", self._database.url.argument, *arguments])
 
 
 class _Table:

@@ -288,42 +288,24 @@ SCHEMES_0_3: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = Mapp
 )
 """The ``type`` of a security scheme, and the members that its model needs and may have beside it."""
 
-_MEMBERS_0_3: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+_MEMBERS_0_3: Final[Mapping[str, tuple[str, str]]] = {
     "AgentCard": (
-        (
-            "name",
-            "description",
-            "url",
-            "version",
-            "capabilities",
-            "defaultInputModes",
-            "defaultOutputModes",
-            "skills",
-        ),
-        (
-            "additionalInterfaces",
-            "documentationUrl",
-            "iconUrl",
-            "preferredTransport",
-            "protocolVersion",
-            "provider",
-            "security",
-            "securitySchemes",
-            "supportsAuthenticatedExtendedCard",
-        ),
+        "name description url version capabilities defaultInputModes defaultOutputModes skills",
+        "additionalInterfaces documentationUrl iconUrl preferredTransport protocolVersion provider security "
+        "securitySchemes supportsAuthenticatedExtendedCard",
     ),
-    "AgentInterface": (("url", "transport"), ()),
-    "AgentProvider": (("organization", "url"), ()),
-    "AgentCapabilities": ((), ("extensions", "pushNotifications", "stateTransitionHistory", "streaming")),
-    "AgentExtension": (("uri",), ("description", "params", "required")),
-    "AgentSkill": (("id", "name", "description", "tags"), ("examples", "inputModes", "outputModes", "security")),
+    "AgentInterface": ("url transport", ""),
+    "AgentProvider": ("organization url", ""),
+    "AgentCapabilities": ("", "extensions pushNotifications stateTransitionHistory streaming"),
+    "AgentExtension": ("uri", "description params required"),
+    "AgentSkill": ("id name description tags", "examples inputModes outputModes security"),
     # Every model of a scheme at once: a scheme with the members of two is signed with those of one, and then refused.
-    "SecurityScheme": ((), tuple(name for name in LEGACY["SecurityScheme"] if name != "type")),
-    "OAuthFlows": ((), ("authorizationCode", "clientCredentials", "implicit", "password")),
-    "AuthorizationCodeOAuthFlow": (("authorizationUrl", "tokenUrl", "scopes"), ("refreshUrl",)),
-    "ClientCredentialsOAuthFlow": (("tokenUrl", "scopes"), ("refreshUrl",)),
-    "ImplicitOAuthFlow": (("authorizationUrl", "scopes"), ("refreshUrl",)),
-    "PasswordOAuthFlow": (("tokenUrl", "scopes"), ("refreshUrl",)),
+    "SecurityScheme": ("", " ".join(name for name in LEGACY["SecurityScheme"] if name != "type")),
+    "OAuthFlows": ("", "authorizationCode clientCredentials implicit password"),
+    "AuthorizationCodeOAuthFlow": ("authorizationUrl tokenUrl scopes", "refreshUrl"),
+    "ClientCredentialsOAuthFlow": ("tokenUrl scopes", "refreshUrl"),
+    "ImplicitOAuthFlow": ("authorizationUrl scopes", "refreshUrl"),
+    "PasswordOAuthFlow": ("tokenUrl scopes", "refreshUrl"),
 }
 """The models of a2a-python 0.3: the members that each needs, and those that it may have beside them.
 
@@ -331,7 +313,7 @@ The ``type`` of a scheme is left out, because it is never signed: it is the only
 """
 
 REQUIRED_0_3: Final[Mapping[str, tuple[str, ...]]] = {
-    message: required for message, (required, _) in _MEMBERS_0_3.items() if required
+    message: tuple(required.split()) for message, (required, _) in _MEMBERS_0_3.items() if required
 }
 """Message name, then the members without which the model of a2a-python 0.3 refuses it."""
 
@@ -355,7 +337,7 @@ def _field_0_3(message: str, name: str) -> Field:
 
 MESSAGES_0_3: Final = _by_name(
     {
-        message: tuple(_field_0_3(message, name) for names in members for name in names)
+        message: tuple(_field_0_3(message, name) for names in members for name in names.split())
         for message, members in _MEMBERS_0_3.items()
     }
 )

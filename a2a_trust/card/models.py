@@ -36,43 +36,6 @@ except ModuleNotFoundError as _error:
     _TEXT = 'a2a_trust.card.models needs pydantic: pip install "./a2a-trust[models]"'
     raise ModuleNotFoundError(_TEXT, name=_error.name) from None
 
-__all__ = [
-    "APIKeySecurityScheme",
-    "AgentCapabilities",
-    "AgentCapabilities03",
-    "AgentCard",
-    "AgentCard03",
-    "AgentCardSignature",
-    "AgentExtension",
-    "AgentExtension03",
-    "AgentInterface",
-    "AgentInterface03",
-    "AgentProvider",
-    "AgentSkill",
-    "AgentSkill03",
-    "Authentication01",
-    "AuthorizationCodeOAuthFlow",
-    "AuthorizationCodeOAuthFlow03",
-    "CardModel",
-    "ClientCredentialsOAuthFlow",
-    "DeviceCodeOAuthFlow",
-    "HTTPAuthSecurityScheme",
-    "ImplicitOAuthFlow",
-    "ImplicitOAuthFlow03",
-    "MutualTlsSecurityScheme",
-    "OAuth2SecurityScheme",
-    "OAuthFlows",
-    "OAuthFlows03",
-    "OpenIdConnectSecurityScheme",
-    "PasswordOAuthFlow",
-    "PasswordOAuthFlow03",
-    "SecurityRequirement",
-    "SecurityScheme",
-    "SecurityScheme03",
-    "StringList",
-    "model_of",
-]
-
 
 def model_of(card: Mapping[str, Any]) -> AgentCard | AgentCard03:
     """The card as a model of its generation. ``pydantic.ValidationError``: it does not fit the model."""

@@ -21,7 +21,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, Final, Union
 
-from msgspec import UNSET, Meta, MsgspecError, Raw, Struct, UnsetType, defstruct
+from msgspec import UNSET, Meta, MsgspecError, Raw, Struct, UnsetType, defstruct, to_builtins
 from msgspec.json import Decoder, Encoder
 
 from a2a_trust import strict_json
@@ -81,20 +81,14 @@ def usual_card(document: bytes, are_usual_params: Callable[[JSON], bool]) -> Usu
         card = _decoder().decode(document)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    signatures: list[_Signature] | UnsetType = card.signatures
+    signatures = None if card.signatures is UNSET else to_builtins(card.signatures)
     card.signatures = UNSET
-    extensions = card.capabilities.extensions
-    has_params = extensions is not UNSET and any(each.params is not UNSET for each in extensions)
-    if has_params and not all(_has_usual_params(each, are_usual_params) for each in extensions):
+    if not _has_usual_params(card, are_usual_params):
         return None
     payload = _encode(card)
     # msgspec keeps the last of two members with one name: the quotation marks of the others are missing then.
-    quotes = payload.count(b'"') + (0 if signatures is UNSET else 2 + 8 * len(signatures))
-    if document.count(b'"') != quotes or b'"__proto__":' in payload:
-        return None
-    if b'":false' in payload and any(default in payload for default in _DEFAULTS):
-        return None
-    if not has_plain_names(payload):
+    quotes = payload.count(b'"') + (0 if signatures is None else 2 + 8 * len(signatures))
+    if document.count(b'"') != quotes or not _is_usual(payload):
         return None
     dropped: list[Path] = []
     empty = 0
@@ -107,12 +101,17 @@ def usual_card(document: bytes, are_usual_params: Callable[[JSON], bool]) -> Usu
         payload,
         dropped,
         empty == 0,
-        None
-        if signatures is UNSET
-        else [{"protected": each.protected, "signature": each.signature} for each in signatures],
+        signatures,
         [(f"/supportedInterfaces/{at}/url", each.url) for at, each in enumerate(card.supportedInterfaces)],
-        not has_params,
+        b'"params":' not in payload,
     )
+
+
+def _is_usual(payload: bytes) -> bool:
+    """Whether a printed card has no name that a2a-js loses, no member at false by default, and only plain names."""
+    if b'"__proto__":' in payload or (b'":false' in payload and any(default in payload for default in _DEFAULTS)):
+        return False
+    return has_plain_names(payload)
 
 
 def _without_empty_scopes(card: Any) -> tuple[list[Path], int]:
@@ -128,20 +127,21 @@ def _without_empty_scopes(card: Any) -> tuple[list[Path], int]:
     return dropped, empty
 
 
-def _has_usual_params(extension: Any, are_usual: Callable[[JSON], bool]) -> bool:
-    """Put the canonical form of ``params`` in their place, if they are usual."""
-    if extension.params is UNSET:
-        return True
-    text = bytes(extension.params)
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH // 2:  # then they are not too deep, wherever they are
-        return False
-    try:
-        value, is_plain = strict_json.read(text)
-    except MalformedError:
-        return False
-    if not are_usual(value):
-        return False
-    extension.params = Raw(canonicalize_parsed(value, plain=is_plain))
+def _has_usual_params(card: Any, are_usual: Callable[[JSON], bool]) -> bool:
+    """Put the canonical form of all ``params`` in their place, if they are usual."""
+    for extension in card.capabilities.extensions or ():
+        if extension.params is UNSET:
+            continue
+        text = bytes(extension.params)
+        if text.count(b"{") + text.count(b"[") > MAX_DEPTH // 2:  # then they are not too deep, wherever they are
+            return False
+        try:
+            value, is_plain = strict_json.read(text)
+        except MalformedError:
+            return False
+        if not are_usual(value):
+            return False
+        extension.params = Raw(canonicalize_parsed(value, plain=is_plain))
     return True
 
 

@@ -446,7 +446,7 @@ def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, wanted: str,
     if not _is_text(members.get("refresh_token", "none"), PRINTABLE):
         return "refresh_token is not the text of a token"
     scope = members.get("scope")
-    if not (scope is None or type(scope) is str):
+    if not isinstance(scope, str | None):
         return "scope is not a string"
     seconds = _seconds_of(members.get("expires_in", _UNSTATED_SECONDS))
     if not 0 < seconds < math.inf:

@@ -119,18 +119,7 @@ class KeyRing:
                     f"key ring: active_from of {_shown(following)} is not retired_at of {_shown(key)}; make them equal"
                 )
         for key in self.keys:
-            times = [getattr(key, name) for name in _TIMES]
-            if not all(0 <= time < _END_OF_TIME or time == math.inf for time in times):
-                raise MalformedError(f"key ring: the times of {_shown(key)} are not in seconds since the epoch")
-            if key.is_revoked and key.private_key is not None:
-                raise MalformedError(f"key ring: {_shown(key)} is revoked, so its private_key must be null")
-            if not key.is_revoked and not key.published_at <= key.active_from <= key.retired_at <= key.removed_at:
-                raise MalformedError(
-                    f"key ring: the times of {_shown(key)} must be in the order published_at, active_from, retired_at, "
-                    "removed_at"
-                )
-            if key.private_key is None and key.retired_at == math.inf:
-                raise MalformedError(f"key ring: {_shown(key)} has no private_key, and no retired_at")
+            _check_key(key)
         for names in ([key.kid for key in self.keys], [key.public_key.thumbprint for key in self.keys]):
             if len(set(names)) < len(names):
                 raise MalformedError("key ring: two keys are the same, or have the same kid; remove one of them")
@@ -374,13 +363,9 @@ def _read_key(entry: object, passphrase: str | None) -> RingKey:
                 raise MalformedError(f"key ring: public_key of {ascii(kid)[:66]} does not belong to its private_key")
     return RingKey(
         public_key=public,
-        published_at=_read_time(entry, "published_at"),
-        active_from=_read_time(entry, "active_from"),
-        retired_at=_read_time(entry, "retired_at"),
-        removed_at=_read_time(entry, "removed_at"),
-        revoked_at=_read_time(entry, "revoked_at"),
         private_key=private,
         signer=signer,
+        **{name: _read_time(entry, name) for name in _TIMES},
     )
 
 
@@ -397,6 +382,22 @@ def _written_time(time: float) -> float | None:
     if time == math.inf:
         return None
     return int(time) if time.is_integer() else time
+
+
+def _check_key(key: RingKey) -> None:
+    """MalformedError: the times of the key do not fit each other, or its private key."""
+    times = [getattr(key, name) for name in _TIMES]
+    if not all(0 <= time < _END_OF_TIME or time == math.inf for time in times):
+        raise MalformedError(f"key ring: the times of {_shown(key)} are not in seconds since the epoch")
+    if key.is_revoked and key.private_key is not None:
+        raise MalformedError(f"key ring: {_shown(key)} is revoked, so its private_key must be null")
+    if not key.is_revoked and not key.published_at <= key.active_from <= key.retired_at <= key.removed_at:
+        raise MalformedError(
+            f"key ring: the times of {_shown(key)} must be in the order published_at, active_from, retired_at, "
+            "removed_at"
+        )
+    if key.private_key is None and key.retired_at == math.inf:
+        raise MalformedError(f"key ring: {_shown(key)} has no private_key, and no retired_at")
 
 
 def _is_encrypted(private: str) -> bool:

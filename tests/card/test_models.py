@@ -81,7 +81,9 @@ def type_of(field: Field, table: Table) -> Any:
 
 def classes() -> dict[str, type[CardModel]]:
     found = inspect.getmembers(models, inspect.isclass)
-    models_by_name = {name: each for name, each in found if issubclass(each, CardModel) and each.model_fields}
+    models_by_name = {
+        name: each for name, each in found if issubclass(each, CardModel) and each.model_fields and name[0] != "_"
+    }
     for model in models_by_name.values():
         model.model_rebuild()  # what pydantic does on first use: members of classes further below
     return models_by_name

@@ -4,32 +4,7 @@ The names that most programs need are here. All other public names are in ``erro
 ``lint``, ``middleware``, ``client`` and ``testing``, and in four modules that collect public names: ``proxies``,
 ``certificates``, ``endpoints`` and ``providers``.
 
-The parts of the package, from the ground up; each imports only from parts before it:
-
-- ``errors``: the exception tree
-- ``exports``: public names, imported on first use
-- ``strict_json``: a strict reader for JSON from strangers, canonical JSON (RFC 8785), JSON pointers
-- ``dates``: moments in the form that people read
-- ``cache``: bounded caches, and single flight
-- ``workers``: work on many things in worker processes or threads
-- ``files``: atomic writes, watched files, file permissions, SQLite
-- ``net``: the fetcher, which is the only way to the network; URLs; which addresses are public
-- ``card``: cards of every generation: their content, ambiguous members, two generations in one card
-- ``databases``: connections to PostgreSQL and Redis, which replicas share
-- ``keys``: algorithms, JWK and PEM, key sets, JWS, signers, key rings, origins, trust
-- ``signing``: canonical forms, signatures, sign, verify
-- ``auth``: API keys, passwords, access tokens, client certificates, DPoP, and the guard that applies a card
-- ``lint``: problems of cards, and how to fix them
-- ``middleware``: ASGI: the guard in front of an application, cards, key sets and metadata
-- ``client``: fetch and verify cards, the card memory, credentials, DPoP, client certificates
-- ``servers``: facts about connections that only uvicorn and hypercorn know
-- ``cli``: the command ``a2a-sign``
-- ``__main__``: the same command, as ``python -m a2a_trust``
-- ``proxies``: public names for client certificates from a proxy
-- ``certificates``: public names for client certificates, in agents and clients
-- ``endpoints``: parts of ``protect`` as separate ASGI applications, and sources of cards
-- ``providers``: verifiers for the tokens of identity providers
-- ``testing``: callers, tokens and agents in memory, for tests
+docs/architecture.md is the map of the package.
 """
 
 from a2a_trust.exports import TYPE_CHECKING, lazy
@@ -63,7 +38,7 @@ if TYPE_CHECKING:
 
     __version__: str
 else:
-    _MODULES = {
+    _find, __dir__ = lazy(__name__, {
         "auth": "ApiKeyVerifier DPoP JwtVerifier OpenIdKeys Principal SqliteApiKeys",
         "auth.certificate.verifier": "CertificateVerifier", "card.merge": "merged_card",
         "card.security": "CardSecurity",
@@ -76,8 +51,7 @@ else:
         "RequestRules acting_for current_principal principal_of protect protect_agents",
         "middleware.card": "CardFile", "net.fetcher": "Fetcher",
         "signing": "CardVerifier VerifiedCard sign_card verify_card",
-    }  # fmt: skip
-    _find, __dir__ = lazy(__name__, _MODULES)
+    })  # fmt: skip
 
     def __getattr__(name: str) -> object:
         if name == "__version__":

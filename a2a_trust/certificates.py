@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from a2a_trust.client.certificates import client_context as client_context
     from a2a_trust.middleware.client_certificate import FromTls as FromTls
 else:
-    _MODULES = {
+    __getattr__, __dir__ = lazy(__name__, {
         "auth.certificate.authority": "ClientAuthority",
         "auth.certificate.identities": "AllIssued FromDns FromEmail FromSubject FromUri OnlyIdentities OnlyThumbprints",
         "auth.certificate.verifier": "CertificateVerifier",
         "client.certificates": "CertificateFiles CertificateInMemory client_context",
         "middleware.client_certificate": "FromTls",
-    }  # fmt: skip
-    __getattr__, __dir__ = lazy(__name__, _MODULES)
+    })  # fmt: skip

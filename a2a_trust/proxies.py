@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.proxies.from_proxy import UnixSocket as UnixSocket
     from a2a_trust.middleware.proxies.with_verdict import Apache as Apache, HAProxy as HAProxy, Nginx as Nginx
 else:
-    _MODULES = {
+    __getattr__, __dir__ = lazy(__name__, {
         "middleware.peer": "Networks", "middleware.proxies.certificate_only": "AwsAlb Caddy Rfc9440 Traefik",
         "middleware.proxies.envoy": "Envoy", "middleware.proxies.from_proxy": "FromProxy ProxySecret UnixSocket",
         "middleware.proxies.with_verdict": "Apache HAProxy Nginx",
-    }  # fmt: skip
-    __getattr__, __dir__ = lazy(__name__, _MODULES)
+    })  # fmt: skip

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.token_cache import RedisTokenCache as RedisTokenCache
     from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark
 else:
-    _MODULES = {
+    __getattr__, __dir__ = lazy(__name__, {
         "auth.api_key.postgres": "PostgresApiKeys", "auth.api_key.redis": "RedisApiKeys",
         "auth.api_key.sqlite": "SqliteApiKeys",
         "auth.api_key.verifier": "ApiKeyRecord ApiKeyStore ApiKeyVerifier IssuedApiKey MemoryApiKeys",
@@ -55,5 +55,4 @@ else:
         "auth.proofs.redis": "RedisProofMemory", "auth.proofs.sqlite": "SqliteProofMemory",
         "auth.shared_counters": "RedisCounters", "auth.subject_token": "SubjectToken", "auth.throttle": "FailureLimits",
         "auth.token_cache": "RedisTokenCache", "auth.token_claims": "AccessTokenMark",
-    }  # fmt: skip
-    __getattr__, __dir__ = lazy(__name__, _MODULES)
+    })  # fmt: skip

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from a2a_trust.client.transport import VerifyingTransport as VerifyingTransport
     from a2a_trust.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
 else:
-    _MODULES = {
+    __getattr__, __dir__ = lazy(__name__, {
         "client.agent_client": "verifying_client", "client.card_auth": "CardAuth CredentialsError",
         "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
         "client.destinations": "UnsafePassAnything", "client.extended": "async_fetch_extended_card fetch_extended_card",
@@ -40,5 +40,4 @@ else:
         "client.rejection": "CredentialsRejectedError", "client.sdk_hook": "signature_verifier",
         "client.transport": "AsyncVerifyingTransport UnverifiedCardError VerifyingTransport",
         "net.fetcher": "Fetched Fetcher Resolver",
-    }  # fmt: skip
-    __getattr__, __dir__ = lazy(__name__, _MODULES)
+    })  # fmt: skip

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from a2a_trust.keys.trust import TrustedKey as TrustedKey
     from a2a_trust.keys.trust_file import TrustFile as TrustFile
 else:
-    _MODULES = {
+    __getattr__, __dir__ = lazy(__name__, {
         "keys.files": "KeyFileWarning PassphraseNeededError load_private_key save_private_key",
         "keys.jwk": "PublicKey private_key_to_jwk public_key_from_jwk public_key_from_pem",
         "keys.jwks_cache": "JwksCache JwksCacheTimes", "keys.keyset": "KeySet publish_jwks read_jwks",
@@ -29,5 +29,4 @@ else:
         "keys.ring_file": "KeyRingFile load_key_ring save_key_ring update_key_ring", "keys.rotation": "KeyRing",
         "keys.signer": "LocalSigner Signer generate_signer",
         "keys.trust": "SigningTool TrustSource TrustStore TrustedKey", "keys.trust_file": "TrustFile",
-    }  # fmt: skip
-    __getattr__, __dir__ = lazy(__name__, _MODULES)
+    })  # fmt: skip

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.protection import protect as protect, protect_agents as protect_agents
     from a2a_trust.middleware.rules import call_of as call_of
 else:
-    _MODULES = {
+    __getattr__, __dir__ = lazy(__name__, {
         "middleware.application": "FromApplication", "middleware.authentication": "CardEnforcementMiddleware",
         "middleware.caller": "acting_for current_principal principal_of subject_token_of", "middleware.calls": "Call",
         "middleware.card_access": "CardReaders", "middleware.client_certificate": "FromTls",
         "middleware.extended_card": "ExtendedCard", "middleware.options": "RequestRules TenantRule",
         "middleware.peer": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
         "middleware.rules": "call_of",
-    }  # fmt: skip
-    __getattr__, __dir__ = lazy(__name__, _MODULES)
+    })  # fmt: skip

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from a2a_trust.testing.callers import fake_request as fake_request
     from a2a_trust.testing.tokens import TokenIssuer as TokenIssuer
 else:
-    _MODULES = {
+    __getattr__, __dir__ = lazy(__name__, {
         "testing.agents": "InMemoryAgent memory_client", "testing.callers": "as_caller fake_principal fake_request",
         "testing.tokens": "TokenIssuer",
-    }  # fmt: skip
-    __getattr__, __dir__ = lazy(__name__, _MODULES)
+    })  # fmt: skip

@@ -25,7 +25,7 @@ from a2a_trust.cli.named_cards import GivenCard, is_url
 from a2a_trust.cli.report import json_line
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.files.atomic import lock_now
-from a2a_trust.files.rights import check_writers
+from a2a_trust.files.watched import check_writers
 
 _LONGEST: Final = 86_400.0
 """Seconds after its begin in which a run can go on."""

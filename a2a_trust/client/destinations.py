@@ -5,7 +5,7 @@ The rules:
 1. URLs are compared part by part: the origin in one spelling, the path segment by segment, and the query if the card's
    URL has one. An ambiguous path (``..``, ``..;``, ``//``, an encoded slash) never matches.
 2. The scheme is https. It may be http to this machine, and to names of a service mesh that the program configures
-   (``net.mesh``).
+   (``net.urls``).
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
 
@@ -26,8 +26,7 @@ from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, read_card
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
 from a2a_trust.keys.origins import origin_of, url_of
 from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.mesh import NO_MESH, HttpWithin
-from a2a_trust.net.urls import Url, with_plain_escapes
+from a2a_trust.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import VerifiedCard
 

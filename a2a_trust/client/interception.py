@@ -53,7 +53,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.net.mesh import HttpWithin
+from a2a_trust.net.urls import HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
 DROPPED_HEADERS: Final = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range")

@@ -45,8 +45,7 @@ from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.net.addresses import Address
 from a2a_trust.net.fetcher import MAX_ATTEMPTS, Resolver, SystemResolver, addresses_of
-from a2a_trust.net.mesh import HttpWithin, check_private
-from a2a_trust.net.urls import DEFAULT_PORTS
+from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin, check_private
 from a2a_trust.strict_json import MAX_BYTES
 
 T = TypeVar("T")

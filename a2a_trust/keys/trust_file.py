@@ -4,44 +4,19 @@
 version = 1
 
 [[trust]]
-name = "bank"                        # optional: policies name the entry by it
+name = "bank"
 origins = ["bank.example.com", "*.agents.example.com"]
-keys = "bank.jwks.json"              # a JWK Set, a JWK or PEM; the path is relative to this file
-not_after = 2027-06-30               # optional: the keys are valid until just before it, in UTC; also not_before
-
-[[trust]]
-name = "auditor"
-origins = ["bank.example.com"]
-jwks_url = "https://auditor.example.org/jwks.json"
-signer = "a2a-python"                # optional: the tool that signs
+keys = "bank.jwks.json"
 
 [[policy]]
 origins = ["bank.example.com"]
-parties = ["bank", "auditor"]        # names of entries, or thumbprints of keys
-count = 2                            # optional: how many of them must sign; all of them without it
+parties = ["bank", "auditor"]
 
 [[revoked]]
 kid = "bank-2025"
-thumbprint = "…"                     # of the key, which is then revoked under every kid
 ```
 
-Members of ``[[trust]]``:
-
-- ``origins``, or ``unsafe_any_origin = true``,
-- one of ``keys`` (a file), ``jwk`` (a table), ``pem`` (a text) and ``jwks_url``,
-- ``kid``: the name of the key in ``pem``, in ``jwk``, or in a file with one key,
-- ``alg``: the algorithm of RSA keys without an algorithm,
-- ``name``, ``signer``, ``not_before``, ``not_after``.
-
-``nbf``, ``exp`` and ``revoked`` of a JWK count, too.
-
-Members of ``[[revoked]]``:
-
-- ``kid`` or ``thumbprint``, or both,
-- ``entry``: the name or ``jwks_url`` of an entry, if the key is revoked in that entry only,
-- ``at`` and ``reason``, for people.
-
-No URL is ever fetched except each ``jwks_url`` of this file.
+docs/trust.md has all members. No URL is ever fetched except each ``jwks_url`` of this file.
 """
 
 from __future__ import annotations
@@ -61,8 +36,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
-from a2a_trust.files.rights import check_writers, missing
-from a2a_trust.files.watched import Stamp, Watched, stamp_of_path, told_in_log
+from a2a_trust.files.watched import Stamp, Watched, check_writers, missing, stamp_of_path, told_in_log
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
@@ -544,8 +518,12 @@ class TrustFile:
         self._caches: dict[str, JwksCache] = {}
         #: Held while the store is made from one state of the file: otherwise threads could lose a revocation.
         self._lock = Lock()
-        tell = told_in_log(_log, f"the trust file {path}")
-        self._watched = Watched(self._read, self._look, failures=(ConfigurationError, OSError), tell=tell)
+        self._watched = Watched(
+            self._read,
+            lambda: {path: stamp_of_path(path) for path in self._paths},
+            failures=(ConfigurationError, OSError),
+            tell=told_in_log(_log, f"the trust file {path}"),
+        )
 
     @property
     def document(self) -> TrustDocument:
@@ -596,9 +574,6 @@ class TrustFile:
 
             cache = self._caches[url] = JwksCache(self._fetcher.loader(url, configured=True), name=url)
         return cache
-
-    def _look(self) -> dict[Path, Stamp | None]:
-        return {path: stamp_of_path(path) for path in self._paths}
 
     def _read(self) -> tuple[TrustDocument, dict[Path, Stamp | None]]:
         # Take the stamp before reading, so that a change in between is noticed the next time.

@@ -6,7 +6,7 @@ from types import MappingProxyType, ModuleType
 from typing import Final
 
 from a2a_trust.lint.rules import forms, members, requirements, secrets, texts, urls
-from a2a_trust.lint.rules.rule import Rule
+from a2a_trust.lint.findings import Rule
 
 
 def rules_of(theme: ModuleType) -> tuple[Rule, ...]:

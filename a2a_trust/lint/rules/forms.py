@@ -8,10 +8,9 @@ from typing import Final
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, Kind
 from a2a_trust.lint.document import Subject, safe_pointer
-from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.lint.rules.members import empty_member, unknown_members
 from a2a_trust.lint.rules.requirements import missing_twin, requirement_spelling
-from a2a_trust.lint.rules.rule import Found, rule
 from a2a_trust.signing.forms import Form, present_members, project
 from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.strict_json.pointer import steps_of

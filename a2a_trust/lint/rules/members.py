@@ -9,8 +9,7 @@ from typing import Final
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, REQUIRED_0_1, REQUIRED_0_3, Presence, proto_name
 from a2a_trust.lint.document import Subject, member_of, pointer_of, safe_pointer, spelled
-from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.rules.rule import Found, rule, without_braces
+from a2a_trust.lint.findings import Found, Severity, rule, without_braces
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER
 from a2a_trust.strict_json.pointer import Path

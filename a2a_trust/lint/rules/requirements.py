@@ -8,8 +8,7 @@ from typing import Final
 from a2a_trust.card.schema import MESSAGES
 from a2a_trust.card.view import Alternative, NamedScheme
 from a2a_trust.lint.document import Subject, at, member_of, pointer_of, shown_name, spelling_of
-from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import Path
 

@@ -9,8 +9,7 @@ from a2a_trust.card.ambiguity import field_of
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, interface_host, url_of
 from a2a_trust.lint.document import Subject, pointer_of
-from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.net.addresses import is_loopback, is_public
 from a2a_trust.strict_json.pointer import Path

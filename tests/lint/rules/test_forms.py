@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
+from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.rules import forms, rules_of
-from a2a_trust.lint.rules.rule import Rule
 from a2a_trust.signing.forms import Form, project
 from tests.lint.cards import GONE, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.signing import cards as made

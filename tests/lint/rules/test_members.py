@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.rules import members, rules_of
-from a2a_trust.lint.rules.rule import Rule
 from tests.lint.cards import GONE, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.tables import walk
 

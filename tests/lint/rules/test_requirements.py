@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from a2a_trust.card.merge import merged_card
+from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.rules import requirements, rules_of
-from a2a_trust.lint.rules.rule import Rule
 from tests.lint.cards import GONE, OAUTH, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.tables import walk
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules import rules_of, secrets
-from a2a_trust.lint.rules.rule import Rule
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having, rules_found
 from tests.signing.cards import Card
 from tests.tables import walk

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.rules import rules_of, texts
-from a2a_trust.lint.rules.rule import Rule
 from tests.lint.cards import OAUTH, SKILL, Example, check_examples, clean_card, having
 from tests.tables import walk
 

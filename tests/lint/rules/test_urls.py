@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.findings import Rule, Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules import rules_of, urls
-from a2a_trust.lint.rules.rule import Rule
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having
 from tests.tables import walk
 

@@ -24,14 +24,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_private_key
 from a2a_trust.keys.jwk import PublicKey, public_key_from_pem
 from a2a_trust.keys.keyset import MAX_KEYS
-from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.signer import HoldsSecret, LocalSigner, generate_signer
 
 DEFAULT_OVERLAP: Final = 86_400.0
 """One day, in seconds: the longest time for which our own cache keeps a key set without fetching it again."""
@@ -49,14 +49,7 @@ _MEMBERS: Final = frozenset({"kid", "alg", *_TIMES, "public_key", "private_key"}
 
 
 class KeyState(StrEnum):
-    """The state of a key in a key ring at a moment.
-
-    - ``NEXT``: published, signs later.
-    - ``ACTIVE``: signs, and is published.
-    - ``RETIRED``: does not sign, and is still published.
-    - ``REMOVED``: neither signs nor is published.
-    - ``REVOKED``: neither signs nor is published, at any time.
-    """
+    """The state of a key in a key ring at a moment."""
 
     NEXT = "next"
     ACTIVE = "active"
@@ -66,7 +59,7 @@ class KeyState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RingKey:
+class RingKey(HoldsSecret):
     """A key of a key ring, and its times in seconds since the epoch; infinity for a time that is not planned.
 
     ``private_key`` is the private key in the file: PEM, or JWE if it is encrypted. It is None as soon as the key does
@@ -92,12 +85,9 @@ class RingKey:
         """Whether the key is revoked, at any time: a clock that runs behind does not restore a revoked key."""
         return self.revoked_at != math.inf
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a RingKey cannot be pickled: it holds a private key")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRing:
+class KeyRing(HoldsSecret):
     """The signing keys of one agent over time: the active key, the next key, and retired and revoked keys.
 
     A ring does not change: every change returns a new ring. MalformedError: the keys and times do not form a ring.
@@ -286,9 +276,6 @@ class KeyRing:
             private_key=private_key_bytes(signer, passphrase=passphrase).decode(),
             signer=signer,
         )
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KeyRing cannot be pickled: it holds private keys")
 
 
 def new_ring_key(alg: str) -> LocalSigner:

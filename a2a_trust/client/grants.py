@@ -75,11 +75,8 @@ class _Grant(Credential):
         self._client.forget(value)
         return True
 
-    def _key(self, scopes: frozenset[str], subject: str) -> tuple[object, ...]:
-        return type(self), subject, self._audience, self._resources, scopes
-
     def _request(self, scopes: frozenset[str], grant_type: str, subject: str = "", **more: Any) -> TokenRequest:
-        key = self._key(scopes, subject)
+        key = type(self), subject, self._audience, self._resources, scopes
         asked = {"flight": key, "parameters": _nothing_more, **more}
         return TokenRequest(
             key=key,

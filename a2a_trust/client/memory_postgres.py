@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
@@ -134,17 +134,16 @@ def _lock_of(host: str) -> int:
 
 
 def _records(session: Session, query: str, *values: object) -> tuple[Remembered, ...]:
-    return tuple(map(_record, session.fetch(query, *values)))
-
-
-def _record(row: Any) -> Remembered:
-    return Remembered(
-        location=Location(row["location"]),
-        thumbprints=frozenset(row["thumbprints"].split()),
-        issued=row["issued"],
-        version=None if row["version"] is None else json.loads(row["version"]),
-        first_seen=row["first_seen"],
-        last_seen=row["last_seen"],
-        interfaces=frozenset(row["interfaces"]),
-        on_first_use=row["on_first_use"],
+    return tuple(
+        Remembered(
+            location=Location(row["location"]),
+            thumbprints=frozenset(row["thumbprints"].split()),
+            issued=row["issued"],
+            version=None if row["version"] is None else json.loads(row["version"]),
+            first_seen=row["first_seen"],
+            last_seen=row["last_seen"],
+            interfaces=frozenset(row["interfaces"]),
+            on_first_use=row["on_first_use"],
+        )
+        for row in session.fetch(query, *values)
     )

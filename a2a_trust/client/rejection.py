@@ -205,12 +205,14 @@ class Rejection:
             asked, scopes, metadata = "something that repeats a credential", _NO_SCOPES, ""
         sent = "with " + shown(f"'{name}'" for name in names) if names else "without a credential"
         request = self._response.request
+        # As bytes: httpx reads headers that are not ASCII, and does not write them.
+        headers = [line for line in self._response.headers.raw if line[0].lower() not in _OF_BODIES]
         return CredentialsRejectedError(
             f"{request.url.scheme}://{request.url.netloc.decode('ascii')} answers {self.status} to a request {sent}. "
             f"In the card, {self._demand() or 'no credential is demanded'}. "
             f"The agent asks for {asked[:_MAX_SHOWN] or 'a credential of unknown kind'}{self._forbidden(scopes)}{hint}",
             request=request,
-            response=httpx.Response(self.status, headers=_without_body(self._response), request=request),
+            response=httpx.Response(self.status, headers=headers, request=request),
             schemes=names,
             scopes=tuple(sorted(scopes | demanded)),
             resource_metadata=metadata,
@@ -240,8 +242,3 @@ class Dropped(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await cast("httpx.AsyncByteStream", self._stream).aclose()
-
-
-def _without_body(response: httpx.Response) -> list[tuple[bytes, bytes]]:
-    # As bytes: httpx reads headers that are not ASCII, and does not write them.
-    return [line for line in response.headers.raw if line[0].lower() not in _OF_BODIES]

@@ -312,7 +312,7 @@ def _moment(jwk: Mapping[str, object], name: str, default: float) -> float:
 
 def _public_key(native: PublicKeyObject, algorithms: tuple[str, ...], kid: str | None) -> PublicKey:
     _check_strength(native)
-    if kid is not None and not _is_name(kid):
+    if kid is not None and (not 0 < len(kid) <= MAX_KID or any("\ud800" <= char <= "\udfff" for char in kid)):
         raise MalformedError(f"key: kid must be 1 to {MAX_KID} characters of well-formed text")
     jwk = _members(native)
     # RFC 7638 3: the required members in lexicographic order, nothing else, no blanks.
@@ -326,10 +326,6 @@ def _public_key(native: PublicKeyObject, algorithms: tuple[str, ...], kid: str |
         native=native,
         algorithms=algorithms,
     )
-
-
-def _is_name(kid: str) -> bool:
-    return 0 < len(kid) <= MAX_KID and not any("\ud800" <= char <= "\udfff" for char in kid)
 
 
 def _members(key: PublicKeyObject) -> dict[str, str]:
@@ -430,7 +426,7 @@ def _check_strength(public: PublicKeyObject) -> None:
             raise MalformedError("RSA key with a public exponent below 65537 (NIST SP 800-56B 6.2)")
         if numbers.e.bit_length() > _MAX_EXPONENT_BITS:  # every bit makes each verification slower
             raise MalformedError(f"RSA key with a public exponent of more than {_MAX_EXPONENT_BITS} bits")
-        if _is_roca(numbers.n):
+        if all(numbers.n % p in residues for p, residues in _roca_residues().items()):
             raise MalformedError("RSA key made by the broken generator of CVE-2017-15361 (ROCA); make a new key")
     elif isinstance(public, ed25519.Ed25519PublicKey):
         _check_point(public.public_bytes_raw())
@@ -471,7 +467,3 @@ def _roca_residues() -> dict[int, frozenset[int]]:
         if len(powers) < p - 1:
             residues[p] = frozenset(powers)
     return residues
-
-
-def _is_roca(modulus: int) -> bool:
-    return all(modulus % p in residues for p, residues in _roca_residues().items())

@@ -70,8 +70,8 @@ class CardSecurity:
         }
         alternatives = self._alternatives()
         _check_same(original, alternatives)
-        for name in (_LEGACY, _CURRENT):
-            _own(added, name)
+        _own(added, _LEGACY)
+        _own(added, _CURRENT)
         if is_current:
             # A list that is empty is left out, as A2A 8.4.1 has it in signed cards.
             added[_CURRENT] = [

@@ -244,21 +244,13 @@ class UnsafeReportOnly:
         return (self.refusal.code, *[failure.reason.value for failure in failures])
 
     @classmethod
-    def fetch(
-        cls,
-        url: str,
-        trust: TrustSource,
-        options: FetchOptions = FetchOptions(),
-    ) -> UnsafeReportOnly:
+    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> UnsafeReportOnly:
         """The result that ``fetch_card`` would have; FetchError: the card cannot be fetched."""
         return run(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
     async def async_fetch(
-        cls,
-        url: str,
-        trust: TrustSource,
-        options: FetchOptions = FetchOptions(),
+        cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()
     ) -> UnsafeReportOnly:
         """As ``fetch``, on the running event loop."""
         return await run_async(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)

@@ -79,12 +79,7 @@ class _Grant(Credential):
         key = type(self), subject, self._audience, self._resources, scopes
         asked = {"flight": key, "parameters": _nothing_more, **more}
         return TokenRequest(
-            key=key,
-            grant_type=grant_type,
-            audience=self._audience,
-            resources=self._resources,
-            scopes=scopes,
-            **asked,
+            key=key, grant_type=grant_type, audience=self._audience, resources=self._resources, scopes=scopes, **asked
         )
 
 
@@ -211,11 +206,7 @@ def _subject_of(given: object) -> tuple[CredentialValue, float]:
 
 def _exchanged(subject: CredentialValue) -> Flow[Parameters]:
     yield from ()
-    return {
-        "subject_token": subject,
-        "subject_token_type": ACCESS_TYPE,
-        "requested_token_type": ACCESS_TYPE,
-    }
+    return {"subject_token": subject, "subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
 
 
 def _digest(value: CredentialValue) -> str:

@@ -1,14 +1,5 @@
 """Access tokens from the authorization server that the program names: RFC 6749, 7523, 8693, 8705, 8707, 9449.
 
-::
-
-    login = OAuthClient(
-        issuer="https://login.example.com",
-        token_endpoint="https://login.example.com/token",
-        client_id="orchestrator",
-        authentication=ClientSecret(SecretFile("/run/secrets/login")),
-    )
-
 ``grants`` has the credentials that it gets tokens for. The rules:
 
 1. Secrets and assertions go to the configured token endpoint, through a ``Fetcher``: https, checked addresses, no
@@ -105,10 +96,7 @@ class ClientSecret(HoldsSecret, _Authentication):
     """The client authenticates with a secret (RFC 6749 2.3.1), by ``method`` in a header or in the form."""
 
     def __init__(
-        self,
-        secret: Secret,
-        *,
-        method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
+        self, secret: Secret, *, method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
     ) -> None:
         self._secret: KeptSecret = kept(secret)
         del secret  # tracebacks show locals

@@ -349,10 +349,7 @@ def _read_key(entry: object, passphrase: str | None) -> RingKey:
             if signer.public_key != public:
                 raise MalformedError(f"key ring: public_key of {ascii(kid)[:66]} does not belong to its private_key")
     return RingKey(
-        public_key=public,
-        private_key=private,
-        signer=signer,
-        **{name: _read_time(entry, name) for name in _TIMES},
+        public_key=public, private_key=private, signer=signer, **{name: _read_time(entry, name) for name in _TIMES}
     )
 
 

@@ -55,12 +55,7 @@ class LocalSigner(HoldsSecret):
     __slots__ = ("_key", "public_key")
 
     def __init__(
-        self,
-        key: PrivateKeyObject,
-        *,
-        alg: str | None = None,
-        kid: str | None = None,
-        algorithms: tuple[str, ...] = (),
+        self, key: PrivateKeyObject, *, alg: str | None = None, kid: str | None = None, algorithms: tuple[str, ...] = ()
     ) -> None:
         """Make a signer with a private key of the library ``cryptography``.
 

@@ -232,12 +232,7 @@ class Fetcher:
         return Fetched(body=answer.body, max_age=_max_age(answer.headers), **_validators(answer.headers))
 
     async def post_form(
-        self,
-        url: str,
-        form: bytes,
-        *,
-        headers: Mapping[str, str] = MappingProxyType({}),
-        answer_type: str = "",
+        self, url: str, form: bytes, *, headers: Mapping[str, str] = MappingProxyType({}), answer_type: str = ""
     ) -> FormAnswer:
         """Post a form to a configured OAuth 2.0 endpoint (RFC 6749 3.2); returns its answer, or its error answer (5.2).
 

@@ -1,10 +1,14 @@
 """The parts of ``protect`` as ASGI applications of their own, and the sources of a public card."""
 
-from a2a_trust.middleware.card import CardFile as CardFile
-from a2a_trust.middleware.card import CardSignedHere as CardSignedHere
-from a2a_trust.middleware.card import CardSigner as CardSigner
-from a2a_trust.middleware.card import FixedCard as FixedCard
-from a2a_trust.middleware.card import PublicCard as PublicCard
-from a2a_trust.middleware.extended_card import ExtendedCardEndpoint as ExtendedCardEndpoint
-from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint
-from a2a_trust.middleware.metadata import ProtectedResource as ProtectedResource
+from a2a_trust.exports import TYPE_CHECKING, lazy
+
+if TYPE_CHECKING:
+    from a2a_trust.middleware.card import CardFile as CardFile, CardSignedHere as CardSignedHere
+    from a2a_trust.middleware.card import CardSigner as CardSigner, FixedCard as FixedCard, PublicCard as PublicCard
+    from a2a_trust.middleware.extended_card import ExtendedCardEndpoint as ExtendedCardEndpoint
+    from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint, ProtectedResource as ProtectedResource
+else:
+    __getattr__, __dir__ = lazy(__name__, {
+        "middleware.card": "CardFile CardSignedHere CardSigner FixedCard PublicCard",
+        "middleware.extended_card": "ExtendedCardEndpoint", "middleware.metadata": "JwksEndpoint ProtectedResource",
+    })  # fmt: skip

@@ -48,38 +48,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, TypeVar
 
-__all__ = [
-    "AuthenticationError",
-    "AuthorizationError",
-    "CardMemoryError",
-    "CardMemoryUnavailableError",
-    "CardNotServedError",
-    "CardVerificationError",
-    "ConfigurationError",
-    "CrossSiteError",
-    "FailureReason",
-    "FetchError",
-    "InvalidCredentialsError",
-    "InvalidSignatureError",
-    "KeySourceUnavailableError",
-    "MalformedError",
-    "MissingCredentialsError",
-    "PartialSignatureError",
-    "PinnedKeyError",
-    "PolicyNotMetError",
-    "RolledBackCardError",
-    "SignatureFailure",
-    "SigningError",
-    "TemporarilyUnavailableError",
-    "TokenRequestError",
-    "TooManyRequestsError",
-    "TrustError",
-    "UncoveredFieldsError",
-    "UnrecognizedCredentialsError",
-    "UnsignedCardError",
-    "UntrustedCardError",
-]
-
 
 class TrustError(Exception):
     """The base of all errors of this package. Never raised itself."""

@@ -1,5 +1,58 @@
 """Requests: who is asking, and may they."""
 
-from a2a_trust.exports import lazy
+from a2a_trust.exports import TYPE_CHECKING, lazy
 
-__getattr__, __dir__ = lazy(__name__, __file__)
+if TYPE_CHECKING:
+    from a2a_trust.auth.api_key.postgres import PostgresApiKeys as PostgresApiKeys
+    from a2a_trust.auth.api_key.redis import RedisApiKeys as RedisApiKeys
+    from a2a_trust.auth.api_key.sqlite import SqliteApiKeys as SqliteApiKeys
+    from a2a_trust.auth.api_key.verifier import ApiKeyRecord as ApiKeyRecord, ApiKeyStore as ApiKeyStore
+    from a2a_trust.auth.api_key.verifier import ApiKeyVerifier as ApiKeyVerifier, IssuedApiKey as IssuedApiKey
+    from a2a_trust.auth.api_key.verifier import MemoryApiKeys as MemoryApiKeys
+    from a2a_trust.auth.basic.records import IssuedPassword as IssuedPassword, MemoryPasswords as MemoryPasswords
+    from a2a_trust.auth.basic.records import PasswordRecord as PasswordRecord, PasswordStore as PasswordStore
+    from a2a_trust.auth.basic.sqlite import SqlitePasswords as SqlitePasswords
+    from a2a_trust.auth.basic.verifier import BasicVerifier as BasicVerifier
+    from a2a_trust.auth.credentials import HttpAuthorization as HttpAuthorization, InCookie as InCookie
+    from a2a_trust.auth.credentials import InHeader as InHeader, InQuery as InQuery
+    from a2a_trust.auth.discovery import OAuth2Keys as OAuth2Keys, OpenIdKeys as OpenIdKeys
+    from a2a_trust.auth.dpop import DPoP as DPoP, ServerNonces as ServerNonces
+    from a2a_trust.auth.guard_config import CredentialAt as CredentialAt
+    from a2a_trust.auth.introspection import IntrospectionVerifier as IntrospectionVerifier
+    from a2a_trust.auth.introspection_endpoint import EndpointAuthentication as EndpointAuthentication
+    from a2a_trust.auth.issuers import SeveralIssuers as SeveralIssuers
+    from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier, JwtVerifier as JwtVerifier
+    from a2a_trust.auth.jwt import TokenProfile as TokenProfile
+    from a2a_trust.auth.key_sources import JwksFile as JwksFile, SeveralKeySources as SeveralKeySources
+    from a2a_trust.auth.principal import Anonymous as Anonymous, BoundVerifier as BoundVerifier
+    from a2a_trust.auth.principal import CredentialKind as CredentialKind, Identity as Identity
+    from a2a_trust.auth.principal import KeyBinding as KeyBinding, Principal as Principal, TokenBinding as TokenBinding
+    from a2a_trust.auth.principal import SubjectToken as SubjectToken, TokenVerifier as TokenVerifier
+    from a2a_trust.auth.principal import Verifier as Verifier
+    from a2a_trust.auth.proofs.memory import ProofMemory as ProofMemory, VolatileProofMemory as VolatileProofMemory
+    from a2a_trust.auth.proofs.postgres import PostgresProofMemory as PostgresProofMemory
+    from a2a_trust.auth.proofs.redis import RedisProofMemory as RedisProofMemory
+    from a2a_trust.auth.proofs.sqlite import SqliteProofMemory as SqliteProofMemory
+    from a2a_trust.auth.shared_counters import RedisCounters as RedisCounters
+    from a2a_trust.auth.throttle import FailureLimits as FailureLimits
+    from a2a_trust.auth.token_cache import RedisTokenCache as RedisTokenCache
+    from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark
+else:
+    __getattr__, __dir__ = lazy(__name__, {
+        "auth.api_key.postgres": "PostgresApiKeys", "auth.api_key.redis": "RedisApiKeys",
+        "auth.api_key.sqlite": "SqliteApiKeys",
+        "auth.api_key.verifier": "ApiKeyRecord ApiKeyStore ApiKeyVerifier IssuedApiKey MemoryApiKeys",
+        "auth.basic.records": "IssuedPassword MemoryPasswords PasswordRecord PasswordStore",
+        "auth.basic.sqlite": "SqlitePasswords", "auth.basic.verifier": "BasicVerifier",
+        "auth.credentials": "HttpAuthorization InCookie InHeader InQuery", "auth.discovery": "OAuth2Keys OpenIdKeys",
+        "auth.dpop": "DPoP ServerNonces", "auth.guard_config": "CredentialAt",
+        "auth.introspection": "IntrospectionVerifier", "auth.introspection_endpoint": "EndpointAuthentication",
+        "auth.issuers": "SeveralIssuers", "auth.jwt": "IdTokenVerifier JwtVerifier TokenProfile",
+        "auth.key_sources": "JwksFile SeveralKeySources",
+        "auth.principal": "Anonymous BoundVerifier CredentialKind Identity "
+        "KeyBinding Principal SubjectToken TokenBinding TokenVerifier Verifier",
+        "auth.proofs.memory": "ProofMemory VolatileProofMemory", "auth.proofs.postgres": "PostgresProofMemory",
+        "auth.proofs.redis": "RedisProofMemory", "auth.proofs.sqlite": "SqliteProofMemory",
+        "auth.shared_counters": "RedisCounters", "auth.throttle": "FailureLimits",
+        "auth.token_cache": "RedisTokenCache", "auth.token_claims": "AccessTokenMark",
+    })  # fmt: skip

@@ -6,7 +6,7 @@ The rules:
 2. The document's ``issuer`` must be that name, character by character (Discovery 4.3, RFC 8414 3.3). Otherwise
    the writer of one page on a host could name keys for another issuer of that host.
 3. ``jwks_uri`` comes from the metadata of that issuer, and is fetched by the rules of the fetcher. Plain http within
-   a service mesh (``net.mesh``) is for the issuer's own origin: a document must not choose among its servers.
+   a service mesh (``net.urls``) is for the issuer's own origin: a document must not choose among its servers.
 4. The two documents are always read together, as one load of ``JwksCache``: a ``jwks_uri`` that moved is found as soon
    as a key that is only there, what fails leaves the known keys as they are for a bounded time, and single flight,
    back-off and cool-down hold for both. ``signed_metadata`` is not read.

@@ -38,10 +38,10 @@ class UnambiguousCard:
 
     - ``has_one_form``: whether all its canonical forms are the same bytes, as ``check_card`` says.
     - ``is_plain``: whether its numbers and names are plain, as ``strict_json.read`` says.
-    - ``payload``: its canonical bytes without ``signatures``, if they are known already.
+    - ``payload``: its ``spec`` form, if that is known already; ``dropped``: the members that are not in ``payload``.
     """
 
-    __slots__ = ("_card", "_document", "_usual", "generation", "has_one_form", "is_plain", "payload")
+    __slots__ = ("_card", "_document", "_usual", "dropped", "generation", "has_one_form", "is_plain", "payload")
 
     def __init__(self, document: bytes, usual: UsualCard | None = None) -> None:
         self._document, self._usual = document, usual
@@ -49,9 +49,11 @@ class UnambiguousCard:
         self.generation: Generation = Generation.V1_0
         self.has_one_form: bool = True
         self.payload: bytes | None = None
+        self.dropped: list[Path] = []
         self.is_plain: Plain = Plain.YES
         if usual is not None:
-            self.is_plain, self.payload = Plain.YES if usual.is_plain else Plain.NO, usual.payload
+            self.is_plain, self.has_one_form = Plain.YES if usual.is_plain else Plain.NO, usual.has_one_form
+            self.payload, self.dropped = usual.payload, usual.dropped
             return
         self._card, self.is_plain = strict_json.read(document, what="card")
         self.has_one_form = check_card(self._card)
@@ -83,25 +85,18 @@ class UnambiguousCard:
         return interface_urls(self.card) if self._usual is None else self._usual.interfaces
 
 
-def read_unambiguous(document: bytes) -> UnambiguousCard:
-    """The card in a document, read strictly; MalformedError as from ``strict_json.read`` and ``check_card``."""
-    if not isinstance(document, bytes):
-        raise TypeError(f"card: pass the bytes of the document, not {type(document).__name__}")
-    return UnambiguousCard(document, _usual(document))
+Reader: TypeAlias = "Callable[[bytes], UnambiguousCard]"
+"""How a caller reads cards: ``read_quickly``, or ``UnambiguousCard`` in a command for one card.
+
+Both give the same. To import msgspec takes as long as to read a hundred cards without it.
+"""
 
 
-_FIRST: Final = 8
-_first = iter(range(_FIRST))
-
-
-def _usual(document: bytes) -> UsualCard | None:
-    """As ``usual_card``, but None for the first cards of a program: to import msgspec takes as long as to read a
-    hundred cards by the definition, and most commands read one."""
-    if next(_first, None) is not None:
-        return None
+def read_quickly(document: bytes) -> UnambiguousCard:
+    """The card in a document; MalformedError as from ``strict_json.read`` and ``check_card``."""
     from a2a_trust.card.usual import usual_card
 
-    return usual_card(document, _are_usual_params)
+    return UnambiguousCard(document, usual_card(document, _are_usual_params))
 
 
 def _are_usual_params(value: JSON) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from a2a_trust import strict_json
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.schema import DEFAULTS_0_3, SCHEME_MEMBERS, SCHEME_TYPES
-from a2a_trust.card.view import Alternative, Skill, read_card
+from a2a_trust.card.view import Alternative, CardView, Interface, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSONObject
 
@@ -22,10 +22,7 @@ def merged_card(card: GivenCard) -> JSONObject:
     given = given_card(card)
     original = strict_json.parse(given, what="card") if isinstance(given, bytes) else given
     view = read_card(original)
-    interfaces = [item for item in view.interfaces if item.pointer.startswith("/supportedInterfaces/") and item.binding]
-    if not interfaces:
-        raise MalformedError("card: /supportedInterfaces: missing or empty; only a card of 1.0 can be merged")
-    shown = [item for item in interfaces if item.version.startswith("0.3")] or interfaces
+    shown = _interfaces_for_0_3(view)
     legacy: JSONObject = {
         "protocolVersion": DEFAULTS_0_3["protocolVersion"],
         "url": shown[0].url,
@@ -41,18 +38,24 @@ def merged_card(card: GivenCard) -> JSONObject:
         if merged.get(member):
             merged[member] = {name: scheme_in_both_shapes(scheme) for name, scheme in merged[member].items()}
     if view.skills:
-        merged["skills"] = [_skill(*pair) for pair in zip(merged["skills"], view.skills, strict=True)]
+        merged["skills"] = [
+            skill if each.requirements is None else {"security": legacy_requirements(each.requirements), **skill}
+            for skill, each in zip(merged["skills"], view.skills, strict=True)
+        ]
     read_card(merged)  # members of 0.3 that were there already and say something else
     return merged
+
+
+def _interfaces_for_0_3(view: CardView) -> list[Interface]:
+    interfaces = [item for item in view.interfaces if item.pointer.startswith("/supportedInterfaces/") and item.binding]
+    if not interfaces:
+        raise MalformedError("card: /supportedInterfaces: missing or empty; only a card of 1.0 can be merged")
+    return [item for item in interfaces if item.version.startswith("0.3")] or interfaces
 
 
 def legacy_requirements(requirements: tuple[Alternative, ...]) -> list[JSONObject]:
     """Requirements in the form of cards of 0.2 and 0.3."""
     return [{name: sorted(scopes) for name, scopes in alternative.schemes} for alternative in requirements]
-
-
-def _skill(skill: JSONObject, view: Skill) -> JSONObject:
-    return skill if view.requirements is None else {"security": legacy_requirements(view.requirements), **skill}
 
 
 def scheme_in_both_shapes(scheme: JSONObject) -> JSONObject:

@@ -36,43 +36,6 @@ except ModuleNotFoundError as _error:
     _TEXT = 'a2a_trust.card.models needs pydantic: pip install "./a2a-trust[models]"'
     raise ModuleNotFoundError(_TEXT, name=_error.name) from None
 
-__all__ = [
-    "APIKeySecurityScheme",
-    "AgentCapabilities",
-    "AgentCapabilities03",
-    "AgentCard",
-    "AgentCard03",
-    "AgentCardSignature",
-    "AgentExtension",
-    "AgentExtension03",
-    "AgentInterface",
-    "AgentInterface03",
-    "AgentProvider",
-    "AgentSkill",
-    "AgentSkill03",
-    "Authentication01",
-    "AuthorizationCodeOAuthFlow",
-    "AuthorizationCodeOAuthFlow03",
-    "CardModel",
-    "ClientCredentialsOAuthFlow",
-    "DeviceCodeOAuthFlow",
-    "HTTPAuthSecurityScheme",
-    "ImplicitOAuthFlow",
-    "ImplicitOAuthFlow03",
-    "MutualTlsSecurityScheme",
-    "OAuth2SecurityScheme",
-    "OAuthFlows",
-    "OAuthFlows03",
-    "OpenIdConnectSecurityScheme",
-    "PasswordOAuthFlow",
-    "PasswordOAuthFlow03",
-    "SecurityRequirement",
-    "SecurityScheme",
-    "SecurityScheme03",
-    "StringList",
-    "model_of",
-]
-
 
 def model_of(card: Mapping[str, Any]) -> AgentCard | AgentCard03:
     """The card as a model of its generation. ``pydantic.ValidationError``: it does not fit the model."""
@@ -286,22 +249,23 @@ class OAuthFlows(CardModel):
     device_code: DeviceCodeOAuthFlow | None = None
 
 
-class AuthorizationCodeOAuthFlow(CardModel):
+class _TokenFlow(CardModel):
+    """The members that most flows have."""
+
+    token_url: str = ""
+    refresh_url: str | None = None
+    scopes: Mapping[str, str] = Field(default_factory=dict)
+
+
+class AuthorizationCodeOAuthFlow(_TokenFlow):
     """The authorization code flow."""
 
     authorization_url: str = ""
-    token_url: str = ""
-    refresh_url: str | None = None
-    scopes: Mapping[str, str] = Field(default_factory=dict)
     pkce_required: StrictBool | None = None
 
 
-class ClientCredentialsOAuthFlow(CardModel):
+class ClientCredentialsOAuthFlow(_TokenFlow):
     """The client credentials flow; also in 0.3."""
-
-    token_url: str = ""
-    refresh_url: str | None = None
-    scopes: Mapping[str, str] = Field(default_factory=dict)
 
 
 class ImplicitOAuthFlow(CardModel):
@@ -320,13 +284,10 @@ class PasswordOAuthFlow(CardModel):
     scopes: Mapping[str, str] | None = None
 
 
-class DeviceCodeOAuthFlow(CardModel):
+class DeviceCodeOAuthFlow(_TokenFlow):
     """The device code flow."""
 
     device_authorization_url: str = ""
-    token_url: str = ""
-    refresh_url: str | None = None
-    scopes: Mapping[str, str] = Field(default_factory=dict)
 
 
 # 0.3
@@ -424,13 +385,10 @@ class OAuthFlows03(CardModel):
     password: PasswordOAuthFlow03 | None = None
 
 
-class AuthorizationCodeOAuthFlow03(CardModel):
+class AuthorizationCodeOAuthFlow03(_TokenFlow):
     """The authorization code flow."""
 
     authorization_url: str = ""
-    token_url: str = ""
-    scopes: Mapping[str, str] = Field(default_factory=dict)
-    refresh_url: str | None = None
 
 
 class ImplicitOAuthFlow03(CardModel):
@@ -441,9 +399,5 @@ class ImplicitOAuthFlow03(CardModel):
     refresh_url: str | None = None
 
 
-class PasswordOAuthFlow03(CardModel):
+class PasswordOAuthFlow03(_TokenFlow):
     """The password flow."""
-
-    token_url: str = ""
-    scopes: Mapping[str, str] = Field(default_factory=dict)
-    refresh_url: str | None = None

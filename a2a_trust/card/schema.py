@@ -9,9 +9,9 @@ these the models of a2a-python 0.3 know. A test compares that with the models of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final
 
@@ -84,163 +84,126 @@ class Field:
         object.__setattr__(self, "proto_name", proto_name(self.name))
 
 
-def _required(name: str, kind: Kind, message: str = "") -> Field:
-    return Field(name, kind, Presence.REQUIRED, message)
+def _fields(
+    presence: Presence, names: str, kind: Kind = Kind.STRING, message: str = "", oneof: str = ""
+) -> tuple[Field, ...]:
+    """Fields that differ in their names only."""
+    return tuple(Field(name, kind, presence, message, oneof) for name in names.split())
 
 
-def _explicit(name: str, kind: Kind, message: str = "") -> Field:
-    return Field(name, kind, Presence.EXPLICIT, message)
+_required: Final = partial(_fields, Presence.REQUIRED)
+_explicit: Final = partial(_fields, Presence.EXPLICIT)
+_implicit: Final = partial(_fields, Presence.IMPLICIT)
 
 
-def _implicit(name: str, kind: Kind, message: str = "") -> Field:
-    return Field(name, kind, Presence.IMPLICIT, message)
-
-
-def _variant(name: str, message: str, oneof: str) -> Field:
-    return Field(name, Kind.MESSAGE, Presence.EXPLICIT, message, oneof)
+def _variants(oneof: str, messages: dict[str, str]) -> tuple[Field, ...]:
+    """The fields of which one is set, and their messages."""
+    return tuple(Field(name, Kind.MESSAGE, Presence.EXPLICIT, each, oneof) for name, each in messages.items())
 
 
 _FIELDS_1_0: Final[dict[str, tuple[Field, ...]]] = {
     "AgentCard": (
-        _required("name", Kind.STRING),
-        _required("description", Kind.STRING),
-        _required("supportedInterfaces", Kind.MESSAGES, "AgentInterface"),
-        _explicit("provider", Kind.MESSAGE, "AgentProvider"),
-        _required("version", Kind.STRING),
-        _explicit("documentationUrl", Kind.STRING),
-        _required("capabilities", Kind.MESSAGE, "AgentCapabilities"),
-        _implicit("securitySchemes", Kind.MESSAGE_MAP, "SecurityScheme"),
-        _implicit("securityRequirements", Kind.MESSAGES, "SecurityRequirement"),
-        _required("defaultInputModes", Kind.STRINGS),
-        _required("defaultOutputModes", Kind.STRINGS),
-        _required("skills", Kind.MESSAGES, "AgentSkill"),
-        _explicit("iconUrl", Kind.STRING),
+        *_required("name description"),
+        *_required("supportedInterfaces", Kind.MESSAGES, "AgentInterface"),
+        *_explicit("provider", Kind.MESSAGE, "AgentProvider"),
+        *_required("version"),
+        *_explicit("documentationUrl"),
+        *_required("capabilities", Kind.MESSAGE, "AgentCapabilities"),
+        *_implicit("securitySchemes", Kind.MESSAGE_MAP, "SecurityScheme"),
+        *_implicit("securityRequirements", Kind.MESSAGES, "SecurityRequirement"),
+        *_required("defaultInputModes defaultOutputModes", Kind.STRINGS),
+        *_required("skills", Kind.MESSAGES, "AgentSkill"),
+        *_explicit("iconUrl"),
     ),
-    "AgentInterface": (
-        _required("url", Kind.STRING),
-        _required("protocolBinding", Kind.STRING),
-        _implicit("tenant", Kind.STRING),
-        _required("protocolVersion", Kind.STRING),
-    ),
-    "AgentProvider": (
-        _required("url", Kind.STRING),
-        _required("organization", Kind.STRING),
-    ),
+    "AgentInterface": (*_required("url protocolBinding"), *_implicit("tenant"), *_required("protocolVersion")),
+    "AgentProvider": _required("url organization"),
     "AgentCapabilities": (
-        _explicit("streaming", Kind.BOOL),
-        _explicit("pushNotifications", Kind.BOOL),
-        _implicit("extensions", Kind.MESSAGES, "AgentExtension"),
-        _explicit("extendedAgentCard", Kind.BOOL),
+        *_explicit("streaming pushNotifications", Kind.BOOL),
+        *_implicit("extensions", Kind.MESSAGES, "AgentExtension"),
+        *_explicit("extendedAgentCard", Kind.BOOL),
     ),
     "AgentExtension": (
-        _implicit("uri", Kind.STRING),
-        _implicit("description", Kind.STRING),
-        _implicit("required", Kind.BOOL),
-        _explicit("params", Kind.STRUCT),
+        *_implicit("uri description"),
+        *_implicit("required", Kind.BOOL),
+        *_explicit("params", Kind.STRUCT),
     ),
     "AgentSkill": (
-        _required("id", Kind.STRING),
-        _required("name", Kind.STRING),
-        _required("description", Kind.STRING),
-        _required("tags", Kind.STRINGS),
-        _implicit("examples", Kind.STRINGS),
-        _implicit("inputModes", Kind.STRINGS),
-        _implicit("outputModes", Kind.STRINGS),
-        _implicit("securityRequirements", Kind.MESSAGES, "SecurityRequirement"),
+        *_required("id name description"),
+        *_required("tags", Kind.STRINGS),
+        *_implicit("examples inputModes outputModes", Kind.STRINGS),
+        *_implicit("securityRequirements", Kind.MESSAGES, "SecurityRequirement"),
     ),
-    "SecurityRequirement": (_implicit("schemes", Kind.MESSAGE_MAP, "StringList"),),
-    "StringList": (_implicit("list", Kind.STRINGS),),
-    "SecurityScheme": (
-        _variant("apiKeySecurityScheme", "APIKeySecurityScheme", "scheme"),
-        _variant("httpAuthSecurityScheme", "HTTPAuthSecurityScheme", "scheme"),
-        _variant("oauth2SecurityScheme", "OAuth2SecurityScheme", "scheme"),
-        _variant("openIdConnectSecurityScheme", "OpenIdConnectSecurityScheme", "scheme"),
-        _variant("mtlsSecurityScheme", "MutualTlsSecurityScheme", "scheme"),
+    "SecurityRequirement": _implicit("schemes", Kind.MESSAGE_MAP, "StringList"),
+    "StringList": _implicit("list", Kind.STRINGS),
+    "SecurityScheme": _variants(
+        "scheme",
+        {
+            "apiKeySecurityScheme": "APIKeySecurityScheme",
+            "httpAuthSecurityScheme": "HTTPAuthSecurityScheme",
+            "oauth2SecurityScheme": "OAuth2SecurityScheme",
+            "openIdConnectSecurityScheme": "OpenIdConnectSecurityScheme",
+            "mtlsSecurityScheme": "MutualTlsSecurityScheme",
+        },
     ),
-    "APIKeySecurityScheme": (
-        _implicit("description", Kind.STRING),
-        _required("location", Kind.STRING),
-        _required("name", Kind.STRING),
-    ),
-    "HTTPAuthSecurityScheme": (
-        _implicit("description", Kind.STRING),
-        _required("scheme", Kind.STRING),
-        _implicit("bearerFormat", Kind.STRING),
-    ),
+    "APIKeySecurityScheme": (*_implicit("description"), *_required("location name")),
+    "HTTPAuthSecurityScheme": (*_implicit("description"), *_required("scheme"), *_implicit("bearerFormat")),
     "OAuth2SecurityScheme": (
-        _implicit("description", Kind.STRING),
-        _required("flows", Kind.MESSAGE, "OAuthFlows"),
-        _implicit("oauth2MetadataUrl", Kind.STRING),
+        *_implicit("description"),
+        *_required("flows", Kind.MESSAGE, "OAuthFlows"),
+        *_implicit("oauth2MetadataUrl"),
     ),
-    "OpenIdConnectSecurityScheme": (
-        _implicit("description", Kind.STRING),
-        _required("openIdConnectUrl", Kind.STRING),
-    ),
-    "MutualTlsSecurityScheme": (_implicit("description", Kind.STRING),),
-    "OAuthFlows": (
-        _variant("authorizationCode", "AuthorizationCodeOAuthFlow", "flow"),
-        _variant("clientCredentials", "ClientCredentialsOAuthFlow", "flow"),
-        _variant("implicit", "ImplicitOAuthFlow", "flow"),
-        _variant("password", "PasswordOAuthFlow", "flow"),
-        _variant("deviceCode", "DeviceCodeOAuthFlow", "flow"),
+    "OpenIdConnectSecurityScheme": (*_implicit("description"), *_required("openIdConnectUrl")),
+    "MutualTlsSecurityScheme": _implicit("description"),
+    "OAuthFlows": _variants(
+        "flow",
+        {
+            "authorizationCode": "AuthorizationCodeOAuthFlow",
+            "clientCredentials": "ClientCredentialsOAuthFlow",
+            "implicit": "ImplicitOAuthFlow",
+            "password": "PasswordOAuthFlow",
+            "deviceCode": "DeviceCodeOAuthFlow",
+        },
     ),
     "AuthorizationCodeOAuthFlow": (
-        _required("authorizationUrl", Kind.STRING),
-        _required("tokenUrl", Kind.STRING),
-        _implicit("refreshUrl", Kind.STRING),
-        _required("scopes", Kind.STRING_MAP),
-        _implicit("pkceRequired", Kind.BOOL),
+        *_required("authorizationUrl tokenUrl"),
+        *_implicit("refreshUrl"),
+        *_required("scopes", Kind.STRING_MAP),
+        *_implicit("pkceRequired", Kind.BOOL),
     ),
     "ClientCredentialsOAuthFlow": (
-        _required("tokenUrl", Kind.STRING),
-        _implicit("refreshUrl", Kind.STRING),
-        _required("scopes", Kind.STRING_MAP),
+        *_required("tokenUrl"),
+        *_implicit("refreshUrl"),
+        *_required("scopes", Kind.STRING_MAP),
     ),
-    "ImplicitOAuthFlow": (
-        _implicit("authorizationUrl", Kind.STRING),
-        _implicit("refreshUrl", Kind.STRING),
-        _implicit("scopes", Kind.STRING_MAP),
-    ),
-    "PasswordOAuthFlow": (
-        _implicit("tokenUrl", Kind.STRING),
-        _implicit("refreshUrl", Kind.STRING),
-        _implicit("scopes", Kind.STRING_MAP),
-    ),
+    "ImplicitOAuthFlow": (*_implicit("authorizationUrl refreshUrl"), *_implicit("scopes", Kind.STRING_MAP)),
+    "PasswordOAuthFlow": (*_implicit("tokenUrl refreshUrl"), *_implicit("scopes", Kind.STRING_MAP)),
     "DeviceCodeOAuthFlow": (
-        _required("deviceAuthorizationUrl", Kind.STRING),
-        _required("tokenUrl", Kind.STRING),
-        _implicit("refreshUrl", Kind.STRING),
-        _required("scopes", Kind.STRING_MAP),
+        *_required("deviceAuthorizationUrl tokenUrl"),
+        *_implicit("refreshUrl"),
+        *_required("scopes", Kind.STRING_MAP),
     ),
 }
 
 _FIELDS_BEFORE_1_0: Final[dict[str, tuple[Field, ...]]] = {
     "AgentCard": (
-        _explicit("url", Kind.STRING),
-        _explicit("preferredTransport", Kind.STRING),
-        _explicit("additionalInterfaces", Kind.MESSAGES, "AgentInterface03"),
-        _explicit("protocolVersion", Kind.STRING),
-        _explicit("security", Kind.MESSAGES, "SecurityRequirement03"),
-        _explicit("supportsAuthenticatedExtendedCard", Kind.BOOL),
-        _explicit("authentication", Kind.MESSAGE, "Authentication01"),
+        *_explicit("url preferredTransport"),
+        *_explicit("additionalInterfaces", Kind.MESSAGES, "AgentInterface03"),
+        *_explicit("protocolVersion"),
+        *_explicit("security", Kind.MESSAGES, "SecurityRequirement03"),
+        *_explicit("supportsAuthenticatedExtendedCard", Kind.BOOL),
+        *_explicit("authentication", Kind.MESSAGE, "Authentication01"),
     ),
-    "AgentCapabilities": (_explicit("stateTransitionHistory", Kind.BOOL),),
-    "AgentSkill": (_explicit("security", Kind.MESSAGES, "SecurityRequirement03"),),
-    "AgentInterface03": (_explicit("url", Kind.STRING), _explicit("transport", Kind.STRING)),
-    "Authentication01": (_explicit("schemes", Kind.STRINGS), _explicit("credentials", Kind.STRING)),
+    "AgentCapabilities": _explicit("stateTransitionHistory", Kind.BOOL),
+    "AgentSkill": _explicit("security", Kind.MESSAGES, "SecurityRequirement03"),
+    "AgentInterface03": _explicit("url transport"),
+    "Authentication01": (*_explicit("schemes", Kind.STRINGS), *_explicit("credentials")),
     "SecurityScheme": (
-        _explicit("type", Kind.STRING),
-        _explicit("description", Kind.STRING),
-        _explicit("in", Kind.STRING),
-        _explicit("name", Kind.STRING),
-        _explicit("scheme", Kind.STRING),
-        _explicit("bearerFormat", Kind.STRING),
-        _explicit("flows", Kind.MESSAGE, "OAuthFlows03"),
-        _explicit("openIdConnectUrl", Kind.STRING),
-        _explicit("oauth2MetadataUrl", Kind.STRING),
+        *_explicit("type description in name scheme bearerFormat"),
+        *_explicit("flows", Kind.MESSAGE, "OAuthFlows03"),
+        *_explicit("openIdConnectUrl oauth2MetadataUrl"),
     ),
     # The same flows as in 1.0, but several may stand side by side.
-    "OAuthFlows03": tuple(_explicit(flow.name, flow.kind, flow.message) for flow in _FIELDS_1_0["OAuthFlows"]),
+    "OAuthFlows03": tuple(replace(flow, oneof="") for flow in _FIELDS_1_0["OAuthFlows"]),
     # Free member names with lists of scopes as values: ``card.ambiguity`` checks them.
     "SecurityRequirement03": (),
 }
@@ -288,42 +251,24 @@ SCHEMES_0_3: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = Mapp
 )
 """The ``type`` of a security scheme, and the members that its model needs and may have beside it."""
 
-_MEMBERS_0_3: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+_MEMBERS_0_3: Final[Mapping[str, tuple[str, str]]] = {
     "AgentCard": (
-        (
-            "name",
-            "description",
-            "url",
-            "version",
-            "capabilities",
-            "defaultInputModes",
-            "defaultOutputModes",
-            "skills",
-        ),
-        (
-            "additionalInterfaces",
-            "documentationUrl",
-            "iconUrl",
-            "preferredTransport",
-            "protocolVersion",
-            "provider",
-            "security",
-            "securitySchemes",
-            "supportsAuthenticatedExtendedCard",
-        ),
+        "name description url version capabilities defaultInputModes defaultOutputModes skills",
+        "additionalInterfaces documentationUrl iconUrl preferredTransport protocolVersion provider security "
+        "securitySchemes supportsAuthenticatedExtendedCard",
     ),
-    "AgentInterface": (("url", "transport"), ()),
-    "AgentProvider": (("organization", "url"), ()),
-    "AgentCapabilities": ((), ("extensions", "pushNotifications", "stateTransitionHistory", "streaming")),
-    "AgentExtension": (("uri",), ("description", "params", "required")),
-    "AgentSkill": (("id", "name", "description", "tags"), ("examples", "inputModes", "outputModes", "security")),
+    "AgentInterface": ("url transport", ""),
+    "AgentProvider": ("organization url", ""),
+    "AgentCapabilities": ("", "extensions pushNotifications stateTransitionHistory streaming"),
+    "AgentExtension": ("uri", "description params required"),
+    "AgentSkill": ("id name description tags", "examples inputModes outputModes security"),
     # Every model of a scheme at once: a scheme with the members of two is signed with those of one, and then refused.
-    "SecurityScheme": ((), tuple(name for name in LEGACY["SecurityScheme"] if name != "type")),
-    "OAuthFlows": ((), ("authorizationCode", "clientCredentials", "implicit", "password")),
-    "AuthorizationCodeOAuthFlow": (("authorizationUrl", "tokenUrl", "scopes"), ("refreshUrl",)),
-    "ClientCredentialsOAuthFlow": (("tokenUrl", "scopes"), ("refreshUrl",)),
-    "ImplicitOAuthFlow": (("authorizationUrl", "scopes"), ("refreshUrl",)),
-    "PasswordOAuthFlow": (("tokenUrl", "scopes"), ("refreshUrl",)),
+    "SecurityScheme": ("", " ".join(name for name in LEGACY["SecurityScheme"] if name != "type")),
+    "OAuthFlows": ("", "authorizationCode clientCredentials implicit password"),
+    "AuthorizationCodeOAuthFlow": ("authorizationUrl tokenUrl scopes", "refreshUrl"),
+    "ClientCredentialsOAuthFlow": ("tokenUrl scopes", "refreshUrl"),
+    "ImplicitOAuthFlow": ("authorizationUrl scopes", "refreshUrl"),
+    "PasswordOAuthFlow": ("tokenUrl scopes", "refreshUrl"),
 }
 """The models of a2a-python 0.3: the members that each needs, and those that it may have beside them.
 
@@ -331,7 +276,7 @@ The ``type`` of a scheme is left out, because it is never signed: it is the only
 """
 
 REQUIRED_0_3: Final[Mapping[str, tuple[str, ...]]] = {
-    message: required for message, (required, _) in _MEMBERS_0_3.items() if required
+    message: tuple(required.split()) for message, (required, _) in _MEMBERS_0_3.items() if required
 }
 """Message name, then the members without which the model of a2a-python 0.3 refuses it."""
 
@@ -355,7 +300,7 @@ def _field_0_3(message: str, name: str) -> Field:
 
 MESSAGES_0_3: Final = _by_name(
     {
-        message: tuple(_field_0_3(message, name) for names in members for name in names)
+        message: tuple(_field_0_3(message, name) for names in members for name in names.split())
         for message, members in _MEMBERS_0_3.items()
     }
 )

@@ -70,10 +70,14 @@ class CardSecurity:
         }
         alternatives = self._alternatives()
         _check_same(original, alternatives)
-        for name in (_LEGACY, _CURRENT):
-            _own(added, name)
+        _own(added, _LEGACY)
+        _own(added, _CURRENT)
         if is_current:
-            added[_CURRENT] = [_requirement(alternative) for alternative in alternatives]
+            # A list that is empty is left out, as A2A 8.4.1 has it in signed cards.
+            added[_CURRENT] = [
+                {"schemes": {name: {"list": sorted(scopes)} if scopes else {} for name, scopes in each.schemes}}
+                for each in alternatives
+            ]
         if is_legacy:
             added[_LEGACY] = legacy_requirements(alternatives)
         return added
@@ -121,8 +125,3 @@ def _check_same(card: Mapping[str, JSON], alternatives: tuple[Alternative, ...])
 
 def _read(name: str, scheme: JSON) -> Any:
     return read_card({"securitySchemes": {name: scheme}}).schemes[name]
-
-
-def _requirement(alternative: Alternative) -> JSONObject:
-    # A list that is empty is left out, as A2A 8.4.1 has it in signed cards.
-    return {"schemes": {name: {"list": sorted(scopes)} if scopes else {} for name, scopes in alternative.schemes}}

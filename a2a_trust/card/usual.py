@@ -1,10 +1,12 @@
-"""Read the usual card: one that has a single meaning and a single canonical form, as most cards do.
+"""Read the usual card: one that has a single meaning, as most cards do.
 
 ``usual_card`` only says "surely". A card that it does not accept is read by ``card.ambiguity``, which is the
 definition and decides. It is fast because msgspec checks the card while it reads it, with a Struct for each message of
 the schema:
 
-- Members of 1.0 only, under their JSON names, of the right types; none is empty, null, unknown, or at a default.
+- Members of 1.0 only, under their JSON names, of the right types; none is null, unknown, or at a default.
+- Nothing is empty, except ``capabilities``, and lists of scopes in requirements of the card, which the ``spec`` form
+  drops.
 - Exactly one variant of a oneof. Nothing that is nested deeper than the schema, except in ``params``.
 - Each signature is an object of two texts.
 
@@ -19,7 +21,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, Final, Union
 
-from msgspec import UNSET, Meta, MsgspecError, Raw, Struct, UnsetType, defstruct
+from msgspec import UNSET, Meta, MsgspecError, Raw, Struct, UnsetType, defstruct, to_builtins
 from msgspec.json import Decoder, Encoder
 
 from a2a_trust import strict_json
@@ -27,6 +29,7 @@ from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, MAX_BYTES, MAX_DEPTH, has_plain_names
 from a2a_trust.strict_json.jcs import canonicalize_parsed
+from a2a_trust.strict_json.pointer import Path
 
 _Text = Annotated[str, Meta(min_length=1)]
 _Texts = Annotated[list[_Text], Meta(min_length=1)]
@@ -53,12 +56,14 @@ class _Signature(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class UsualCard(Struct, frozen=True, gc=False):
-    """A usual card: its canonical bytes without ``signatures``, its signatures, and the URLs of its interfaces.
+    """A usual card: its ``spec`` form, what that drops, its signatures, and the URLs of its interfaces.
 
-    ``is_plain``: it has no ``params``, so no numbers.
+    ``has_one_form``: nothing is empty. ``is_plain``: it has no ``params``, so no numbers.
     """
 
     payload: bytes
+    dropped: list[Path]
+    has_one_form: bool
     signatures: list[dict[str, str]] | None
     interfaces: list[tuple[str, str]]
     is_plain: bool
@@ -76,45 +81,67 @@ def usual_card(document: bytes, are_usual_params: Callable[[JSON], bool]) -> Usu
         card = _decoder().decode(document)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    signatures: list[_Signature] | UnsetType = card.signatures
+    signatures = None if card.signatures is UNSET else to_builtins(card.signatures)
     card.signatures = UNSET
-    extensions = card.capabilities.extensions
-    has_params = extensions is not UNSET and any(each.params is not UNSET for each in extensions)
-    if has_params and not all(_has_usual_params(each, are_usual_params) for each in extensions):
+    if not _has_usual_params(card, are_usual_params):
         return None
     payload = _encode(card)
     # msgspec keeps the last of two members with one name: the quotation marks of the others are missing then.
-    quotes = payload.count(b'"') + (0 if signatures is UNSET else 2 + 8 * len(signatures))
-    if document.count(b'"') != quotes or b"{}" in payload or b'"__proto__":' in payload:
+    quotes = payload.count(b'"') + (0 if signatures is None else 2 + 8 * len(signatures))
+    if document.count(b'"') != quotes or not _is_usual(payload):
         return None
-    if b'":false' in payload and any(default in payload for default in _DEFAULTS):
-        return None
-    if not has_plain_names(payload):
-        return None
+    dropped: list[Path] = []
+    empty = 0
+    if b"{}" in payload or b"[]" in payload:
+        dropped, empty = _without_empty_scopes(card)
+        payload = _encode(card)
+        if payload.count(b"{}") != empty or b"[]" in payload:  # some are elsewhere, perhaps in a text
+            return None
     return UsualCard(
         payload,
-        None
-        if signatures is UNSET
-        else [{"protected": each.protected, "signature": each.signature} for each in signatures],
+        dropped,
+        empty == 0,
+        signatures,
         [(f"/supportedInterfaces/{at}/url", each.url) for at, each in enumerate(card.supportedInterfaces)],
-        not has_params,
+        b'"params":' not in payload,
     )
 
 
-def _has_usual_params(extension: Any, are_usual: Callable[[JSON], bool]) -> bool:
-    """Put the canonical form of ``params`` in their place, if they are usual."""
-    if extension.params is UNSET:
-        return True
-    text = bytes(extension.params)
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH // 2:  # then they are not too deep, wherever they are
+def _is_usual(payload: bytes) -> bool:
+    """Whether a printed card has no name that a2a-js loses, no member at false by default, and only plain names."""
+    if b'"__proto__":' in payload or (b'":false' in payload and any(default in payload for default in _DEFAULTS)):
         return False
-    try:
-        value, is_plain = strict_json.read(text)
-    except MalformedError:
-        return False
-    if not are_usual(value):
-        return False
-    extension.params = Raw(canonicalize_parsed(value, plain=is_plain))
+    return has_plain_names(payload)
+
+
+def _without_empty_scopes(card: Any) -> tuple[list[Path], int]:
+    """Leave out the empty lists of scopes in requirements of the card: where they were, and what is empty now."""
+    dropped: list[Path] = []
+    empty = int(_encode(card.capabilities) == b"{}")
+    for at, requirement in enumerate(card.securityRequirements or ()):
+        for name, scopes in requirement.schemes.items() if requirement.schemes else ():
+            if scopes.list == []:
+                scopes.list = UNSET
+                dropped.append((((((None, "securityRequirements"), at), "schemes"), name), "list"))
+            empty += scopes.list is UNSET
+    return dropped, empty
+
+
+def _has_usual_params(card: Any, are_usual: Callable[[JSON], bool]) -> bool:
+    """Put the canonical form of all ``params`` in their place, if they are usual."""
+    for extension in card.capabilities.extensions or ():
+        if extension.params is UNSET:
+            continue
+        text = bytes(extension.params)
+        if text.count(b"{") + text.count(b"[") > MAX_DEPTH // 2:  # then they are not too deep, wherever they are
+            return False
+        try:
+            value, is_plain = strict_json.read(text)
+        except MalformedError:
+            return False
+        if not are_usual(value):
+            return False
+        extension.params = Raw(canonicalize_parsed(value, plain=is_plain))
     return True
 
 
@@ -134,6 +161,8 @@ def _struct(message: str) -> type[Struct]:
     types = {name: _type_of(field) for name, field in fields.items()}
     if message == "AgentCard":
         types["signatures"] = list[_Signature]
+    if message == "StringList":
+        types["list"] = list[_Text]
     defined = [
         (name, types[name])
         if name in fields and fields[name].presence is Presence.REQUIRED

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from a2a_trust import strict_json
-from a2a_trust.card.ambiguity import check_card
+from a2a_trust.card.ambiguity import UnambiguousCard, check_card
 from a2a_trust.card.view import (
     Alternative,
     ApiKeyScheme,
@@ -56,7 +56,7 @@ from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.signature import MAX_SIGNATURES, parse_signature, signature_entries
-from a2a_trust.signing.verify import VerifiedCard, verify_card, verify_each
+from a2a_trust.signing.verify import verify_document, verify_each
 from a2a_trust.signing.verify_signature import VerifiedSignature
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -278,7 +278,7 @@ class _Proof(NamedTuple):
 def _outcomes(document: bytes, proof: _Proof) -> list[VerifiedSignature | str]:
     """The outcome for each signature of the card by itself, without policies: verified, or why it is rejected."""
     try:
-        _, _, verified, failures = verify_each(document, proof.trust, proof.origin, time.time())
+        _, _, verified, failures = verify_each(document, proof.trust, proof.origin, time.time(), UnambiguousCard)
     except (CardVerificationError, MalformedError) as error:
         return [str(error)] * MAX_SIGNATURES
     found: dict[int, VerifiedSignature | str] = {failure.index: failure.detail for failure in failures}
@@ -328,7 +328,7 @@ def _signature(entry: JSON, outcome: VerifiedSignature | str | None) -> dict[str
 
 def _verdict(document: bytes, proof: _Proof) -> tuple[dict[str, Any], Exit]:
     try:
-        verified: VerifiedCard = verify_card(document, proof.trust, origin=proof.origin, now=time.time())
+        verified = verify_document(document, proof.trust, proof.origin, time.time(), read=UnambiguousCard)
     except TrustError as error:
         code = exit_of(error)
         message = error.message if isinstance(error, CardVerificationError) else str(error)

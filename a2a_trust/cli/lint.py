@@ -31,7 +31,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import FileToWrite, Over
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.linter import fix_card, lint_card
-from a2a_trust.lint.rules.table import RULES
+from a2a_trust.lint.rules import RULES
 
 _COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 

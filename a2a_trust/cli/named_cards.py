@@ -29,6 +29,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
 from a2a_trust.errors import ConfigurationError
 
@@ -64,6 +65,11 @@ def given_cards(options: argparse.Namespace) -> Iterator[GivenCard]:
             yield GivenCard(f"{name}:{number}", line)
     if not number:
         raise ConfigurationError(f"--cards-from {name}: no line with a card; run the command only when there are cards")
+
+
+def reader_for(options: argparse.Namespace) -> Reader:
+    """How the cards of ``named_cards`` are read."""
+    return UnambiguousCard if len(options.files) == 1 and options.cards_from is None else read_quickly
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

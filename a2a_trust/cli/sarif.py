@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from a2a_trust.cli.positions import Position
 from a2a_trust.lint.findings import Finding
-from a2a_trust.lint.rules.table import RULES
+from a2a_trust.lint.rules import RULES
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _PLACES: Final = {rule: index for index, rule in enumerate(RULES)}

@@ -21,7 +21,7 @@ from typing import Any, Final, TextIO
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import duration, moment
-from a2a_trust.cli.named_cards import GivenCard, given_cards, named_cards
+from a2a_trust.cli.named_cards import GivenCard, given_cards, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
@@ -332,8 +332,9 @@ def _check_lines(options: argparse.Namespace) -> None:
 
 def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
     options = job.options
+    read = reader_for(options)
     signed = sign_unverified(
-        tuple(job.signers), job.claims, data, drop_broken=options.drop_broken, companion=options.companion
+        tuple(job.signers), job.claims, data, drop_broken=options.drop_broken, companion=options.companion, read=read
     )
     original = strict_json.parse(data, what="card")
     if not original.get("name"):  # every generation requires it; key sets and package files do not have it
@@ -344,11 +345,11 @@ def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
     findings = _errors(name, data, options.allow)
     reason: str | None = ""
     if options.check or options.if_needed:
-        reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until)
+        reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until, read=read)
     if reason is not None:
         # The text is what will be written, so that is verified.
         data = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
-        check_own_work(data, signed.payload, job.signers, job.now)
+        check_own_work(data, signed.payload, job.signers, job.now, read)
     notes = signed.notes_naming(_OPTIONS)
     return _Work(
         name=name,

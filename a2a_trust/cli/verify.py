@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from a2a_trust.cli.agents import Agents, agents, received
-from a2a_trust.cli.named_cards import GivenCard, given_cards, is_url, named_cards
+from a2a_trust.cli.named_cards import GivenCard, given_cards, is_url, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
@@ -45,7 +45,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.signing.reports import report_of_error, report_of_verified
-from a2a_trust.signing.verify import VerifiedCard, verify_card
+from a2a_trust.signing.verify import VerifiedCard, verify_document
 from a2a_trust.workers import in_threads, on_all_cores
 
 
@@ -95,7 +95,8 @@ class _Verifying:
         trust = self.keys.store_for(document, origin)
         if self.asked is not None and is_url(card.name) and isinstance(origin, str):
             return self.asked.verify(document, card.name, origin, trust)
-        return verify_card(document, trust, origin=origin, now=self.now)
+        now = time.time() if self.now is None else self.now
+        return verify_document(document, trust, origin, now, read=reader_for(self.options))
 
     def _success(self, name: str, data: bytes, verified: VerifiedCard) -> _Outcome:
         lines, warnings = tuple[str, ...](), tuple[str, ...]()

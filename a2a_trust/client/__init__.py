@@ -1,5 +1,43 @@
 """Clients of agents: verify a card, and compare it with remembered cards, before anything in it is used."""
 
-from a2a_trust.exports import lazy
+from a2a_trust.exports import TYPE_CHECKING, lazy
 
-__getattr__, __dir__ = lazy(__name__, __file__)
+if TYPE_CHECKING:
+    from a2a_trust.client.agent_client import verifying_client as verifying_client
+    from a2a_trust.client.card_auth import CardAuth as CardAuth, CredentialsError as CredentialsError
+    from a2a_trust.client.credentials import ApiKey as ApiKey, BasicCredentials as BasicCredentials
+    from a2a_trust.client.credentials import BearerToken as BearerToken, SecretFile as SecretFile
+    from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
+    from a2a_trust.client.extended import async_fetch_extended_card as async_fetch_extended_card
+    from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
+    from a2a_trust.client.fetching import CardCache as CardCache, FetchOptions as FetchOptions
+    from a2a_trust.client.fetching import UnsafeReportOnly as UnsafeReportOnly
+    from a2a_trust.client.fetching import async_fetch_card as async_fetch_card, fetch_card as fetch_card
+    from a2a_trust.client.first_use import TrustOnFirstUse as TrustOnFirstUse
+    from a2a_trust.client.grants import ClientCredentials as ClientCredentials, RefreshToken as RefreshToken
+    from a2a_trust.client.grants import TokenExchange as TokenExchange
+    from a2a_trust.client.memory import CardMemory as CardMemory, VolatileCardMemory as VolatileCardMemory
+    from a2a_trust.client.memory_postgres import PostgresCardMemory as PostgresCardMemory
+    from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
+    from a2a_trust.client.oauth import ClientSecret as ClientSecret, OAuthClient as OAuthClient
+    from a2a_trust.client.oauth import PrivateKeyJwt as PrivateKeyJwt, TlsClientAuth as TlsClientAuth
+    from a2a_trust.client.rejection import CredentialsRejectedError as CredentialsRejectedError
+    from a2a_trust.client.sdk_hook import signature_verifier as signature_verifier
+    from a2a_trust.client.transport import AsyncVerifyingTransport as AsyncVerifyingTransport
+    from a2a_trust.client.transport import UnverifiedCardError as UnverifiedCardError
+    from a2a_trust.client.transport import VerifyingTransport as VerifyingTransport
+    from a2a_trust.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
+else:
+    __getattr__, __dir__ = lazy(__name__, {
+        "client.agent_client": "verifying_client", "client.card_auth": "CardAuth CredentialsError",
+        "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
+        "client.destinations": "UnsafePassAnything", "client.extended": "async_fetch_extended_card fetch_extended_card",
+        "client.fetching": "CardCache FetchOptions UnsafeReportOnly async_fetch_card fetch_card",
+        "client.first_use": "TrustOnFirstUse", "client.grants": "ClientCredentials RefreshToken TokenExchange",
+        "client.memory": "CardMemory VolatileCardMemory", "client.memory_postgres": "PostgresCardMemory",
+        "client.memory_store": "SqliteCardMemory",
+        "client.oauth": "ClientSecret OAuthClient PrivateKeyJwt TlsClientAuth",
+        "client.rejection": "CredentialsRejectedError", "client.sdk_hook": "signature_verifier",
+        "client.transport": "AsyncVerifyingTransport UnverifiedCardError VerifyingTransport",
+        "net.fetcher": "Fetched Fetcher Resolver",
+    })  # fmt: skip

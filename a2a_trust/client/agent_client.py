@@ -37,7 +37,7 @@ from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
-from a2a_trust.net.mesh import HttpWithin
+from a2a_trust.net.urls import HttpWithin
 
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 

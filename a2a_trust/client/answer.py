@@ -29,7 +29,7 @@ from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential, http_scheme, kind_of
 from a2a_trust.client.destinations import check_plain
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
-from a2a_trust.net.mesh import NO_MESH, HttpWithin
+from a2a_trust.net.urls import NO_MESH, HttpWithin
 from a2a_trust.signing.forms import shown
 
 _MOST_COMBINATIONS: Final = 256

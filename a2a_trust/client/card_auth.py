@@ -54,7 +54,7 @@ from a2a_trust.client.rejection import CredentialsRejectedError, Dropped, Reject
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.trust import TrustSource, TrustStore
-from a2a_trust.net.mesh import NO_MESH, HttpWithin
+from a2a_trust.net.urls import NO_MESH, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
 _COOKIE_VALUE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")  # RFC 6265 4.1.1

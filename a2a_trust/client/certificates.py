@@ -31,7 +31,7 @@ from typing import Final, Protocol
 
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, stamp_of_path
+from a2a_trust.files.watched import Stamp, Watched, stamp_of_path, told_in_log
 from a2a_trust.keys.files import load_tls_key, private_key_bytes, read_private_key
 from a2a_trust.keys.origins import host_of
 from a2a_trust.keys.signer import LocalSigner
@@ -205,7 +205,7 @@ class _ReloadingContext(ssl.SSLContext):
             self._made,
             lambda: certificate.version,
             failures=(OSError, MalformedError, ConfigurationError, Warning),  # warnings may be made errors
-            tell=self._tell,
+            tell=told_in_log(_log, repr(certificate)),
         )
 
     def newest(self, server: str | None) -> ssl.SSLContext:
@@ -215,13 +215,6 @@ class _ReloadingContext(ssl.SSLContext):
         except MalformedError:
             is_for = False
         return self._contexts.value() if is_for else self._without
-
-    def _tell(self, failure: Exception | None) -> None:
-        if failure is None:
-            _log.info("%r was reloaded", self._certificate)
-            return
-        reason = failure.strerror if isinstance(failure, OSError) else failure
-        _log.error("%r cannot be read; keeping the previous certificate: %s", self._certificate, reason)
 
     def _made(self) -> tuple[ssl.SSLContext, object]:
         version = self._certificate.version  # before loading: a change meanwhile is noticed the next time

@@ -20,15 +20,15 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from logging import getLogger
 from pathlib import Path
-from typing import Any, ClassVar, Final, NoReturn, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
-from a2a_trust.keys.signer import Signer
+from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path, told_in_log
+from a2a_trust.keys.signer import HoldsSecret, Signer
 
 _log: Final = getLogger(__name__)
 
@@ -44,7 +44,7 @@ _HTTP_KINDS: Final = {
 _LISTED: Final = 80  # characters of a text of the card in an error
 
 
-class SecretFile:
+class SecretFile(HoldsSecret):
     """A secret in a file: its text, without the line break at its end. The file is read again after a change.
 
     If the new content cannot be read, the previous secret stays in use, with an error in the log. ConfigurationError:
@@ -55,7 +55,10 @@ class SecretFile:
         self._path = Path(path)
         try:
             self._watched = Watched(
-                self._read, lambda: stamp_of_path(self._path), failures=(OSError, MalformedError), tell=self._tell
+                self._read,
+                lambda: stamp_of_path(self._path),
+                failures=(OSError, MalformedError),
+                tell=told_in_log(_log, self),
             )
         except (OSError, MalformedError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -78,16 +81,6 @@ class SecretFile:
             raise MalformedError("the file is empty, or is not a single line of printable ASCII")
         return value, stamp
 
-    def _tell(self, failure: Exception | None) -> None:
-        if failure is None:
-            _log.info("%r: the new secret is in use", self)
-        else:
-            reason = failure.strerror if isinstance(failure, OSError) else failure
-            _log.error("%r cannot be read, the previous secret stays in use: %s", self, reason)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a SecretFile cannot be pickled or copied: it holds a secret")
-
     def __repr__(self) -> str:
         return f"SecretFile({str(self._path)!r})"
 
@@ -96,7 +89,7 @@ Secret: TypeAlias = str | Callable[[], str | Awaitable[str]] | SecretFile
 """A secret: its text, a function that returns it (asynchronous for ``httpx.AsyncClient``), or a file."""
 
 
-class CredentialValue:
+class CredentialValue(HoldsSecret):
     """The text of a credential as a request carries it, with ``proofs`` if every request needs a DPoP proof, too.
 
     It may be used again before ``until``, in seconds since the epoch. Its repr is empty, because tracebacks, logs and
@@ -127,9 +120,6 @@ class CredentialValue:
     def __repr__(self) -> str:
         return "CredentialValue(…)"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a credential cannot be pickled")
-
 
 KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]] | SecretFile
 """A secret from ``kept``: ``vars`` and tracebacks do not show its text."""
@@ -140,7 +130,7 @@ def kept(secret: Any) -> Any:
     return secret if callable(secret) or isinstance(secret, SecretFile) else CredentialValue(secret)
 
 
-class Credential(ABC):
+class Credential(HoldsSecret, ABC):
     """A credential for one security scheme."""
 
     depends_on_request: ClassVar[bool] = False
@@ -164,9 +154,6 @@ class Credential(ABC):
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str] | None:  # noqa: ARG002
         """The scopes that a step-up may request; None: this credential has no step-up."""
         return None
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} cannot be pickled: it holds a secret")
 
     def __repr__(self) -> str:
         # It works before __init__ has finished: tracebacks show locals.

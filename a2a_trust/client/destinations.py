@@ -5,7 +5,7 @@ The rules:
 1. URLs are compared part by part: the origin in one spelling, the path segment by segment, and the query if the card's
    URL has one. An ambiguous path (``..``, ``..;``, ``//``, an encoded slash) never matches.
 2. The scheme is https. It may be http to this machine, and to names of a service mesh that the program configures
-   (``net.mesh``).
+   (``net.urls``).
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
 
@@ -22,12 +22,12 @@ from typing import Final, Self
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
-from a2a_trust.card.view import read_card
-from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.origins import url_of
+from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, read_card
+from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
+from a2a_trust.keys.origins import origin_of, url_of
 from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.mesh import NO_MESH, HttpWithin
-from a2a_trust.net.urls import Url, with_plain_escapes
+from a2a_trust.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
+from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import VerifiedCard
 
 #: Segments that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
@@ -195,3 +195,50 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
                 f"origins: {origin!r}: http is only for this machine; write https://…, or for a service mesh "
                 "verifying_client(…, http_within=[…])"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Where a card leads callers to: an extended card must not lead further than the public card.
+
+    ``origins`` are the origins of the interfaces. ``logins`` are the URLs that credentials and users are sent to:
+    for tokens, authorization, refresh, devices, and metadata with such URLs.
+    """
+
+    origins: frozenset[str]
+    logins: frozenset[str]
+
+    @classmethod
+    def of(cls, card: VerifiedCard) -> Reach:
+        """The reach of a card. MalformedError: its schemes or interfaces are malformed."""
+        view = read_card(card.card)
+        logins: set[str] = set()
+        for scheme in view.schemes.values():
+            if isinstance(scheme, OAuth2Scheme):
+                logins |= {url for flow in scheme.flows for _, url in flow.urls}
+                logins |= {scheme.metadata_url} if scheme.metadata_url else set()
+            elif isinstance(scheme, OpenIdConnectScheme):
+                logins.add(scheme.discovery_url)
+        return cls(origins=frozenset(origin_in(each.url) for each in view.interfaces), logins=frozenset(logins))
+
+
+def origin_in(url: str) -> str:
+    """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
+    try:
+        return origin_of(url)
+    except MalformedError:
+        return url
+
+
+def check_extension(public: Reach, extended: Reach) -> None:
+    """CardVerificationError when an extended card leads further than the public one that promised it."""
+    further = sorted(extended.origins - public.origins)
+    if further:
+        raise CardVerificationError(
+            f"the extended card has interfaces at origins that the public card does not name: {shown(tuple(further))}"
+        )
+    elsewhere = sorted(extended.logins - public.logins)
+    if elsewhere:
+        raise CardVerificationError(
+            f"the extended card sends credentials to URLs that the public card does not name: {shown(tuple(elsewhere))}"
+        )

@@ -17,9 +17,9 @@ from a2a_trust import strict_json
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, EXTENDED_CARD_PATHS, Binding
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import Interface, read_card
+from a2a_trust.client.destinations import Reach, check_extension
 from a2a_trust.client.fetching import FetchOptions, verification_by
 from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
-from a2a_trust.client.reach import Reach, check_extension
 from a2a_trust.client.verification import Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.origins import interface_host, is_unencrypted, url_of

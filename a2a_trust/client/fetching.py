@@ -23,8 +23,8 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
+from a2a_trust.cache import BoundedCache
 from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.client.card_cache import CardCache
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
 from a2a_trust.client.memory import CardMemory
@@ -39,6 +39,39 @@ from a2a_trust.strict_json import JSON
 T = TypeVar("T")
 
 NO_CREDENTIALS: Final[Mapping[str, str]] = MappingProxyType({})
+_MOST_CACHED_SECONDS: Final = 86_400.0
+"""The upper limit, so that a replaced card is noticed within a day."""
+
+
+class CardCache:
+    """A private HTTP cache (RFC 9111): keeps the answers of the last ``size`` URLs, to save requests and bytes.
+
+    Only verified cards are kept, and a kept card is verified again at each use, because its keys may have been revoked.
+    Threads may share one.
+    """
+
+    def __init__(self, size: int = 256) -> None:
+        if type(size) is not int or size < 1:
+            raise ConfigurationError(
+                f"CardCache: size is {size!r:.40}; write a number of cards, 1 or more, or leave the cache out"
+            )
+        self._kept = BoundedCache[str, Fetched](max_entries=size)
+
+    def fresh(self, url: str, now: float) -> Fetched | None:
+        """The answer of that URL, if it is still fresh."""
+        return self._kept.get(url, now)
+
+    def known(self, url: str) -> Fetched | None:
+        """The answer of that URL, however old, for a conditional request."""
+        return self._kept.get(url)
+
+    def keep(self, url: str, fetched: Fetched, now: float) -> None:
+        """Keep an answer to a request of the moment ``now``, unless its server permits no caching."""
+        seconds = min(fetched.max_age or 0.0, _MOST_CACHED_SECONDS)
+        if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
+            self._kept.put(url, fetched, since=now, until=now + seconds)
+        else:
+            self._kept.remove(url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,21 +244,13 @@ class UnsafeReportOnly:
         return (self.refusal.code, *[failure.reason.value for failure in failures])
 
     @classmethod
-    def fetch(
-        cls,
-        url: str,
-        trust: TrustSource,
-        options: FetchOptions = FetchOptions(),
-    ) -> UnsafeReportOnly:
+    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> UnsafeReportOnly:
         """The result that ``fetch_card`` would have; FetchError: the card cannot be fetched."""
         return run(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
     async def async_fetch(
-        cls,
-        url: str,
-        trust: TrustSource,
-        options: FetchOptions = FetchOptions(),
+        cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()
     ) -> UnsafeReportOnly:
         """As ``fetch``, on the running event loop."""
         return await run_async(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)

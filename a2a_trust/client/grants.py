@@ -74,19 +74,11 @@ class _Grant(Credential):
         self._client.forget(value)
         return True
 
-    def _key(self, scopes: frozenset[str], subject: str) -> tuple[object, ...]:
-        return type(self), subject, self._audience, self._resources, scopes
-
     def _request(self, scopes: frozenset[str], grant_type: str, subject: str = "", **more: Any) -> TokenRequest:
-        key = self._key(scopes, subject)
+        key = type(self), subject, self._audience, self._resources, scopes
         asked = {"flight": key, "parameters": _nothing_more, **more}
         return TokenRequest(
-            key=key,
-            grant_type=grant_type,
-            audience=self._audience,
-            resources=self._resources,
-            scopes=scopes,
-            **asked,
+            key=key, grant_type=grant_type, audience=self._audience, resources=self._resources, scopes=scopes, **asked
         )
 
 
@@ -213,11 +205,7 @@ def _subject_of(given: object) -> tuple[CredentialValue, float]:
 
 def _exchanged(subject: CredentialValue) -> Flow[Parameters]:
     yield from ()
-    return {
-        "subject_token": subject,
-        "subject_token_type": ACCESS_TYPE,
-        "requested_token_type": ACCESS_TYPE,
-    }
+    return {"subject_token": subject, "subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
 
 
 def _digest(value: CredentialValue) -> str:

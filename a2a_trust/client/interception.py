@@ -34,10 +34,16 @@ from a2a_trust import strict_json
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, METHODS, ROUTES, Operation
 from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything
+from a2a_trust.client.destinations import (
+    Destination,
+    Destinations,
+    Reach,
+    UnsafePassAnything,
+    check_extension,
+    origin_in,
+)
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.location import Location, location_of, plain_url
-from a2a_trust.client.reach import Reach, check_extension, origin_in
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
 from a2a_trust.errors import (
     CardVerificationError,
@@ -47,7 +53,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.net.mesh import HttpWithin
+from a2a_trust.net.urls import HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
 DROPPED_HEADERS: Final = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range")

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -343,11 +344,17 @@ class TableCardMemory:
     All methods are synchronous and safe in threads. ConfigurationError: an argument is wrong; nothing was changed.
     """
 
+    _place: str
+    """The argument of ``--file`` for commands that work on this memory."""
+
     def _writing(self) -> AbstractContextManager[CardTable]:
         raise NotImplementedError
 
     def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
-        raise NotImplementedError
+        arguments = [location, *sorted(thumbprints)]
+        if any(argument.startswith("-") for argument in arguments):
+            arguments.insert(0, "--")
+        return shlex.join(["a2a-sign", "memory", action, "--file", self._place, *arguments])
 
     def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
         """As ``CardMemory.admit``. The warnings also go to the log."""

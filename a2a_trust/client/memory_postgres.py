@@ -13,11 +13,10 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
@@ -64,6 +63,7 @@ class PostgresCardMemory(TableCardMemory):
         ConfigurationError: an argument is wrong.
         """
         self._database = Postgres(url, what="memory of cards", unavailable=CardMemoryUnavailableError, timeout=timeout)
+        self._place = self._database.url.argument
 
     def records(self) -> tuple[Remembered, ...]:
         """All records, by location."""
@@ -79,12 +79,6 @@ class PostgresCardMemory(TableCardMemory):
     def _writing(self) -> Iterator[CardTable]:
         with self._database.transaction(tells=True) as session:
             yield _Table(session)
-
-    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
-        arguments = [location, *sorted(thumbprints)]
-        if any(argument.startswith("-") for argument in arguments):
-            arguments.insert(0, "--")
-        return shlex.join(["a2a-sign", "memory", action, "--file", self._database.url.argument, *arguments])
 
 
 class _Table:
@@ -140,17 +134,16 @@ def _lock_of(host: str) -> int:
 
 
 def _records(session: Session, query: str, *values: object) -> tuple[Remembered, ...]:
-    return tuple(map(_record, session.fetch(query, *values)))
-
-
-def _record(row: Any) -> Remembered:
-    return Remembered(
-        location=Location(row["location"]),
-        thumbprints=frozenset(row["thumbprints"].split()),
-        issued=row["issued"],
-        version=None if row["version"] is None else json.loads(row["version"]),
-        first_seen=row["first_seen"],
-        last_seen=row["last_seen"],
-        interfaces=frozenset(row["interfaces"]),
-        on_first_use=row["on_first_use"],
+    return tuple(
+        Remembered(
+            location=Location(row["location"]),
+            thumbprints=frozenset(row["thumbprints"].split()),
+            issued=row["issued"],
+            version=None if row["version"] is None else json.loads(row["version"]),
+            first_seen=row["first_seen"],
+            last_seen=row["last_seen"],
+            interfaces=frozenset(row["interfaces"]),
+            on_first_use=row["on_first_use"],
+        )
+        for row in session.fetch(query, *values)
     )

@@ -72,6 +72,7 @@ class SqliteCardMemory(TableCardMemory):
         if self._file.open_or_make(path, create=create, if_missing=first):
             _log.info("made a memory of cards at %s; it has no records yet", self._file.path)
         self._file.check_content()
+        self._place = str(self._file.path)
 
     def records(self) -> tuple[Remembered, ...]:
         """All records, by location."""
@@ -87,12 +88,6 @@ class SqliteCardMemory(TableCardMemory):
     def _writing(self) -> Iterator[CardTable]:
         with self._file.writing() as connection:
             yield _Table(connection)
-
-    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
-        arguments = [location, *sorted(thumbprints)]
-        if any(argument.startswith("-") for argument in arguments):
-            arguments.insert(0, "--")
-        return shlex.join(["a2a-sign", "memory", action, "--file", str(self._file.path), *arguments])
 
 
 class _Table:

@@ -1,14 +1,5 @@
 """Access tokens from the authorization server that the program names: RFC 6749, 7523, 8693, 8705, 8707, 9449.
 
-::
-
-    login = OAuthClient(
-        issuer="https://login.example.com",
-        token_endpoint="https://login.example.com/token",
-        client_id="orchestrator",
-        authentication=ClientSecret(SecretFile("/run/secrets/login")),
-    )
-
 ``grants`` has the credentials that it gets tokens for. The rules:
 
 1. Secrets and assertions go to the configured token endpoint, through a ``Fetcher``: https, checked addresses, no
@@ -35,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
@@ -60,7 +51,7 @@ from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Answered, Flow, HiddenHeaders, PostForm, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
 from a2a_trust.keys.origins import url_of
-from a2a_trust.keys.signer import Signer, signed_jwt
+from a2a_trust.keys.signer import HoldsSecret, Signer, signed_jwt
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
 from a2a_trust.signing.forms import shown
 
@@ -101,14 +92,11 @@ class _Authentication(ABC):
         return HiddenHeaders(headers), content.encode("ascii")
 
 
-class ClientSecret(_Authentication):
+class ClientSecret(HoldsSecret, _Authentication):
     """The client authenticates with a secret (RFC 6749 2.3.1), by ``method`` in a header or in the form."""
 
     def __init__(
-        self,
-        secret: Secret,
-        *,
-        method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
+        self, secret: Secret, *, method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
     ) -> None:
         self._secret: KeptSecret = kept(secret)
         del secret  # tracebacks show locals
@@ -125,9 +113,6 @@ class ClientSecret(_Authentication):
             return ClientAuth(client.client_id, text, self._method)
         # RFC 6749 2.3.1 encodes both, which authlib leaves to its caller.
         return ClientAuth(quote_plus(client.client_id), quote_plus(text), self._method)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a ClientSecret cannot be pickled: it holds a secret")
 
     def __repr__(self) -> str:
         return f"ClientSecret(…, method={self._method!r})"
@@ -232,7 +217,7 @@ class _Token:
     refresh_token: CredentialValue | None
 
 
-class OAuthClient:
+class OAuthClient(HoldsSecret):
     """The program as a client of one authorization server.
 
     - ``issuer``, ``token_endpoint``: the server's; get them from its operator, not from a card.
@@ -392,7 +377,8 @@ class OAuthClient:
 
     def _post(self, request: TokenRequest) -> Flow[PostForm]:
         auth = yield from self._authentication.authentication_of(self)
-        proof = {} if self._proofs is None else {"DPoP": self._proof(self._proofs)}
+        place = self._endpoint.origin, self._endpoint.path or "/"
+        proof = {} if self._proofs is None else {"DPoP": self._proofs.proof("POST", *place, None)}
         given = yield from request.parameters()
         # From here on nothing is raised: tracebacks show locals.
         parameters = {name: value if isinstance(value, str) else value.text for name, value in given.items()}
@@ -407,9 +393,6 @@ class OAuthClient:
             fetcher=self._fetcher, url=self.token_endpoint, form=form.encode("ascii"), headers={**headers, **proof}
         )
 
-    def _proof(self, proofs: DPoPProofs) -> str:
-        return proofs.proof("POST", self._endpoint.origin, self._endpoint.path or "/", None)
-
     def _read(self, answer: FormAnswer, request: TokenRequest) -> _Token:
         """The token of an answer (RFC 6749 5.1)."""
         wanted = "dpop" if self._proofs is not None else "bearer"
@@ -417,9 +400,6 @@ class OAuthClient:
         if isinstance(token, str):
             raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {token}")
         return token
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an OAuthClient cannot be pickled or copied: it holds secrets and tokens")
 
     def __repr__(self) -> str:
         return f"OAuthClient(issuer={self.issuer!r}, client_id={self.client_id!r})"
@@ -446,7 +426,7 @@ def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, wanted: str,
     if not _is_text(members.get("refresh_token", "none"), PRINTABLE):
         return "refresh_token is not the text of a token"
     scope = members.get("scope")
-    if not (scope is None or type(scope) is str):
+    if not isinstance(scope, str | None):
         return "scope is not a string"
     seconds = _seconds_of(members.get("expires_in", _UNSTATED_SECONDS))
     if not 0 < seconds < math.inf:

@@ -6,13 +6,15 @@ only shown.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, cast
 
 import httpx
 
+from a2a_trust.auth.principal import SCOPE
 from a2a_trust.client.answer import Answer
-from a2a_trust.client.challenges import Challenge, challenges_of
 from a2a_trust.client.credentials import CredentialValue
 from a2a_trust.client.dpop import nonce_of
 from a2a_trust.errors import TrustError
@@ -22,6 +24,59 @@ _MAX_SHOWN: Final = 300
 _NO_SCOPES: Final[frozenset[str]] = frozenset()
 _ERRORS: Final = ("invalid_request", "invalid_token", "insufficient_scope", "invalid_dpop_proof", "use_dpop_nonce")
 _OF_BODIES: Final = (b"content-length", b"content-encoding", b"transfer-encoding")
+_MAX_CHALLENGES: Final = 8192
+_WORD: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_PARAMETER: Final = re.compile(rf'({_WORD})[ \t]*=[ \t]*(?:({_WORD})|"((?:[^"\\]|\\.)*)")(?=[ \t]*(?:,|\Z))')
+_SCHEME: Final = re.compile(rf"({_WORD})(?:[ \t]+(?:([A-Za-z0-9._~+/-]+=*)(?=[ \t]*(?:,|\Z)))?|(?=[ \t]*(?:,|\Z)))")
+_BETWEEN: Final = re.compile(r"[ \t,]*")
+_URL: Final = re.compile(r"[ -~]{1,300}")
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """One challenge; ``scheme`` and the names of the parameters are in lower case."""
+
+    scheme: str
+    parameters: dict[str, str]
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes that the agent asks for (RFC 6750 3); empty if one of them is not a scope."""
+        names = self.parameters.get("scope", "").split(" ")
+        return frozenset(names) if all(SCOPE.fullmatch(name) for name in names) else frozenset()
+
+    @property
+    def resource_metadata(self) -> str:
+        """The URL of the agent's metadata (RFC 9728 5.1), to be shown and not followed; "" without one."""
+        url = self.parameters.get("resource_metadata", "")
+        return url if _URL.fullmatch(url) else ""
+
+
+def challenges_of(lines: Iterable[str]) -> tuple[Challenge, ...]:
+    """The challenges in these lines of ``WWW-Authenticate`` (RFC 9110 11.6.1); empty if one of them is malformed."""
+    text = ", ".join(lines)
+    found: list[Challenge] = []
+    at = 0
+    while len(text) <= _MAX_CHALLENGES and (at := _end(_BETWEEN.match(text, at), at)) < len(text):
+        parameter = _PARAMETER.match(text, at)
+        if parameter is not None and found:
+            name = parameter[1].lower()
+            if name in found[-1].parameters:
+                return ()
+            quoted = parameter[3]
+            found[-1].parameters[name] = parameter[2] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+            at = parameter.end()
+            continue
+        scheme = _SCHEME.match(text, at)
+        if scheme is None:
+            return ()
+        found.append(Challenge(scheme[1].lower(), {}))
+        at = scheme.end()
+    return tuple(found) if at >= len(text) else ()
+
+
+def _end(match: re.Match[str] | None, default: int) -> int:
+    return default if match is None else match.end()
 
 
 class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
@@ -150,12 +205,14 @@ class Rejection:
             asked, scopes, metadata = "something that repeats a credential", _NO_SCOPES, ""
         sent = "with " + shown(f"'{name}'" for name in names) if names else "without a credential"
         request = self._response.request
+        # As bytes: httpx reads headers that are not ASCII, and does not write them.
+        headers = [line for line in self._response.headers.raw if line[0].lower() not in _OF_BODIES]
         return CredentialsRejectedError(
             f"{request.url.scheme}://{request.url.netloc.decode('ascii')} answers {self.status} to a request {sent}. "
             f"In the card, {self._demand() or 'no credential is demanded'}. "
             f"The agent asks for {asked[:_MAX_SHOWN] or 'a credential of unknown kind'}{self._forbidden(scopes)}{hint}",
             request=request,
-            response=httpx.Response(self.status, headers=_without_body(self._response), request=request),
+            response=httpx.Response(self.status, headers=headers, request=request),
             schemes=names,
             scopes=tuple(sorted(scopes | demanded)),
             resource_metadata=metadata,
@@ -185,8 +242,3 @@ class Dropped(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await cast("httpx.AsyncByteStream", self._stream).aclose()
-
-
-def _without_body(response: httpx.Response) -> list[tuple[bytes, bytes]]:
-    # As bytes: httpx reads headers that are not ASCII, and does not write them.
-    return [line for line in response.headers.raw if line[0].lower() not in _OF_BODIES]

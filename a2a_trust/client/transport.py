@@ -28,11 +28,10 @@ import httpx
 
 from a2a_trust.cache import SingleFlight
 from a2a_trust.client.attachment import copy_attachment, detach, sent_to
-from a2a_trust.client.destinations import Destination, UnsafePassAnything, named_origins
+from a2a_trust.client.destinations import Destination, UnsafePassAnything, named_origins, origin_in
 from a2a_trust.client.flow import Flow, at_once, run, run_async, waited
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.reach import origin_in
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import (
     CardMemoryError,
@@ -46,8 +45,7 @@ from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.net.addresses import Address
 from a2a_trust.net.fetcher import MAX_ATTEMPTS, Resolver, SystemResolver, addresses_of
-from a2a_trust.net.mesh import HttpWithin, check_private
-from a2a_trust.net.urls import DEFAULT_PORTS
+from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin, check_private
 from a2a_trust.strict_json import MAX_BYTES
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from typing import Final
 
 from a2a_trust.errors import ConfigurationError, TrustError, with_option
 from a2a_trust.files.atomic import write_atomically
-from a2a_trust.files.rights import check_writers
+from a2a_trust.files.watched import check_writers
 
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

@@ -1,15 +1,19 @@
-"""Values that are read from files, and read again after a change; invalid new content leaves the last value."""
+"""Files that the operator names: who may write them, and values that are read again after a change."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 import threading
 from collections.abc import Callable
+from logging import Logger
 from pathlib import Path
 from time import monotonic
 from typing import BinaryIO, Final, Generic, TypeAlias, TypeVar
+
+from a2a_trust.errors import ConfigurationError
 
 Stamp: TypeAlias = tuple[int, ...]
 
@@ -49,6 +53,42 @@ def open_regular(path: Path) -> BinaryIO:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def missing(path: Path, kind: str, maker: str) -> FileNotFoundError:
+    """The error for a file that does not exist; ``maker`` is a command that makes such a file."""
+    return FileNotFoundError(errno.ENOENT, f"no such {kind}; check the path, or make one with: {maker}", str(path))
+
+
+def check_writers(status: os.stat_result, path: Path, harm: str) -> None:
+    """ConfigurationError if everybody can write to the file; ``harm`` says what they could do.
+
+    Pass the status of the open file, because the path could be replaced between a check and the opening. Files that
+    others can read are fine, and so are files of another owner: often an administrator, or the volume of a container.
+    The folder is not checked, although its writers can replace the file.
+    """
+    if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:
+        fix = f"chmod o-w {shlex.quote(str(path))}"
+        raise ConfigurationError(f"everybody can write to {path} and {harm}; check its content, then run: {fix}")
+
+
+def reason_of(error: Exception) -> str:
+    """The text of an error, without the path of an OSError."""
+    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
+
+
+def told_in_log(
+    log: Logger, what: object, reason: Callable[[Exception], str] = reason_of
+) -> Callable[[Exception | None], None]:
+    """A ``tell`` for ``Watched`` that logs what became of ``what``."""
+
+    def tell(failure: Exception | None) -> None:
+        if failure is None:
+            log.info("%s was read again", what)
+        else:
+            log.error("%s cannot be read; keeping the previous version: %s", what, reason(failure))
+
+    return tell
 
 
 class Watched(Generic[_T]):

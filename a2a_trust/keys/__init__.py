@@ -1,5 +1,32 @@
 """Keys, key sets, key rings, signers, and which keys are trusted for which hosts."""
 
-from a2a_trust.exports import lazy
+from a2a_trust.exports import TYPE_CHECKING, lazy
 
-__getattr__, __dir__ = lazy(__name__, __file__)
+if TYPE_CHECKING:
+    from a2a_trust.keys.files import KeyFileWarning as KeyFileWarning, PassphraseNeededError as PassphraseNeededError
+    from a2a_trust.keys.files import load_private_key as load_private_key, save_private_key as save_private_key
+    from a2a_trust.keys.jwk import PublicKey as PublicKey, private_key_to_jwk as private_key_to_jwk
+    from a2a_trust.keys.jwk import public_key_from_jwk as public_key_from_jwk
+    from a2a_trust.keys.jwk import public_key_from_pem as public_key_from_pem
+    from a2a_trust.keys.jwks_cache import JwksCache as JwksCache, JwksCacheTimes as JwksCacheTimes
+    from a2a_trust.keys.keyset import KeySet as KeySet, publish_jwks as publish_jwks, read_jwks as read_jwks
+    from a2a_trust.keys.origins import OriginFromCard as OriginFromCard, Origins as Origins
+    from a2a_trust.keys.origins import UnsafeAnyOrigin as UnsafeAnyOrigin
+    from a2a_trust.keys.policy import Policy as Policy, all_of as all_of, n_of as n_of, named as named
+    from a2a_trust.keys.ring_file import KeyRingFile as KeyRingFile, load_key_ring as load_key_ring
+    from a2a_trust.keys.ring_file import save_key_ring as save_key_ring, update_key_ring as update_key_ring
+    from a2a_trust.keys.rotation import KeyRing as KeyRing
+    from a2a_trust.keys.signer import LocalSigner as LocalSigner, Signer as Signer, generate_signer as generate_signer
+    from a2a_trust.keys.trust import SigningTool as SigningTool, TrustSource as TrustSource, TrustStore as TrustStore
+    from a2a_trust.keys.trust import TrustedKey as TrustedKey
+    from a2a_trust.keys.trust_file import TrustFile as TrustFile
+else:
+    __getattr__, __dir__ = lazy(__name__, {
+        "keys.files": "KeyFileWarning PassphraseNeededError load_private_key save_private_key",
+        "keys.jwk": "PublicKey private_key_to_jwk public_key_from_jwk public_key_from_pem",
+        "keys.jwks_cache": "JwksCache JwksCacheTimes", "keys.keyset": "KeySet publish_jwks read_jwks",
+        "keys.origins": "OriginFromCard Origins UnsafeAnyOrigin", "keys.policy": "Policy all_of n_of named",
+        "keys.ring_file": "KeyRingFile load_key_ring save_key_ring update_key_ring", "keys.rotation": "KeyRing",
+        "keys.signer": "LocalSigner Signer generate_signer",
+        "keys.trust": "SigningTool TrustSource TrustStore TrustedKey", "keys.trust_file": "TrustFile",
+    })  # fmt: skip

@@ -38,12 +38,7 @@ ALGORITHMS: Final = MappingProxyType(
             Algorithm(name="ES512", kty="EC", curve="P-521"),
             # RFC 9864 renames EdDSA with Ed25519 to "Ed25519"; SDKs still write and expect "EdDSA".
             Algorithm(name="EdDSA", kty="OKP", curve="Ed25519", other_names=("Ed25519",)),
-            Algorithm(name="RS256", kty="RSA"),
-            Algorithm(name="RS384", kty="RSA"),
-            Algorithm(name="RS512", kty="RSA"),
-            Algorithm(name="PS256", kty="RSA"),
-            Algorithm(name="PS384", kty="RSA"),
-            Algorithm(name="PS512", kty="RSA"),
+            *(Algorithm(name=f"{kind}{bits}", kty="RSA") for kind in ("RS", "PS") for bits in (256, 384, 512)),
         )
     }
 )

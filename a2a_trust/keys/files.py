@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.files.atomic import write_atomically
-from a2a_trust.files.rights import check_writers, missing
+from a2a_trust.files.watched import check_writers, missing
 from a2a_trust.keys.jwk import PrivateKeyObject, private_key_to_jwk
 from a2a_trust.keys.pss import pss_algorithms
 from a2a_trust.keys.signer import LocalSigner

@@ -12,6 +12,8 @@ Source: RFC 7517, RFC 7518 6, RFC 7638, RFC 8037; A2A 8.4.3 for ``exp``, ``nbf``
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
 import math
@@ -35,7 +37,6 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named, algorithm_of
 from a2a_trust.keys.pss import pss_algorithms
-from a2a_trust.keys.x5c import check_certificates
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -251,11 +252,52 @@ def _public_key_of(
     """The public key with the limits in its JWK (A2A 8.4.3, RFC 7517 4.7)."""
     key = _public_key(native, tuple(each.name for each in algorithms), _kid_of(jwk, kid))
     if "x5c" in jwk:
-        check_certificates(jwk, native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+        _check_certificates(jwk, native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
     starts, ends = _moment(jwk, "nbf", -math.inf), _moment(jwk, "exp", math.inf)
     # Every other value, even one that is false in JavaScript, may be meant to say that the key is revoked.
     revoked = jwk.get("revoked") is not None and jwk["revoked"] is not False
     return replace(key, not_before=starts, not_after=ends, revoked=revoked)
+
+
+def _check_certificates(jwk: Mapping[str, object], spki: bytes) -> None:
+    """MalformedError unless the first certificate of ``x5c`` (RFC 7517 4.7 to 4.9) is for the key.
+
+    Certificates are never a source of trust. ``spki`` is the key as SubjectPublicKeyInfo in DER. ``x5t`` and
+    ``x5t#S256``, if there, must be the thumbprints of that certificate. Neither the chain nor the validity is checked.
+    """
+    chain = jwk.get("x5c")
+    if not isinstance(chain, list) or not chain:
+        raise MalformedError("JWK: x5c must be a non-empty list of certificates")
+    first, *_ = [_certificate_in(each) for each in chain]
+    if _key_certified_by(first) != spki:
+        raise MalformedError("JWK: the first certificate of x5c is for another key")
+    for name, digest in (
+        ("x5t", hashlib.sha1(first, usedforsecurity=False).digest()),
+        ("x5t#S256", hashlib.sha256(first).digest()),
+    ):
+        # Auth0 encodes the hexadecimal text of the digest, which is the same digest.
+        spellings = [base64url.encode(each) for each in (digest, digest.hex().encode(), digest.hex().upper().encode())]
+        if name in jwk and jwk[name] not in spellings:
+            raise MalformedError(f"JWK: {name} is not the thumbprint of the first certificate of x5c")
+
+
+def _certificate_in(text: object) -> bytes:
+    try:
+        if not isinstance(text, str):
+            raise TypeError
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise MalformedError("JWK: x5c must hold certificates in base64 (RFC 7517 4.7)") from None
+
+
+def _key_certified_by(certificate: bytes) -> bytes:
+    from cryptography import x509  # here: most keys have no certificate, and the import takes time
+
+    try:
+        key = x509.load_der_x509_certificate(certificate).public_key()
+        return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
+        raise MalformedError("JWK: the first certificate of x5c cannot be read") from None
 
 
 def _moment(jwk: Mapping[str, object], name: str, default: float) -> float:
@@ -270,7 +312,7 @@ def _moment(jwk: Mapping[str, object], name: str, default: float) -> float:
 
 def _public_key(native: PublicKeyObject, algorithms: tuple[str, ...], kid: str | None) -> PublicKey:
     _check_strength(native)
-    if kid is not None and not _is_name(kid):
+    if kid is not None and (not 0 < len(kid) <= MAX_KID or any("\ud800" <= char <= "\udfff" for char in kid)):
         raise MalformedError(f"key: kid must be 1 to {MAX_KID} characters of well-formed text")
     jwk = _members(native)
     # RFC 7638 3: the required members in lexicographic order, nothing else, no blanks.
@@ -284,10 +326,6 @@ def _public_key(native: PublicKeyObject, algorithms: tuple[str, ...], kid: str |
         native=native,
         algorithms=algorithms,
     )
-
-
-def _is_name(kid: str) -> bool:
-    return 0 < len(kid) <= MAX_KID and not any("\ud800" <= char <= "\udfff" for char in kid)
 
 
 def _members(key: PublicKeyObject) -> dict[str, str]:
@@ -312,23 +350,22 @@ def _algorithms_of(jwk: Mapping[str, object], alg: str | None, operation: str) -
 
     MalformedError: its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517 4) do not agree.
     """
-    kty, curve, own = jwk.get("kty"), jwk.get("crv"), jwk.get("alg")
-    if not isinstance(kty, str) or kty not in _MEMBERS:
+    kty, own = jwk.get("kty"), jwk.get("alg")
+    if kty not in tuple(_MEMBERS):
         raise MalformedError("JWK: kty must be EC, RSA or OKP")
-    if "use" in jwk and jwk["use"] != "sig":
+    if jwk.get("use", "sig") != "sig":
         raise MalformedError('JWK: its use is not "sig", so it is not a signing key')
-    if "key_ops" in jwk:
-        operations = jwk["key_ops"]
-        if not isinstance(operations, list) or operation not in operations:
-            raise MalformedError(f"JWK: its key_ops do not allow {operation}")
-    if own is not None and not isinstance(own, str):
+    operations = jwk.get("key_ops", [operation])
+    if not isinstance(operations, list) or operation not in operations:
+        raise MalformedError(f"JWK: its key_ops do not allow {operation}")
+    if not isinstance(own, str | None):
         raise MalformedError("JWK: alg must be a string")
-    candidates = [a for a in ALGORITHMS.values() if a.kty == kty and a.curve == (None if kty == "RSA" else curve)]
+    curve = None if kty == "RSA" else jwk.get("crv")
+    candidates = [each for each in ALGORITHMS.values() if (each.kty, each.curve) == (kty, curve)]
     if not candidates:
         raise MalformedError("JWK: crv must be P-256, P-384 or P-521 (kty EC), or Ed25519 (kty OKP)")
-    for name in (own, alg):
-        if name is not None:
-            candidates = [a for a in candidates if a is algorithm_of(name)]
+    named = [algorithm_of(name) for name in (own, alg) if name is not None]
+    candidates = [each for each in candidates if named.count(each) == len(named)]
     if not candidates:
         raise MalformedError("JWK: its alg is not a signature algorithm for its kty and crv, or not the required one")
     return candidates
@@ -389,7 +426,7 @@ def _check_strength(public: PublicKeyObject) -> None:
             raise MalformedError("RSA key with a public exponent below 65537 (NIST SP 800-56B 6.2)")
         if numbers.e.bit_length() > _MAX_EXPONENT_BITS:  # every bit makes each verification slower
             raise MalformedError(f"RSA key with a public exponent of more than {_MAX_EXPONENT_BITS} bits")
-        if _is_roca(numbers.n):
+        if all(numbers.n % p in residues for p, residues in _roca_residues().items()):
             raise MalformedError("RSA key made by the broken generator of CVE-2017-15361 (ROCA); make a new key")
     elif isinstance(public, ed25519.Ed25519PublicKey):
         _check_point(public.public_bytes_raw())
@@ -430,7 +467,3 @@ def _roca_residues() -> dict[int, frozenset[int]]:
         if len(powers) < p - 1:
             residues[p] = frozenset(powers)
     return residues
-
-
-def _is_roca(modulus: int) -> bool:
-    return all(modulus % p in residues for p, residues in _roca_residues().items())

@@ -130,8 +130,7 @@ class JwksCache:
         if snapshot is not None and (known := snapshot.key(kid, kty)) and self._clock() < snapshot.fresh_until:
             return known  # nearly all calls end here
         return await self._find(
-            lambda snapshot: snapshot.key(kid, kty),
-            f"no {kty} key named {ascii(kid)[:64]} is valid now",
+            lambda snapshot: snapshot.key(kid, kty), f"no {kty} key named {ascii(kid)[:64]} is valid now"
         )
 
     async def only_key(self, kty: str) -> PublicKey:

@@ -98,6 +98,25 @@ def is_unencrypted(url: str) -> bool:
     return not url.startswith("https://") and url.strip().lower().startswith(_UNENCRYPTED)
 
 
+def _pattern(pattern: Any) -> str:
+    """A host, or ``*.`` and its parent, in one spelling; ConfigurationError says what to write instead."""
+    if not isinstance(pattern, str) or pattern == "*":
+        raise ConfigurationError(
+            f"Origins: {pattern!r:.80} is not a host; write hosts one by one, as in "
+            'Origins("agent.example.com", "*.example.org"), or UnsafeAnyOrigin() for every host'
+        )
+    is_wildcard = pattern.startswith("*.")
+    try:
+        host = read_host(pattern.removeprefix("*."))
+    except MalformedError as error:
+        raise ConfigurationError(f"{pattern!r}: {_WILDCARD if is_wildcard else error}") from None
+    if is_wildcard and ("." not in host or not host.rpartition(".")[2].strip("0123456789")):
+        raise ConfigurationError(f"{pattern!r}: {_WILDCARD}")
+    if _is_mapped(host):
+        raise ConfigurationError(f"{pattern!r}: write the address as four decimal numbers")
+    return f"*.{host}" if is_wildcard else host
+
+
 class Origins:
     """The hosts for which a key may speak: exact names, and ``*.`` with a parent of at least two labels.
 
@@ -113,27 +132,9 @@ class Origins:
                 'Origins() covers no host; name hosts, as in Origins("agent.example.com", "*.example.org"), '
                 "or write UnsafeAnyOrigin() for a key that may speak for every host"
             )
-        hosts = list[str]()
-        given: tuple[Any, ...] = patterns
-        for pattern in given:
-            if not isinstance(pattern, str) or pattern == "*":
-                raise ConfigurationError(
-                    f"Origins: {pattern!r:.80} is not a host; write hosts one by one, as in "
-                    'Origins("agent.example.com", "*.example.org"), or UnsafeAnyOrigin() for every host'
-                )
-            is_wildcard = pattern.startswith("*.")
-            try:
-                host = read_host(pattern.removeprefix("*."))
-            except MalformedError as error:
-                raise ConfigurationError(f"{pattern!r}: {_WILDCARD if is_wildcard else error}") from None
-            if is_wildcard and ("." not in host or not host.rpartition(".")[2].strip("0123456789")):
-                raise ConfigurationError(f"{pattern!r}: {_WILDCARD}")
-            if _is_mapped(host):
-                raise ConfigurationError(f"{pattern!r}: write the address as four decimal numbers")
-            hosts.append(f"*.{host}" if is_wildcard else host)
-        self.patterns: tuple[str, ...] = tuple(hosts)
-        self._exact = frozenset([host for host in hosts if not host.startswith("*")])
-        self._suffixes = tuple(sorted({host[1:] for host in hosts if host.startswith("*")}))
+        self.patterns: tuple[str, ...] = tuple(map(_pattern, patterns))
+        self._suffixes = tuple(sorted({each[1:] for each in self.patterns if each.startswith("*")}))
+        self._exact = frozenset(self.patterns) - {f"*{suffix}" for suffix in self._suffixes}
 
     def covers(self, host: str) -> bool:
         """Whether the host, in the form that ``host_of`` returns, is among these."""

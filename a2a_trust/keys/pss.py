@@ -1,34 +1,30 @@
 """RSA keys in PEM for RSASSA-PSS only: read the object identifier and the parameters, which ``cryptography`` drops.
 
-``cryptography`` loads such a key like any other RSA key, which would then sign RS256. So this module reads the PEM
-again: the AlgorithmIdentifier is the first SEQUENCE in SubjectPublicKeyInfo and PKCS #8. Source: RFC 4055 1.2 and 3.1,
-RFC 5208.
+``cryptography`` loads such a key like any other RSA key, which would then sign RS256. So this module looks at the PEM
+again: the AlgorithmIdentifier is the first SEQUENCE in SubjectPublicKeyInfo and PKCS #8. ``cryptography`` has checked
+their DER before. Source: RFC 4055 1.2 and 3.1, RFC 5208.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from a2a_trust.errors import MalformedError
 
 _BLOCK: Final = re.compile(rb"-----BEGIN (PRIVATE KEY|PUBLIC KEY)-----(.*?)-----END \1-----", re.DOTALL)
-_SEQUENCE: Final = 0x30
-_HASH, _MASK, _SALT, _TRAILER = 0xA0, 0xA1, 0xA2, 0xA3
-
-_RSASSA_PSS: Final = bytes.fromhex("2a864886f70d01010a")
-_MGF1: Final = bytes.fromhex("2a864886f70d010108")
-_DIGESTS: Final = {
-    bytes.fromhex("608648016503040201"): ("PS256", 32),
-    bytes.fromhex("608648016503040202"): ("PS384", 48),
-    bytes.fromhex("608648016503040203"): ("PS512", 64),
-}
-
-
-class _Element(NamedTuple):
-    tag: int
-    content: bytes
+#: The length of the AlgorithmIdentifier, after the head of the key and the version of PKCS #8.
+_KEY: Final = re.compile(rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)(?:\x02\x01[\x00\x01])?\x30([\x00-\x7f])", re.DOTALL)
+_RSASSA_PSS: Final = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a"
+_SHA2: Final = rb"\x30.\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02([\x01-\x03])(?:\x05\x00)?"
+#: A hash, MGF1 with a hash, the length of the salt. A field that is absent has its default, which for a hash is SHA-1.
+_PARAMETERS: Final = re.compile(
+    rb"\x30.\xa0.%b\xa1.\x30.\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x08%b(?:\xa2.\x02\x01(.))?" % (_SHA2, _SHA2),
+    re.DOTALL,
+)
+_ALGORITHMS: Final = {b"\x01": ("PS256", 32), b"\x02": ("PS384", 48), b"\x03": ("PS512", 64)}
+_DEFAULT_SALT: Final = b"\x14"
 
 
 def pss_algorithms(pem: bytes) -> tuple[str, ...]:
@@ -42,45 +38,22 @@ def pss_algorithms(pem: bytes) -> tuple[str, ...]:
     if len(blocks) > 1:
         raise MalformedError("PEM: it holds several keys; put each key into a separate file")
     try:
-        (key,) = _elements(base64.b64decode(b"".join(blocks[0][1].split()), validate=True))
-        identifier = next(each for each in _elements(key.content) if each.tag == _SEQUENCE)
-        algorithm, *parameters = _elements(identifier.content)
-        return _fitting(parameters) if algorithm.content == _RSASSA_PSS else ()
-    except (ValueError, IndexError, KeyError, StopIteration):
-        raise MalformedError("PEM: the algorithms of the key cannot be read") from None
-
-
-def _fitting(parameters: list[_Element]) -> tuple[str, ...]:
-    """RFC 4055 3.1: the PS algorithms that the parameters of a key permit; without parameters all of them."""
-    if not parameters:
-        return tuple(name for name, _ in _DIGESTS.values())
-    fields = {each.tag: _elements(each.content) for each in _elements(parameters[0].content)}
-    refused = MalformedError(
-        "PEM: this RSA-PSS key requires parameters that no JWS algorithm has (RFC 7518 3.5: one SHA-2 hash for both, a "
-        "salt as long as the hash); make a new key"
-    )
-    # A field that is absent has its default, which is SHA-1.
-    if _HASH not in fields or _MASK not in fields or _TRAILER in fields:
-        raise refused
-    digest = _elements(fields[_HASH][0].content)[0].content
-    mask, masked = _elements(fields[_MASK][0].content)[:2]
-    name, octets = _DIGESTS.get(digest, ("", -1))
-    salt = int.from_bytes(fields[_SALT][0].content, "big") if _SALT in fields else 20  # the shortest that is permitted
-    if mask.content != _MGF1 or _elements(masked.content)[0].content != digest or salt > octets:
-        raise refused
+        der = base64.b64decode(b"".join(blocks[0][1].split()), validate=True)
+    except ValueError:
+        der = b""
+    key = _KEY.match(der)
+    identifier = b"" if key is None else der[key.end() : key.end() + key[1][0]]
+    if key is None or len(identifier) < key[1][0]:
+        raise MalformedError("PEM: the algorithms of the key cannot be read")
+    if not identifier.startswith(_RSASSA_PSS):
+        return ()
+    if identifier == _RSASSA_PSS:
+        return tuple(name for name, _ in _ALGORITHMS.values())
+    found = _PARAMETERS.fullmatch(identifier, len(_RSASSA_PSS))
+    name, octets = ("", -1) if found is None else _ALGORITHMS[found[1]]
+    if found is None or found[1] != found[2] or (found[3] or _DEFAULT_SALT)[0] > octets:
+        raise MalformedError(
+            "PEM: this RSA-PSS key requires parameters that no JWS algorithm has (RFC 7518 3.5: one SHA-2 hash for "
+            "both, a salt as long as the hash); make a new key"
+        )
     return (name,)
-
-
-def _elements(data: bytes) -> list[_Element]:
-    """The DER elements in ``data``, one after the other. ValueError, IndexError: ``data`` is cut short."""
-    found, at = [], 0
-    while at < len(data):
-        tag, length, begins = data[at], data[at + 1], at + 2
-        if length & 0x80:
-            begins += length & 0x7F
-            length = int.from_bytes(data[at + 2 : begins], "big")
-        at = begins + length
-        if at > len(data):
-            raise ValueError("cut short")
-        found.append(_Element(tag, data[begins:at]))
-    return found

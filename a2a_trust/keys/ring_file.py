@@ -11,8 +11,16 @@ from typing import Final
 
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.files.atomic import locked, write_atomically
-from a2a_trust.files.rights import missing
-from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
+from a2a_trust.files.watched import (
+    Stamp,
+    Watched,
+    missing,
+    open_regular,
+    reason_of,
+    stamp_of,
+    stamp_of_path,
+    told_in_log,
+)
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin
@@ -75,7 +83,7 @@ class KeyRingFile:
             self._read,
             lambda: stamp_of_path(self._path),
             failures=(TrustError, OSError, Warning),  # a program may turn warnings into errors
-            tell=self._tell,
+            tell=told_in_log(_log, f"key ring {path}", self._reason),
         )
         self._trusted = self.ring(), _trusted(self.ring())
 
@@ -117,13 +125,11 @@ class KeyRingFile:
             )
         return ring, stamp
 
-    def _tell(self, failure: Exception | None) -> None:
-        if failure is None:
-            _log.info("key ring %s was read again", self._path)
-        else:
-            _log.error(
-                "key ring %s cannot be read; keeping the previous version: %s", self._path, _reason(failure, self._path)
-            )
+    def _reason(self, error: Exception) -> str:
+        """The text for the log. That of MalformedError is left out: it could repeat a part of the secret file."""
+        if isinstance(error, TrustError) and not isinstance(error, ConfigurationError):
+            return f"it is not a valid key ring; for details run: a2a-sign keys list {self._path}"
+        return reason_of(error)
 
 
 def _missing(path: Path) -> FileNotFoundError:
@@ -135,10 +141,3 @@ def _trusted(ring: KeyRing) -> TrustStore:
         TrustedKey(key=key.public_key, origins=UnsafeAnyOrigin(), not_after=key.removed_at, revoked=key.is_revoked)
         for key in ring.keys
     )
-
-
-def _reason(error: Exception, path: Path) -> str:
-    """The text for the log. That of MalformedError is left out: it could repeat a part of the secret file."""
-    if isinstance(error, TrustError) and not isinstance(error, ConfigurationError):
-        return f"it is not a valid key ring; for details run: a2a-sign keys list {path}"
-    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)

@@ -24,14 +24,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_private_key
 from a2a_trust.keys.jwk import PublicKey, public_key_from_pem
 from a2a_trust.keys.keyset import MAX_KEYS
-from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.signer import HoldsSecret, LocalSigner, generate_signer
 
 DEFAULT_OVERLAP: Final = 86_400.0
 """One day, in seconds: the longest time for which our own cache keeps a key set without fetching it again."""
@@ -49,14 +49,7 @@ _MEMBERS: Final = frozenset({"kid", "alg", *_TIMES, "public_key", "private_key"}
 
 
 class KeyState(StrEnum):
-    """The state of a key in a key ring at a moment.
-
-    - ``NEXT``: published, signs later.
-    - ``ACTIVE``: signs, and is published.
-    - ``RETIRED``: does not sign, and is still published.
-    - ``REMOVED``: neither signs nor is published.
-    - ``REVOKED``: neither signs nor is published, at any time.
-    """
+    """The state of a key in a key ring at a moment."""
 
     NEXT = "next"
     ACTIVE = "active"
@@ -66,7 +59,7 @@ class KeyState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RingKey:
+class RingKey(HoldsSecret):
     """A key of a key ring, and its times in seconds since the epoch; infinity for a time that is not planned.
 
     ``private_key`` is the private key in the file: PEM, or JWE if it is encrypted. It is None as soon as the key does
@@ -92,12 +85,9 @@ class RingKey:
         """Whether the key is revoked, at any time: a clock that runs behind does not restore a revoked key."""
         return self.revoked_at != math.inf
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a RingKey cannot be pickled: it holds a private key")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRing:
+class KeyRing(HoldsSecret):
     """The signing keys of one agent over time: the active key, the next key, and retired and revoked keys.
 
     A ring does not change: every change returns a new ring. MalformedError: the keys and times do not form a ring.
@@ -119,18 +109,7 @@ class KeyRing:
                     f"key ring: active_from of {_shown(following)} is not retired_at of {_shown(key)}; make them equal"
                 )
         for key in self.keys:
-            times = [getattr(key, name) for name in _TIMES]
-            if not all(0 <= time < _END_OF_TIME or time == math.inf for time in times):
-                raise MalformedError(f"key ring: the times of {_shown(key)} are not in seconds since the epoch")
-            if key.is_revoked and key.private_key is not None:
-                raise MalformedError(f"key ring: {_shown(key)} is revoked, so its private_key must be null")
-            if not key.is_revoked and not key.published_at <= key.active_from <= key.retired_at <= key.removed_at:
-                raise MalformedError(
-                    f"key ring: the times of {_shown(key)} must be in the order published_at, active_from, retired_at, "
-                    "removed_at"
-                )
-            if key.private_key is None and key.retired_at == math.inf:
-                raise MalformedError(f"key ring: {_shown(key)} has no private_key, and no retired_at")
+            _check_key(key)
         for names in ([key.kid for key in self.keys], [key.public_key.thumbprint for key in self.keys]):
             if len(set(names)) < len(names):
                 raise MalformedError("key ring: two keys are the same, or have the same kid; remove one of them")
@@ -298,9 +277,6 @@ class KeyRing:
             signer=signer,
         )
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KeyRing cannot be pickled: it holds private keys")
-
 
 def new_ring_key(alg: str) -> LocalSigner:
     """A new key, named by its thumbprint. It never begins with a dash, because a command would read it as an option."""
@@ -373,14 +349,7 @@ def _read_key(entry: object, passphrase: str | None) -> RingKey:
             if signer.public_key != public:
                 raise MalformedError(f"key ring: public_key of {ascii(kid)[:66]} does not belong to its private_key")
     return RingKey(
-        public_key=public,
-        published_at=_read_time(entry, "published_at"),
-        active_from=_read_time(entry, "active_from"),
-        retired_at=_read_time(entry, "retired_at"),
-        removed_at=_read_time(entry, "removed_at"),
-        revoked_at=_read_time(entry, "revoked_at"),
-        private_key=private,
-        signer=signer,
+        public_key=public, private_key=private, signer=signer, **{name: _read_time(entry, name) for name in _TIMES}
     )
 
 
@@ -397,6 +366,22 @@ def _written_time(time: float) -> float | None:
     if time == math.inf:
         return None
     return int(time) if time.is_integer() else time
+
+
+def _check_key(key: RingKey) -> None:
+    """MalformedError: the times of the key do not fit each other, or its private key."""
+    times = [getattr(key, name) for name in _TIMES]
+    if not all(0 <= time < _END_OF_TIME or time == math.inf for time in times):
+        raise MalformedError(f"key ring: the times of {_shown(key)} are not in seconds since the epoch")
+    if key.is_revoked and key.private_key is not None:
+        raise MalformedError(f"key ring: {_shown(key)} is revoked, so its private_key must be null")
+    if not key.is_revoked and not key.published_at <= key.active_from <= key.retired_at <= key.removed_at:
+        raise MalformedError(
+            f"key ring: the times of {_shown(key)} must be in the order published_at, active_from, retired_at, "
+            "removed_at"
+        )
+    if key.private_key is None and key.retired_at == math.inf:
+        raise MalformedError(f"key ring: {_shown(key)} has no private_key, and no retired_at")
 
 
 def _is_encrypted(private: str) -> bool:

@@ -37,18 +37,25 @@ class Signer(Protocol):
     def sign(self, data: bytes) -> bytes: ...
 
 
-class LocalSigner:
-    """A signer with its private key in memory. Its repr does not show the key, and it cannot be pickled."""
+class HoldsSecret:
+    """The base of objects that cannot be pickled or copied, because they hold a secret."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot be pickled or copied: it holds a secret")
+
+
+class LocalSigner(HoldsSecret):
+    """A signer with its private key in memory. Its repr does not show the key, and it cannot be pickled.
+
+    ``save_private_key`` saves the key.
+    """
 
     __slots__ = ("_key", "public_key")
 
     def __init__(
-        self,
-        key: PrivateKeyObject,
-        *,
-        alg: str | None = None,
-        kid: str | None = None,
-        algorithms: tuple[str, ...] = (),
+        self, key: PrivateKeyObject, *, alg: str | None = None, kid: str | None = None, algorithms: tuple[str, ...] = ()
     ) -> None:
         """Make a signer with a private key of the library ``cryptography``.
 
@@ -103,9 +110,6 @@ class LocalSigner:
 
     def __repr__(self) -> str:
         return f"LocalSigner(alg={self.alg!r}, kid={self.kid!r})"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a LocalSigner cannot be pickled: it holds a private key; save the key with save_private_key")
 
 
 def generate_signer(alg: str = DEFAULT_ALGORITHM, *, kid: str | None = None, rsa_bits: int = 3072) -> LocalSigner:

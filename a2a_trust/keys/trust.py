@@ -130,21 +130,12 @@ class TrustStore:
             if isinstance(value, str):
                 raise ConfigurationError(f"TrustStore: {option} is a list; write {option}=[{value[:64]!r}]")
         source: Any = keys
-        given = [*source] if isinstance(source, Iterable) else [source]
-        if type(source) is TrustedKey or not all(isinstance(entry, TrustedKey) for entry in given):
+        given: list[Any] = [*source] if isinstance(source, Iterable) else [None]
+        if not all(isinstance(entry, TrustedKey) for entry in given):
             raise ConfigurationError(
                 'TrustStore: write a list of trusted keys: TrustStore([TrustedKey(key=…, origins=Origins("host"))])'
             )
-        entries = tuple(dict.fromkeys(given))  # one entry given twice is one entry
-        named = frozenset(revoked)
-        gone = named | {
-            entry.key.thumbprint
-            for entry in entries
-            if entry.source is None and (entry.revoked or entry.key.kid in named)
-        }
-        entries = tuple(
-            replace(entry, revoked=True) if gone & {entry.key.kid, entry.key.thumbprint} else entry for entry in entries
-        )
+        entries, gone = _with_revocations(tuple(dict.fromkeys(given)), frozenset(revoked))  # one given twice is one
         by_name: dict[tuple[str, str], list[TrustedKey]] = {}
         for entry in entries:
             by_name.setdefault((entry.key.kid, entry.key.kty), []).append(entry)
@@ -170,6 +161,18 @@ class TrustStore:
     def knows(self, kid: str) -> bool:
         """Whether any entry has that ``kid``, whatever its key type."""
         return kid in self._kids
+
+
+def _with_revocations(
+    entries: tuple[TrustedKey, ...], named: frozenset[str]
+) -> tuple[tuple[TrustedKey, ...], frozenset[str]]:
+    """The entries, revoked where one of them or ``named`` revokes their kid or thumbprint; what is revoked."""
+    gone = named | {
+        entry.key.thumbprint for entry in entries if entry.source is None and (entry.revoked or entry.key.kid in named)
+    }
+    return tuple(
+        replace(entry, revoked=True) if gone & {entry.key.kid, entry.key.thumbprint} else entry for entry in entries
+    ), gone
 
 
 class TrustSource(Protocol):

@@ -18,7 +18,7 @@ from typing import Required, TypedDict, Unpack
 from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.atomic import locked, write_atomically
-from a2a_trust.files.rights import check_writers
+from a2a_trust.files.watched import check_writers
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust import SigningTool
 from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, comments, places, read_trust

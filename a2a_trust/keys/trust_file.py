@@ -4,44 +4,19 @@
 version = 1
 
 [[trust]]
-name = "bank"                        # optional: policies name the entry by it
+name = "bank"
 origins = ["bank.example.com", "*.agents.example.com"]
-keys = "bank.jwks.json"              # a JWK Set, a JWK or PEM; the path is relative to this file
-not_after = 2027-06-30               # optional: the keys are valid until just before it, in UTC; also not_before
-
-[[trust]]
-name = "auditor"
-origins = ["bank.example.com"]
-jwks_url = "https://auditor.example.org/jwks.json"
-signer = "a2a-python"                # optional: the tool that signs
+keys = "bank.jwks.json"
 
 [[policy]]
 origins = ["bank.example.com"]
-parties = ["bank", "auditor"]        # names of entries, or thumbprints of keys
-count = 2                            # optional: how many of them must sign; all of them without it
+parties = ["bank", "auditor"]
 
 [[revoked]]
 kid = "bank-2025"
-thumbprint = "…"                     # of the key, which is then revoked under every kid
 ```
 
-Members of ``[[trust]]``:
-
-- ``origins``, or ``unsafe_any_origin = true``,
-- one of ``keys`` (a file), ``jwk`` (a table), ``pem`` (a text) and ``jwks_url``,
-- ``kid``: the name of the key in ``pem``, in ``jwk``, or in a file with one key,
-- ``alg``: the algorithm of RSA keys without an algorithm,
-- ``name``, ``signer``, ``not_before``, ``not_after``.
-
-``nbf``, ``exp`` and ``revoked`` of a JWK count, too.
-
-Members of ``[[revoked]]``:
-
-- ``kid`` or ``thumbprint``, or both,
-- ``entry``: the name or ``jwks_url`` of an entry, if the key is revoked in that entry only,
-- ``at`` and ``reason``, for people.
-
-No URL is ever fetched except each ``jwks_url`` of this file.
+docs/trust.md has all members. No URL is ever fetched except each ``jwks_url`` of this file.
 """
 
 from __future__ import annotations
@@ -61,8 +36,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
-from a2a_trust.files.rights import check_writers, missing
-from a2a_trust.files.watched import Stamp, Watched, stamp_of_path
+from a2a_trust.files.watched import Stamp, Watched, check_writers, missing, stamp_of_path, told_in_log
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
@@ -311,26 +285,11 @@ class _Reader:
         def here(member: str) -> _Place:
             return ("trust", index, member)
 
-        given = [source for source in _SOURCES if source in table]
-        if len(given) != 1:
-            raise self.error(here(given[1] if given else ""), f"write exactly one of {', '.join(_SOURCES)}")
-        (source,) = given
-        text = None if source == "jwk" else self._text(table, here(source))
+        source, text = self._source(index, table)
         kid = self._text(table, here("kid")) if "kid" in table else None
-        if source == "jwks_url":
-            if text is None or not _URL.fullmatch(text):
-                raise self.error(here(source), "write an https URL")
-            if kid is not None:
-                raise self.error(here("kid"), "the keys of a set have their own names; leave kid out")
         alg = self._alg(table, here("alg"))
-        keys: tuple[PublicKey, ...] = ()
         try:
-            if source == "jwk":
-                jwk = table["jwk"]
-                keys = (public_key_from_jwk({**jwk, "kid": kid} if kid is not None and type(jwk) is dict else jwk),)
-            elif source == "pem" and text is not None:
-                keys = (public_key_from_pem(text.encode(), kid=kid),)
-            keys = keys if alg is None else tuple(key.with_alg(alg) for key in keys)
+            keys = tuple(key if alg is None else key.with_alg(alg) for key in _keys_within(table, kid))
         except MalformedError as error:
             raise self.error(here(source), str(error)) from None
         except ConfigurationError as error:
@@ -352,6 +311,20 @@ class _Reader:
             url=text if source == "jwks_url" else None,
             alg=alg,
         )
+
+    def _source(self, index: int, table: dict[str, Any]) -> tuple[str, str | None]:
+        """The member that has the keys or says where they are, and its text; None for a JWK, which is a table."""
+        given = [source for source in _SOURCES if source in table]
+        if len(given) != 1:
+            place = ("trust", index, given[1] if given else "")
+            raise self.error(place, f"write exactly one of {', '.join(_SOURCES)}")
+        (source,) = given
+        text = None if source == "jwk" else self._text(table, ("trust", index, source))
+        if source == "jwks_url" and not _URL.fullmatch(text or ""):
+            raise self.error(("trust", index, source), "write an https URL")
+        if source == "jwks_url" and "kid" in table:
+            raise self.error(("trust", index, "kid"), "the keys of a set have their own names; leave kid out")
+        return source, text
 
     def check_names(self, entries: tuple[TrustEntry, ...]) -> None:
         """ConfigurationError for two entries with one name: two parties would look like one to a policy."""
@@ -459,6 +432,15 @@ class _Reader:
             raise self.error(place, "write a moment in the years 1 to 9999") from None
 
 
+def _keys_within(table: dict[str, Any], kid: str | None) -> Iterator[PublicKey]:
+    """The key that an entry itself has, as JWK or PEM."""
+    if "jwk" in table:
+        jwk = table["jwk"]
+        yield public_key_from_jwk({**jwk, "kid": kid} if kid is not None and type(jwk) is dict else jwk)
+    if "pem" in table:
+        yield public_key_from_pem(table["pem"].encode(), kid=kid)
+
+
 def _no_party(party: str, entries: tuple[TrustEntry, ...]) -> str:
     """The advice for a text that names no party."""
     for entry in entries:
@@ -536,7 +518,12 @@ class TrustFile:
         self._caches: dict[str, JwksCache] = {}
         #: Held while the store is made from one state of the file: otherwise threads could lose a revocation.
         self._lock = Lock()
-        self._watched = Watched(self._read, self._look, failures=(ConfigurationError, OSError), tell=self._tell)
+        self._watched = Watched(
+            self._read,
+            lambda: {path: stamp_of_path(path) for path in self._paths},
+            failures=(ConfigurationError, OSError),
+            tell=told_in_log(_log, f"the trust file {path}"),
+        )
 
     @property
     def document(self) -> TrustDocument:
@@ -587,15 +574,6 @@ class TrustFile:
 
             cache = self._caches[url] = JwksCache(self._fetcher.loader(url, configured=True), name=url)
         return cache
-
-    def _look(self) -> dict[Path, Stamp | None]:
-        return {path: stamp_of_path(path) for path in self._paths}
-
-    def _tell(self, failure: Exception | None) -> None:
-        if failure is None:
-            _log.info("the trust file %s was read again", self._path)
-        else:
-            _log.error("the trust file %s cannot be read; keeping the previous version: %s", self._path, failure)
 
     def _read(self) -> tuple[TrustDocument, dict[Path, Stamp | None]]:
         # Take the stamp before reading, so that a change in between is noticed the next time.

@@ -1,9 +1,17 @@
-"""The findings of lint, and their severity."""
+"""A rule of lint, and its findings.
+
+A rule yields pointer, message and fix of each finding. These texts have no braces and brackets, which SARIF reads as
+placeholders and links, and no values of the card.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from a2a_trust.lint.document import Subject
 
 
 class Severity(StrEnum):
@@ -35,3 +43,41 @@ class Finding:
     pointer: str
     message: str
     fix: str
+
+
+class Found(NamedTuple):
+    """A finding of a rule; ``severity`` if it is not that of the rule."""
+
+    pointer: str
+    message: str
+    fix: str
+    severity: Severity | None = None
+
+
+_Check: TypeAlias = Callable[[Subject], Iterator[Found]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule. ``section`` is that of A2A 1.0.1; ``is_fixable``: ``fix_card`` fixes it, and no meaning changes."""
+
+    id: str
+    severity: Severity
+    description: str
+    section: str
+    check: _Check
+    is_fixable: bool = False
+
+
+def rule(
+    id: str, severity: Severity, description: str, section: str, *, is_fixable: bool = False
+) -> Callable[[_Check], Rule]:
+    """Make a rule of a function that checks a card."""
+    return lambda check: Rule(
+        id=id, severity=severity, description=description, section=section, check=check, is_fixable=is_fixable
+    )
+
+
+def without_braces(text: str) -> str:
+    """The text of an error without the braces and brackets of its examples."""
+    return text.translate(dict.fromkeys(map(ord, "{}[]")))

@@ -14,9 +14,8 @@ from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.view import generation_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.lint.document import subject_of
-from a2a_trust.lint.findings import Finding, Severity
-from a2a_trust.lint.rules.rule import Rule
-from a2a_trust.lint.rules.table import RULES
+from a2a_trust.lint.findings import Finding, Rule, Severity
+from a2a_trust.lint.rules import RULES
 from a2a_trust.signing.forms import present_members
 from a2a_trust.strict_json import JSONObject
 

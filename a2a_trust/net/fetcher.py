@@ -14,7 +14,7 @@ The rules, for every URL:
 An operator can exempt single origins from "public", and loopback origins from https. This holds only for URLs that the
 operator configured (``configured=True``), never for URLs in headers and other documents of strangers, with one
 exception: the extended card is fetched from an interface on the host of the verified public card. ``http_within`` does
-the same for plain http to the names of a service mesh (``net.mesh``).
+the same for plain http to the names of a service mesh (``net.urls``).
 
 The callers decide when to fetch again, and how to read the bytes.
 """
@@ -44,8 +44,7 @@ import httpcore
 
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, with_option
 from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
-from a2a_trust.net.mesh import HttpWithin, check_private
-from a2a_trust.net.urls import DEFAULT_PORTS, has_dot_segment, read_url
+from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin, Url, check_private, has_dot_segment, read_url
 
 _log: Final = logging.getLogger(__name__)
 
@@ -155,25 +154,6 @@ async def addresses_of(host: str, port: int, resolver: Resolver) -> list[Address
         return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """An unambiguous URL. ``host`` is in lower case, IPv6 without brackets; ``address`` if it is an address."""
-
-    scheme: str
-    host: str
-    port: int
-    path: str
-    address: Address | None
-
-    @property
-    def netloc(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def origin(self) -> str:
-        return f"{self.scheme}://{self.netloc}"
-
-
 class Fetcher:
     """Fetch documents over https from public servers, or from the private ones that you configure.
 
@@ -243,7 +223,7 @@ class Fetcher:
         asked = _request_headers(target, headers, known, content, "application/json")
 
         def check(status: int, answered: dict[str, str]) -> None:
-            if status != 304 or known is None or not _is_conditional(asked):
+            if status != 304 or known is None or asked.keys().isdisjoint(("If-None-Match", "If-Modified-Since")):
                 _check_answer(target, status, answered, (200,))
 
         answer = await self._ask(target, configured, asked, content, check)
@@ -252,12 +232,7 @@ class Fetcher:
         return Fetched(body=answer.body, max_age=_max_age(answer.headers), **_validators(answer.headers))
 
     async def post_form(
-        self,
-        url: str,
-        form: bytes,
-        *,
-        headers: Mapping[str, str] = MappingProxyType({}),
-        answer_type: str = "",
+        self, url: str, form: bytes, *, headers: Mapping[str, str] = MappingProxyType({}), answer_type: str = ""
     ) -> FormAnswer:
         """Post a form to a configured OAuth 2.0 endpoint (RFC 6749 3.2); returns its answer, or its error answer (5.2).
 
@@ -287,7 +262,7 @@ class Fetcher:
 
         return load
 
-    def _allowed(self, url: str, configured: bool) -> _Target:
+    def _allowed(self, url: str, configured: bool) -> Url:
         target = _target_of(url)
         if target.scheme != "https" and not self._is_exempt(target, configured):
             text = f"{target.origin}: only https URLs are fetched"
@@ -300,18 +275,18 @@ class Fetcher:
             )
         return target
 
-    def _is_exempt(self, target: _Target, configured: bool) -> bool:
+    def _is_exempt(self, target: Url, configured: bool) -> bool:
         return configured and (target.origin in self._private_origins or self._is_in_mesh(target))
 
-    def _is_in_mesh(self, target: _Target) -> bool:
+    def _is_in_mesh(self, target: Url) -> bool:
         return target.scheme == "http" and self._mesh.covers(target.host)
 
-    async def _addresses(self, target: _Target, configured: bool) -> list[Address]:
+    async def _addresses(self, target: Url, configured: bool) -> list[Address]:
         """The checked addresses to connect to. One address that is not allowed rejects the name."""
         if target.address is not None:
             found: list[Address] = [target.address]
         else:
-            found = await addresses_of(target.host, target.port, self._resolver)
+            found = await addresses_of(target.host, target.port or DEFAULT_PORTS[target.scheme], self._resolver)
         if not found:
             raise FetchError(f"{target.origin}: the name has no address; correct the URL, or the DNS entry")
         exempt = self._is_exempt(target, configured)
@@ -330,7 +305,7 @@ class Fetcher:
 
     async def _ask(
         self,
-        target: _Target,
+        target: Url,
         configured: bool,
         asked: dict[bytes | str, bytes | str],
         content: bytes | None,
@@ -348,7 +323,7 @@ class Fetcher:
 
     async def _exchange(
         self,
-        target: _Target,
+        target: Url,
         addresses: Sequence[Address],
         asked: dict[bytes | str, bytes | str],
         content: bytes | None,
@@ -363,7 +338,7 @@ class Fetcher:
                 "GET" if content is None else "POST",
                 httpcore.URL(
                     scheme=target.scheme.encode(),
-                    host=target.host.encode(),
+                    host=target.host.strip("[]").encode(),
                     port=target.port,
                     target=target.path.encode(),
                 ),
@@ -426,8 +401,8 @@ class _CheckedAddresses(httpcore.AsyncNetworkBackend):
                 await self._stream.aclose()
 
 
-def _target_of(url: str) -> _Target:
-    """The parts of a URL. FetchError: it is ambiguous, its path included, or neither https nor http."""
+def _target_of(url: str) -> Url:
+    """The parts of a URL, the query in its path. FetchError: it is ambiguous, or neither https nor http."""
     try:
         parts = read_url(url)
     except MalformedError:
@@ -438,16 +413,10 @@ def _target_of(url: str) -> _Target:
         raise FetchError(_AMBIGUOUS)
     if parts.scheme not in DEFAULT_PORTS:
         raise FetchError(f"URL: the scheme {parts.scheme[:32]!a} is not fetched; write https://host/path")
-    return _Target(
-        scheme=parts.scheme,
-        host=parts.host.strip("[]"),
-        port=parts.port or DEFAULT_PORTS[parts.scheme],
-        path=asked or "/",
-        address=parts.address,
-    )
+    return parts._replace(path=asked or "/", query=None)
 
 
-def _not_public(target: _Target, address: Address, exempt: bool) -> FetchError:
+def _not_public(target: Url, address: Address, exempt: bool) -> FetchError:
     text = f"{target.origin}: the host has the address {address}, which is not a public one"
     if exempt:
         return FetchError(f"{text}, nor a private one; link-local and metadata addresses are never allowed")
@@ -483,11 +452,11 @@ def _private_origin(origin: str) -> str:
 
 
 def _request_headers(
-    target: _Target, given: Mapping[str, str], known: Fetched | None, content: bytes | None, content_type: str
+    target: Url, given: Mapping[str, str], known: Fetched | None, content: bytes | None, content_type: str
 ) -> dict[bytes | str, bytes | str]:
     """The headers of the request: the fetcher's own, those for a known answer, and those of the caller."""
     headers: dict[bytes | str, bytes | str] = {
-        "Host": target.netloc.removesuffix({"https": ":443", "http": ":80"}[target.scheme]),
+        "Host": target.origin.partition("://")[2],
         "Accept": "application/json, application/*+json",
         "Accept-Encoding": "identity",
         "Connection": "close",
@@ -510,11 +479,7 @@ def _request_headers(
     return headers
 
 
-def _is_conditional(asked: Mapping[bytes | str, bytes | str]) -> bool:
-    return "If-None-Match" in asked or "If-Modified-Since" in asked
-
-
-def _as_known(target: _Target, headers: Mapping[str, str], known: Fetched) -> Fetched:
+def _as_known(target: Url, headers: Mapping[str, str], known: Fetched) -> Fetched:
     """The known answer, updated by a 304 (RFC 9111 4.3.4)."""
     if known.etag is not None and headers.get("etag", known.etag) != known.etag:
         raise FetchError(f"{target.origin}: it answers with status 304 for another ETag than the one in the request")
@@ -544,7 +509,7 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _check_answer(
-    target: _Target, status: int, headers: dict[str, str], wanted: tuple[int, ...], wanted_type: str = ""
+    target: Url, status: int, headers: dict[str, str], wanted: tuple[int, ...], wanted_type: str = ""
 ) -> None:
     """FetchError for an answer that is not accepted. It must be JSON, or of ``wanted_type`` if that is given."""
     if 300 <= status < 400 and status != 304:

@@ -157,7 +157,7 @@ def project(
         payload = _dumped(members)
     else:
         payload = canonicalize_received(members) if plain is None else canonicalize_parsed(members, plain=plain)
-    return Projection(form, generation, members, payload, dropped=_pointers(dropped), uncovered=_pointers(meant))
+    return Projection(form, generation, members, payload, dropped=pointers_of(dropped), uncovered=pointers_of(meant))
 
 
 def _with_meaning(dropped: list[Path], members: JSONObject, generation: Generation) -> list[Path]:
@@ -182,7 +182,7 @@ def is_within(part: JSON, whole: JSON) -> bool:
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     """The card without the members that A2A 8.4.1 rule 1 drops, in its own order, and the pointers of these members."""
     dropped: list[Path] = []
-    return _present(card, "AgentCard", None, dropped), _pointers(dropped)
+    return _present(card, "AgentCard", None, dropped), pointers_of(dropped)
 
 
 def unprotected_members(card: JSONObject, companion: Projection) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ def shown(texts: Iterable[str], between: str = ", ") -> str:
     return f"{between.join(first[:8])}{' …' if len(first) > 8 else ''}"
 
 
-def _pointers(paths: list[Path]) -> tuple[str, ...]:
+def pointers_of(paths: list[Path]) -> tuple[str, ...]:
     return tuple(
         pointer_of(str(step)[:MAX_POINTER] for step in steps_to(path))[:MAX_POINTER] for path in paths[:MAX_POINTERS]
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
+from a2a_trust.card.ambiguity import Reader, read_quickly
 from a2a_trust.dates import date_of
 from a2a_trust.errors import InvalidSignatureError, MalformedError, SigningError
 from a2a_trust.keys.jws import verify_jws
@@ -26,7 +27,14 @@ _MEMBERS: Final = frozenset({"protected", "signature"})
 
 
 def reason_to_sign(
-    document: bytes, card: JSONObject, signed: SignedCard, signers: Sequence[Signer], *, now: float, until: float
+    document: bytes,
+    card: JSONObject,
+    signed: SignedCard,
+    signers: Sequence[Signer],
+    *,
+    now: float,
+    until: float,
+    read: Reader = read_quickly,
 ) -> str | None:
     """The reason for which ``card`` has to be signed again, for people; None if it need not be signed.
 
@@ -55,7 +63,7 @@ def reason_to_sign(
     if len(old) != len(new):
         return f"it has signatures by {', '.join(sorted({each.kid for each in old}))} that signing removes"
     try:
-        check_own_work(document, signed.payload, signers, now)
+        check_own_work(document, signed.payload, signers, now, read)
     except SigningError as error:
         return str(error)
     return None

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from a2a_trust.card.ambiguity import UnambiguousCard, read_unambiguous
+from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS
 from a2a_trust.card.view import interface_urls, read_card
@@ -45,7 +45,7 @@ from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.a2a_python import rewritten_members, unread_in_0_3
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shown, unprotected_members
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
-from a2a_trust.signing.verify import seconds, verify_card
+from a2a_trust.signing.verify import seconds, verify_document
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 
@@ -220,10 +220,11 @@ def sign_unverified(
     *,
     drop_broken: bool,
     companion: bool | None,
+    read: Reader = read_quickly,
 ) -> SignedCard:
     """Steps 2 to 6 of ``sign_card``: a caller that writes the card as text verifies that text."""
     # 2.
-    original = _read(card)
+    original = _read(card, read)
     entries, discarded = _entries(original.card)
     # 3.
     full = _full(original)
@@ -325,13 +326,13 @@ def _check_jku(jku: str) -> None:
         raise with_option(ConfigurationError(text), f"--{text}")
 
 
-def _read(card: GivenCard) -> UnambiguousCard:
+def _read(card: GivenCard, read: Reader) -> UnambiguousCard:
     """A copy of the card in plain JSON types, in its own order; MalformedError if readers could read it differently.
 
     A merged card with contradicting generations is rejected, too: one signature must not cover two meanings.
     """
     given = given_card(card, what="sign_card: the first argument")
-    original = read_unambiguous(given if isinstance(given, bytes) else _printed(given))
+    original = read(given if isinstance(given, bytes) else _printed(given))
     if not original.generation.is_legacy and not LEGACY_MEMBERS.isdisjoint(original.card):
         read_card(original.card)
     return original
@@ -487,11 +488,13 @@ def _with_signatures(original: JSONObject, members: JSONObject, signatures: list
     return {name: signed[name] for name in dict.fromkeys((*original, "signatures")) if name in signed}
 
 
-def check_own_work(document: bytes, payload: bytes, signers: Sequence[Signer], now: float) -> None:
+def check_own_work(
+    document: bytes, payload: bytes, signers: Sequence[Signer], now: float, read: Reader = read_quickly
+) -> None:
     """Verify a signed card as a stranger would; SigningError if it does not verify, or has not this ``payload``."""
     trust, policy = _all_of(tuple([signer.public_key for signer in signers]))
     try:
-        verified = verify_card(document, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
+        verified = verify_document(document, trust, UnsafeAnyOrigin(), now, policy=policy, read=read)
     except CardVerificationError as error:
         wrong = {failure.kid for failure in error.failures if failure.reason in _OF_SIGNERS}
         for signer in signers:

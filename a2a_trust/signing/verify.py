@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from a2a_trust import strict_json
-from a2a_trust.card.ambiguity import UnambiguousCard, read_unambiguous
+from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -159,9 +159,23 @@ def verify_card(
     """
     # 1.
     store, moment = checked_store(trust, policy, coverage), time.time() if now is None else seconds(now)
-    # 2. and 3.
     text = document if isinstance(document, bytes) else _printed(document)
-    served, host, verified, failures = verify_each(text, store, origin, moment)
+    return verify_document(text, store, origin, moment, policy=policy, coverage=coverage)
+
+
+def verify_document(
+    document: bytes,
+    store: TrustStore,
+    origin: str | UnsafeAnyOrigin | OriginFromCard,
+    now: float,
+    *,
+    policy: Policy = AnyKey(),  # noqa: B008
+    coverage: Coverage = Coverage.WHOLE_CARD,
+    read: Reader = read_quickly,
+) -> VerifiedCard:
+    """Steps 2 to 6 of ``verify_card``."""
+    # 2. and 3.
+    served, host, verified, failures = verify_each(document, store, origin, now, read)
     # 4.
     counted = counted_signatures(verified, [policy, *_policies_of_store(store, host, served.interfaces)], failures)
     # 5.
@@ -170,7 +184,7 @@ def verify_card(
     is_whole = all(signature.is_whole for signature in counted)
     if not is_whole:
         _check_coverage(common, coverage, failures)
-    given = _Served(text, UnsafeAnyOrigin() if host is None else host, policy, coverage)
+    given = _Served(document, UnsafeAnyOrigin() if host is None else host, policy, coverage)
     return _result(common, counted, failures, host, given, is_whole=is_whole)
 
 
@@ -184,11 +198,11 @@ class _Each(NamedTuple):
 
 
 def verify_each(
-    document: bytes, store: TrustStore, origin: str | UnsafeAnyOrigin | OriginFromCard, now: float
+    document: bytes, store: TrustStore, origin: str | UnsafeAnyOrigin | OriginFromCard, now: float, read: Reader
 ) -> _Each:
     """Steps 2 and 3 of ``verify_card``, without policies; the errors are the same."""
     host = _host_asked(origin)
-    served = read_unambiguous(document)
+    served = read(document)
     if isinstance(origin, OriginFromCard):
         host = _host_of_card(served.interfaces)
     return _Each(served, host, *verify_signatures(served, store, host, now))

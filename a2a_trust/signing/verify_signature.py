@@ -32,7 +32,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, interface_host
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
-from a2a_trust.signing.forms import Form, Projection, project
+from a2a_trust.signing.forms import Form, Projection, pointers_of, project
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
 
 CLOCK_SKEW: Final = 60.0
@@ -262,11 +262,12 @@ class _Forms:
         if made is None:
             served = self._served
             is_one = form in (Form.SPEC, Form.PRUNED) or (form is Form.PRUNED_LEGACY and served.is_printed_alike)
-            if served.has_one_form and is_one:
+            if served.payload is not None and (form is Form.SPEC or (served.has_one_form and form is Form.SERVED)):
+                dropped = pointers_of(served.dropped)
+                made = Projection(form, served.generation, None, served.payload, dropped=dropped)
+            elif served.has_one_form and is_one:
                 # The card has nothing that any form would drop.
                 made = self._project(Form.SERVED).named(form)
-            elif form is Form.SERVED and served.payload is not None:
-                made = Projection(form, served.generation, None, served.payload)
             else:
                 made = project(served.card, form, generation=served.generation, plain=served.is_plain)
             self._made[form] = made

@@ -1,5 +1,14 @@
 """For tests of agents and of clients: callers, tokens, and agents in memory. Nothing here authenticates anybody."""
 
-from a2a_trust.exports import lazy
+from a2a_trust.exports import TYPE_CHECKING, lazy
 
-__getattr__, __dir__ = lazy(__name__, __file__)
+if TYPE_CHECKING:
+    from a2a_trust.testing.agents import InMemoryAgent as InMemoryAgent, memory_client as memory_client
+    from a2a_trust.testing.callers import as_caller as as_caller, fake_principal as fake_principal
+    from a2a_trust.testing.callers import fake_request as fake_request
+    from a2a_trust.testing.tokens import TokenIssuer as TokenIssuer
+else:
+    __getattr__, __dir__ = lazy(__name__, {
+        "testing.agents": "InMemoryAgent memory_client", "testing.callers": "as_caller fake_principal fake_request",
+        "testing.tokens": "TokenIssuer",
+    })  # fmt: skip

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from a2a_trust import generate_signer, sign_card
-from a2a_trust.card.ambiguity import read_unambiguous
+from a2a_trust.card.ambiguity import UnambiguousCard
 from a2a_trust.cli.main import main
 from a2a_trust.keys import LocalSigner, publish_jwks
 from tests.attacks.forgery import JSONObject
@@ -125,8 +125,8 @@ def test_many_signatures_are_read_with_one_card(
     name, keys = tmp_path / "card.json", tmp_path / "keys.json"
     name.write_text(json.dumps({**signed, "signatures": [signed["signatures"][0]] * 16}))
     keys.write_text(json.dumps(publish_jwks([owner.public_key])))
-    reading = Mock(side_effect=read_unambiguous)
-    monkeypatch.setattr("a2a_trust.signing.verify.read_unambiguous", reading)
+    reading = Mock(side_effect=UnambiguousCard)
+    monkeypatch.setattr("a2a_trust.cli.inspect.UnambiguousCard", reading)
     assert main(["inspect", str(name), "--jwks", str(keys), "--origin", ORIGIN]) == 0
     assert capsys.readouterr().out.count("valid in the form spec") == 16
     assert reading.call_count == 2  # once for its signatures, once for the verdict

@@ -17,7 +17,7 @@ from a2a_trust.cli.lint import fixed_text
 from a2a_trust.cli.positions import positions_of
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
-from a2a_trust.lint.rules.table import RULES
+from a2a_trust.lint.rules import RULES
 from a2a_trust.signing.forms import Form, project
 from tests.cli.conftest import CARD, Run
 from tests.signing.cards import Card, cards

@@ -60,14 +60,14 @@ def test_a_secret_in_a_file_is_read_again(tmp_path: Path, caplog: pytest.LogCapt
     value = run(credential.obtain(NONE))
     assert value.text == "second"
     assert credential.renew(value)
-    assert "the new secret is in use" in caplog.text
+    assert f"SecretFile({str(path)!r}) was read again" in caplog.text
     for broken in ("", "\n", "two\nlines", "sécret", " blank", "tab\there"):
         replace(path, broken)
         assert secret.read() == "second"
-        assert "the previous secret stays in use: the file is empty" in caplog.messages[-1]
+        assert "cannot be read; keeping the previous version: the file is empty" in caplog.messages[-1]
     path.unlink()
     assert secret.read() == "second"
-    assert "stays in use: No such file" in caplog.messages[-1]
+    assert "keeping the previous version: No such file" in caplog.messages[-1]
     replace(path, "third")
     assert secret.read() == "third"
     assert not [text for text in ("first", "second", "third", "lines", "blank") if text in caplog.text]

@@ -20,7 +20,7 @@ from a2a_trust.keys.signer import generate_signer
 from a2a_trust.lint.document import at
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.linter import MAX_OF_A_RULE, fix_card, lint_card
-from a2a_trust.lint.rules.table import RULES
+from a2a_trust.lint.rules import RULES
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.sign import sign_card
 from tests.lint.cards import GONE, SKILL, clean_card, found, having, old_card, put, rules_found

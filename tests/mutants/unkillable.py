@@ -114,7 +114,6 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
         "scope['path'].endswith(self._endings) and is_exactly(self._public, scope)  ->  is_exactly(self._public, scope)",
     ): _ONLY_TIME,
     ("client/memory.py", "TableCardMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
-    ("client/memory.py", "TableCardMemory._way_out", "dropped: raise NotImplementedError"): "every memory has its own",
     (
         "signing/parties.py",
         "_one_of_each_party",

@@ -489,7 +489,7 @@ def test_no_value_switches_the_byte_limit_off() -> None:
     ("origin", "words"),
     [
         ("idp.internal", "ambiguous"),
-        ("https://idp.internal/", "write only the origin: https://idp.internal:443"),
+        ("https://idp.internal/", "write only the origin: https://idp.internal"),
         ("https://idp.internal/jwks", "write only the origin"),
         ("https://user@idp.internal", "ambiguous"),
         ("https://*.internal", "ambiguous"),

@@ -10,7 +10,7 @@ from httpcore import AnyIOBackend, AsyncNetworkStream, ConnectError
 
 from a2a_trust import Fetcher, FetchError
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.net.mesh import NO_MESH, HttpWithin, check_private
+from a2a_trust.net.urls import NO_MESH, HttpWithin, check_private
 from tests.net.test_fetcher import Names, answer, serving
 from tests.tables import walk
 

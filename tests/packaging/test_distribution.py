@@ -31,9 +31,7 @@ NEEDS = {
     "auth.introspection": {"server", "client"},
     "auth.introspection_endpoint": {"server", "client"},
     "auth.providers": {"server", "client"},
-    "providers": {"server", "client"},
     "middleware": {"server"},
-    "endpoints": {"server"},
     "servers": {"uvicorn"},
     "testing.callers": {"server"},
     "testing.agents": set(),  # it needs two extras

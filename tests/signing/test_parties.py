@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.card.ambiguity import read_unambiguous
+from a2a_trust.card.ambiguity import UnambiguousCard
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -215,7 +215,7 @@ def test_signatures_that_share_a_key_count_for_one_party(
     made: list[tuple[int, str]], parties: tuple[str, ...], is_met: bool
 ) -> None:
     by_name = {signer.kid: signer for signer in (ALICE, BOB, CAROL)}
-    card = read_unambiguous(served(sign_card(full_card(), ALICE).card))
+    card = UnambiguousCard(served(sign_card(full_card(), ALICE).card))
     (base,), _ = verify_signatures(card, trust_in(ALICE), None, NOW)
     verified = [base._replace(position=position, trusted=trusted(by_name[name])) for position, name in made]
     if is_met:
@@ -229,7 +229,7 @@ def test_a_key_of_several_parties_stands_for_the_one_that_has_no_other() -> None
     card = sign_card(full_card(), ALICE, BOB).card
     entries = [trusted(ALICE, name="a"), trusted(ALICE, name="b"), trusted(BOB, name="a")]
     for order in permutations(entries):
-        verified, _ = verify_signatures(read_unambiguous(served(card)), TrustStore(order), None, NOW)
+        verified, _ = verify_signatures(UnambiguousCard(served(card)), TrustStore(order), None, NOW)
         counted = counted_signatures(verified, [all_of("a", "b")], ())
         assert {(each.trusted.name, each.trusted.key.kid) for each in counted} == {("a", "bob"), ("b", "alice")}
     entries = [*(trusted(ALICE, name=name) for name in "abc"), trusted(BOB, name="c")]

@@ -8,10 +8,9 @@ from typing import Final
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, Kind
 from a2a_trust.lint.document import Subject, safe_pointer
-from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.lint.rules.members import empty_member, unknown_members
 from a2a_trust.lint.rules.requirements import missing_twin, requirement_spelling
-from a2a_trust.lint.rules.rule import Found, rule
 from a2a_trust.signing.a2a_python import rewritten_members
 from a2a_trust.signing.forms import Form, present_members, project
 from a2a_trust.strict_json.pointer import steps_of
@@ -136,6 +135,3 @@ def _is_legacy_member(pointer: str) -> bool:
             return True
         message, is_key = field.message, field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP)
     return False
-
-
-RULES: Final = (explicit_default, several_forms, empty_value, python_rewrites)

@@ -9,8 +9,7 @@ from typing import Final
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, REQUIRED_0_1, REQUIRED_0_3, Presence, proto_name
 from a2a_trust.lint.document import Subject, member_of, pointer_of, safe_pointer, spelled
-from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.rules.rule import Found, rule, without_braces
+from a2a_trust.lint.findings import Found, Severity, rule, without_braces
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER
 from a2a_trust.strict_json.pointer import Path
@@ -163,15 +162,3 @@ def unread_member(subject: Subject) -> Iterator[Found]:
                 if _CONTRADICTION.search(refusal.reason)
                 else "Correct this member; A2A 1.0 describes it in section 4.5.",
             )
-
-
-RULES: Final = (
-    unreadable_document,
-    ambiguous_member,
-    missing_member,
-    empty_member,
-    member_under_proto_name,
-    unknown_member,
-    unsafe_integer,
-    unread_member,
-)

@@ -1,4 +1,4 @@
-"""Rules for requirements and schemes: who may call, and whether clients of every generation read that."""
+"""Rules for requirements and schemes: who may call, whether clients of every generation read that, deprecated flows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Final
 from a2a_trust.card.schema import MESSAGES
 from a2a_trust.card.view import Alternative, NamedScheme
 from a2a_trust.lint.document import Subject, at, member_of, pointer_of, shown_name, spelling_of
-from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import Path
 
@@ -218,14 +217,24 @@ def _strings(value: JSON) -> list[str]:
     return value if type(value) is list and all(type(item) is str for item in value) else []
 
 
-RULES: Final = (
-    requirement_spelling,
-    missing_twin,
-    undeclared_scheme,
-    unused_scheme,
-    anonymous_alternative,
-    missing_requirements,
-    no_authentication,
-    unguarded_extended_card,
-    duplicate_scope,
-)
+@rule("implicit-flow", Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
+def implicit_flow(subject: Subject) -> Iterator[Found]:
+    for path, message, _ in subject.objects:
+        if message == "ImplicitOAuthFlow":
+            yield Found(
+                pointer_of(path),
+                "access tokens are returned in the URL, where browser histories and other sites see them (RFC 9700 "
+                "2.1.2)",
+                "Offer authorizationCode with PKCE.",
+            )
+
+
+@rule("password-flow", Severity.WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
+def password_flow(subject: Subject) -> Iterator[Found]:
+    for path, message, _ in subject.objects:
+        if message == "PasswordOAuthFlow":
+            yield Found(
+                pointer_of(path),
+                "clients get the passwords of people, which RFC 9700 2.4 forbids",
+                "Offer authorizationCode with PKCE, or deviceCode.",
+            )

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.lint.document import Subject, pointer_of
-from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
 from a2a_trust.strict_json.pointer import Path
 
@@ -65,6 +64,3 @@ def _member_name(path: Path) -> str:
         if isinstance(step, str):
             return step
     return ""
-
-
-RULES: Final = (secret, possible_secret)

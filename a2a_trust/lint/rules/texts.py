@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.lint.document import Subject, member_of, pointer_of, spelling_of
-from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.lint.rules.requirements import scope_lists
-from a2a_trust.lint.rules.rule import Found, rule
 from a2a_trust.strict_json.pointer import Path
 
 _BREAKS: Final = frozenset("\t\n\r\u2028\u2029")
@@ -100,6 +99,3 @@ def _groups(subject: Subject) -> Iterator[list[tuple[Path, str]]]:
             yield [(((path, "scopes"), name), name) for name in members["scopes"]]
     for path, scopes in scope_lists(subject):
         yield [((path, index), scope) for index, scope in enumerate(scopes)]
-
-
-RULES: Final = (control_character, bidirectional_character, invisible_character, case_only_names)

@@ -9,8 +9,7 @@ from a2a_trust.card.ambiguity import field_of
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, interface_host, url_of
 from a2a_trust.lint.document import Subject, pointer_of
-from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.net.addresses import is_loopback, is_public
 from a2a_trust.strict_json.pointer import Path
@@ -117,6 +116,3 @@ def unclear_url(subject: Subject) -> Iterator[Found]:
                 "Write https://host/path with names in their xn-- form, or host:port for gRPC; no other scheme, and no "
                 "user name or password.",
             )
-
-
-RULES: Final = (http_url, http_link, private_url, unclear_url)

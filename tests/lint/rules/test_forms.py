@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from a2a_trust.lint.rules.forms import RULES
-from a2a_trust.lint.rules.rule import Rule
+from a2a_trust.lint.findings import Rule
+from a2a_trust.lint.rules import forms, rules_of
 from a2a_trust.signing.forms import Form, project
 from tests.lint.cards import GONE, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.signing import cards as made
 from tests.signing.cards import Card
 from tests.tables import walk
 
+RULES = rules_of(forms)
 EXAMPLES: dict[str, list[Example]] = {
     "explicit-default": [
         Example(having(("/documentationUrl", None)), "/documentationUrl", having(("/documentationUrl", GONE))),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
-from a2a_trust.lint.rules.members import RULES
-from a2a_trust.lint.rules.rule import Rule
+from a2a_trust.lint.findings import Rule
+from a2a_trust.lint.rules import members, rules_of
 from tests.lint.cards import GONE, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.tables import walk
 
 OLDEST = (("/authentication", {"schemes": ["key"]}), ("/security", None))
 
+RULES = rules_of(members)
 EXAMPLES: dict[str, list[Example]] = {
     "unreadable-document": [
         Example(b'{"name": 1, "name": 2}', "", json.dumps(clean_card()).encode()),

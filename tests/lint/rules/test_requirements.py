@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from a2a_trust.card.merge import merged_card
-from a2a_trust.lint.rules.requirements import RULES
-from a2a_trust.lint.rules.rule import Rule
-from tests.lint.cards import GONE, Example, check_examples, clean_card, having, old_card, rules_found
+from a2a_trust.lint.findings import Rule
+from a2a_trust.lint.rules import requirements, rules_of
+from tests.lint.cards import GONE, OAUTH, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.tables import walk
 
 FLAT = {"type": "openIdConnect", "openIdConnectUrl": "https://id.example.com/"}
 
+RULES = rules_of(requirements)
 EXAMPLES: dict[str, list[Example]] = {
     "requirement-spelling": [
         Example(having(("/securityRequirements/0", {"oauth": ["read"]})), "/securityRequirements/0", clean_card()),
@@ -82,6 +83,20 @@ EXAMPLES: dict[str, list[Example]] = {
             having(("/securityRequirements/0/schemes/oauth/list", ["read", "write"])),
         ),
         Example(having(("/security/0/key", ["a", "a"]), card=old_card), "/security/0/key/1", old_card()),
+    ],
+    "implicit-flow": [
+        Example(
+            having((OAUTH, {"implicit": {"authorizationUrl": "https://id.example.com/a", "scopes": {"read": "R"}}})),
+            f"{OAUTH}/implicit",
+            clean_card(),
+        )
+    ],
+    "password-flow": [
+        Example(
+            having((OAUTH, {"password": {"tokenUrl": "https://id.example.com/t", "scopes": {"read": "R"}}})),
+            f"{OAUTH}/password",
+            having((OAUTH, {"clientCredentials": {"tokenUrl": "https://id.example.com/t", "scopes": {"read": "R"}}})),
+        )
     ],
 }
 

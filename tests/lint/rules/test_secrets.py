@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.linter import lint_card
-from a2a_trust.lint.rules.rule import Rule
-from a2a_trust.lint.rules.secrets import RULES
+from a2a_trust.lint.rules import rules_of, secrets
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having, rules_found
 from tests.signing.cards import Card
 from tests.tables import walk
@@ -33,6 +33,7 @@ SECRETS = {
 PUBLIC_JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 RANDOM = "Zk9vQ2xRt7LmXw" + "4Hs1BvN8cJdE5gYpUaTi03qK6z"
 
+RULES = rules_of(secrets)
 EXAMPLES: dict[str, list[Example]] = {
     "secret": [
         *(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.rules.table import RULES
+from a2a_trust.lint.rules import RULES
 from tests.conftest import ROOT
 from tests.lint.rules import (
-    test_flows,
     test_forms,
     test_members,
     test_requirements,
@@ -15,7 +14,7 @@ from tests.lint.rules import (
     test_urls,
 )
 
-THEMES = (test_flows, test_forms, test_members, test_requirements, test_secrets, test_texts, test_urls)
+THEMES = (test_forms, test_members, test_requirements, test_secrets, test_texts, test_urls)
 
 
 def test_no_example_is_left_of_a_rule_that_is_gone() -> None:

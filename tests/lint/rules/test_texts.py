@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from a2a_trust.lint.rules.rule import Rule
-from a2a_trust.lint.rules.texts import RULES
+from a2a_trust.lint.findings import Rule
+from a2a_trust.lint.rules import rules_of, texts
 from tests.lint.cards import OAUTH, SKILL, Example, check_examples, clean_card, having
 from tests.tables import walk
 
+RULES = rules_of(texts)
 EXAMPLES: dict[str, list[Example]] = {
     "control-character": [
         Example(having(("/description", "a\x1b[31mred")), "/description", having(("/description", "two\n\tlines\r\n"))),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.findings import Rule, Severity
 from a2a_trust.lint.linter import lint_card
-from a2a_trust.lint.rules.rule import Rule
-from a2a_trust.lint.rules.urls import RULES
+from a2a_trust.lint.rules import rules_of, urls
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having
 from tests.tables import walk
 
+RULES = rules_of(urls)
 EXAMPLES: dict[str, list[Example]] = {
     "http-url": [
         Example(

@@ -33,10 +33,8 @@ class SeveralIssuers(BoundVerifier[str]):
     def __init__(self, verifiers: Iterable[TokenVerifier]) -> None:
         """ConfigurationError: two verifiers are for the JWTs of one issuer, two ask about opaque tokens, or one is not
         for access tokens."""
-        try:
-            self._verifiers = tuple(verifiers)
-        except TypeError:
-            raise ConfigurationError("SeveralIssuers: write a list of two verifiers or more") from None
+        given: Any = verifiers
+        self._verifiers: tuple[TokenVerifier, ...] = tuple(given) if isinstance(given, Iterable) else ()
         for each in self._verifiers:
             if getattr(each, "kind", None) is not CredentialKind.ACCESS_TOKEN or not hasattr(each, "issuers"):
                 raise ConfigurationError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
 
 from a2a_trust.auth.principal import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -59,6 +60,22 @@ def reason(error: Exception) -> str:
 def text_of(value: object) -> str:
     """The value as text. Bytes that are not UTF-8 become surrogates, which no record may hold."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued(Generic[_R]):
+    """A secret that was just made. ``text`` is the secret itself, which is stored nowhere: give it to its owner, and do
+    not keep it.
+
+    ``replaces`` is the previous record of what it replaces.
+    """
+
+    record: _R
+    text: str = field(repr=False, compare=False)
+    replaces: _R | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key or a password is not pickled or copied; pass on its record")
 
 
 class Found(NamedTuple, Generic[_R]):

@@ -192,7 +192,12 @@ class ScopeClaims:
         self._paths = tuple((name, _path_of(name)) for name in given)
 
     def of_claims(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """The scopes in the claims that are named; none where a function reads them. InvalidCredentialsError."""
+        """The scopes in verified claims, which a function of the operator's cannot change.
+
+        InvalidCredentialsError: they are not where they should be, or the function fails. The log says which.
+        """
+        if self._function is not None:
+            return self._by_function(self._function, claims)
         words: list[str] = []
         for name, path in self._paths:
             value: Any = claims
@@ -206,19 +211,10 @@ class ScopeClaims:
                 words += _words(value, name)
         return frozenset(words) - _NO_SCOPE
 
-    @property
-    def has_function(self) -> bool:
-        """Whether ``by_function`` gives the scopes."""
-        return self._function is not None
-
-    def by_function(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """The scopes that the operator's function makes of verified claims, which it cannot change.
-
-        InvalidCredentialsError: it fails, or returns something else than strings. The log says which.
-        """
-        function = self._function
-        if function is None:
-            return frozenset()
+    @staticmethod
+    def _by_function(
+        function: Callable[[Mapping[str, Any]], Iterable[str]], claims: Mapping[str, Any]
+    ) -> frozenset[str]:
         try:
             found = function(claims)
             scopes = None if isinstance(found, str | Mapping) else frozenset(found)
@@ -401,17 +397,8 @@ class ClaimsVerifier(BoundVerifier[str]):
         self, claims: dict[str, Any], issuer: str, subject: str, expires_at: float, bound_to: KeyBinding | None
     ) -> Identity:
         """The identity in verified claims. InvalidCredentialsError: their scopes are not where they should be."""
-        identity = Identity(
-            issuer=issuer,
-            subject=subject,
-            scopes=self._scopes.of_claims(claims),
-            expires_at=expires_at,
-            claims=claims,
-            bound_to=bound_to,
-        )
-        if self._scopes.has_function:
-            identity = replace(identity, scopes=self._scopes.by_function(identity.claims))
-        return identity
+        identity = Identity(issuer=issuer, subject=subject, expires_at=expires_at, claims=claims, bound_to=bound_to)
+        return replace(identity, scopes=self._scopes.of_claims(identity.claims))
 
     def _with_hint(self, claim: str, why: str) -> str:
         return f"{why}; {self._hints[claim]}" if claim in self._hints else why

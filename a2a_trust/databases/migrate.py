@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from a2a_trust.databases.postgres import Connection, Postgres, background
-from a2a_trust.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, check_version
+from a2a_trust.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
 _LONGEST: Final = 3_600.0
@@ -55,5 +55,8 @@ async def _version(connection: Connection, shown: str) -> int:
         raise ConfigurationError(f"the tables of a2a-trust in {shown} are damaged: schema_version has not one row")
     version, works_from = int(rows[0][0]), int(rows[0][1])
     if version > VERSION:
-        check_version(version, works_from, shown)
+        try:
+            check_version(version, works_from, shown)
+        except WrongTables as error:
+            raise ConfigurationError(str(error)) from None
     return version

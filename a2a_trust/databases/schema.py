@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from a2a_trust.errors import ConfigurationError
 
-
-class WrongTables(ConfigurationError):  # noqa: N818  never leaves this package under its name
+class WrongTables(Exception):  # noqa: N818  never leaves this room
     """The tables are of another release; the text says what to do."""
 
 

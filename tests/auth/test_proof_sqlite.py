@@ -158,6 +158,14 @@ async def test_while_the_file_is_held_the_event_loop_goes_on_and_callers_are_tol
     holder.close()
 
 
+async def test_a_write_that_hangs_keeps_no_caller_waiting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, ended = SqliteProofMemory(path, create=True, timeout=0.1), threading.Event()
+    monkeypatch.setattr(memory, "_write", lambda uses: {each: ended.wait(60) for each in uses})
+    with pytest.raises(KeySourceUnavailableError, match=r"takes longer than 0\.1 seconds"):
+        await use(memory, "1")
+    ended.set()
+
+
 async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ JSON = st.recursive(
 )
 def test_scopes_are_where_scopes_from_says(scopes_from: Any, claims: dict[str, Any], scopes: set[str]) -> None:
     reader = ScopeClaims(scopes_from)
-    assert reader.of_claims(claims) | reader.by_function(claims) == scopes
+    assert reader.of_claims(claims) == scopes
 
 
 @walk(
@@ -95,7 +95,7 @@ def _raising(claims: Any) -> list[str]:
 )
 def test_a_function_that_fails_admits_nobody(function: Any, why: str) -> None:
     with pytest.raises(InvalidCredentialsError, match=why):
-        ScopeClaims(function).by_function({})
+        ScopeClaims(function).of_claims({})
 
 
 @given(JSON, st.sampled_from(["scope", "roles", "realm_access.roles", "a.b.c", "urn:x"]))

@@ -28,11 +28,20 @@ from datetime import timedelta
 from hashlib import sha256
 from hmac import compare_digest
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
-from a2a_trust.auth.records import Found, check_ahead, check_moments, check_name, check_scopes, reason, scope_set
+from a2a_trust.auth.records import (
+    Found,
+    Issued,
+    check_ahead,
+    check_moments,
+    check_name,
+    check_scopes,
+    reason,
+    scope_set,
+)
 from a2a_trust.cache import SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
@@ -110,19 +119,10 @@ class ApiKeyRecord:
         return self.revoked is None and now < self.expires
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedApiKey:
-    """A new key. ``text`` is the key itself, which is stored nowhere: give it to its owner, and do not keep it.
+class IssuedApiKey(Issued[ApiKeyRecord]):
+    """A new key."""
 
-    ``replaces`` is the previous record of the key that it replaces.
-    """
-
-    record: ApiKeyRecord
-    text: str = field(repr=False, compare=False)
-    replaces: ApiKeyRecord | None = None
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an API key is not pickled or copied; pass on its record")
+    __slots__ = ()
 
 
 def key_id_of(text: str) -> str:

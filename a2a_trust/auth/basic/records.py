@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Final, NoReturn, Protocol
+from typing import Final, Protocol
 
 from a2a_trust.auth.basic.hashing import hash_of, is_hash
 from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalized
-from a2a_trust.auth.records import Found, check_ahead, check_moments, check_name, check_scopes, scope_set
+from a2a_trust.auth.records import Found, Issued, check_ahead, check_moments, check_name, check_scopes, scope_set
 from a2a_trust.errors import ConfigurationError
 
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
@@ -61,19 +61,10 @@ class PasswordRecord:
         return self.revoked is None and now < self.expires
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedPassword:
-    """A password that was just made. ``text`` is the password, which exists nowhere else: hand it over, and let it go.
+class IssuedPassword(Issued[PasswordRecord]):
+    """A new password."""
 
-    ``replaces``: the user's record as it was before.
-    """
-
-    record: PasswordRecord
-    text: str = field(repr=False, compare=False)
-    replaces: PasswordRecord | None = None
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a password is not pickled or copied; pass on its record")
+    __slots__ = ()
 
 
 class PasswordStore(Protocol):

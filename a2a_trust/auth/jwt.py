@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys
@@ -91,14 +91,6 @@ _KEYCLOAK_BOUND: Final = "DPoP"
 _NO_HINTS: Final[Mapping[str, str]] = MappingProxyType({})
 #: The types of claims that are final as they are read: they hold no others, and no number that could be rounded.
 _FLAT: Final = frozenset({str, int, bool, type(None)})
-
-
-class _Header(NamedTuple):
-    """The members of a token's header; ``typ`` in lower case and without ``application/``."""
-
-    kid: str | None
-    kty: str
-    typ: str
 
 
 class JwtVerifier(ClaimsVerifier):
@@ -170,14 +162,12 @@ class JwtVerifier(ClaimsVerifier):
 
         InvalidCredentialsError, KeySourceUnavailableError: as for ``Verifier.verify``.
         """
+        known = self.remembered(credential, now)
+        if known is not None:
+            return known
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
-        digest = hashlib.sha256(credential.encode()).digest()
-        # Read before the key: if a key is lost meanwhile, the cached result is not used.
-        generation = self._keys.generation
-        verified = self._valid.get(digest, now)
-        if verified is not None and verified.generation == generation:
-            return verified.identity
+        generation = self._keys.generation  # before the key: if a key is lost meanwhile, the result is not used again
         try:
             identity, good_from, good_until, size = await self._verify(credential, now)
         except MalformedError as error:
@@ -186,6 +176,7 @@ class JwtVerifier(ClaimsVerifier):
         good_from = max(good_from, now - _MEMORY_SECONDS)
         good_until = min(good_until, now + _MEMORY_SECONDS)
         verified = VerifiedToken(identity, signed_part(credential), generation)
+        digest = hashlib.sha256(credential.encode()).digest()
         self._valid.put(digest, verified, since=good_from, until=good_until, size=size)
         return identity
 
@@ -294,8 +285,11 @@ class IdTokenVerifier(JwtVerifier):
 
 
 @lru_cache(maxsize=128)
-def _read_header(protected: str) -> _Header:
-    """Rule 1: one issuer's tokens have few different headers; each is checked once."""
+def _read_header(protected: str) -> tuple[str | None, str, str]:
+    """Rule 1: ``kid``, the key type of ``alg``, and ``typ`` in lower case and without ``application/``.
+
+    One issuer's tokens have few different headers; each is checked once.
+    """
     header = read_header(protected)
     algorithm = algorithm_of(header["alg"])
     if algorithm is None:
@@ -305,7 +299,7 @@ def _read_header(protected: str) -> _Header:
         raise InvalidCredentialsError("token: kid is not a string")
     if type(typ) is not str:
         raise InvalidCredentialsError("token: typ is not a string")
-    return _Header(kid, algorithm.kty, typ.lower().removeprefix("application/"))
+    return kid, algorithm.kty, typ.lower().removeprefix("application/")
 
 
 def _read_claims(payload: bytes) -> tuple[JSONObject, bytes]:

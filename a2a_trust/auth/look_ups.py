@@ -31,21 +31,6 @@ class _Waiting(Generic[_K, _V]):
         self.first: dict[_K, Future[_V | None]] = {}
         self.then: dict[_K, Future[_V | None]] = {}
 
-    def of(self, key: _K, *, first: bool) -> Future[_V | None]:
-        """The look-up of this key, which goes ahead from now on if one of those who want it goes ``first``."""
-        future = self.first.get(key) or self.then.get(key)
-        if future is None:
-            if not first and len(self.then) >= _WAITING:
-                raise KeySourceUnavailableError("too many look-ups wait for the store")
-            future = asyncio.get_running_loop().create_future()
-            (self.first if first else self.then)[key] = future
-        elif first and key in self.then:
-            self.first[key] = self.then.pop(key)
-        return future
-
-    def take(self, key: _K) -> Future[_V | None]:
-        return (self.first if key in self.first else self.then).pop(key)
-
 
 class LookUps(Generic[_K, _V]):
     """Looks keys up in a store, up to 100 in one trip.
@@ -84,7 +69,14 @@ class LookUps(Generic[_K, _V]):
             for closed in [each for each in [*self._waiting] if each.is_closed()]:
                 self._waiting.pop(closed, None)
             waiting = self._waiting[loop] = _Waiting()
-        future = waiting.of(key, first=first)
+        future = waiting.first.get(key) or waiting.then.get(key)
+        if future is None:
+            if not first and len(waiting.then) >= _WAITING:
+                raise KeySourceUnavailableError("too many look-ups wait for the store")
+            future = loop.create_future()
+            (waiting.first if first else waiting.then)[key] = future
+        elif first and key in waiting.then:  # it goes ahead from now on
+            waiting.first[key] = waiting.then.pop(key)
         self._trips.begin(None, lambda: self._work(waiting))
         return future
 
@@ -99,7 +91,7 @@ class LookUps(Generic[_K, _V]):
                     continue
                 alone = max(alone - 1, 0)
                 for key in keys:
-                    future = waiting.take(key)
+                    future = (waiting.first if key in waiting.first else waiting.then).pop(key)
                     if found is None:
                         _fail(future, KeySourceUnavailableError("the store fails for this key", counts_as_failure=True))
                     else:

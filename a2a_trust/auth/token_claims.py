@@ -1,5 +1,5 @@
-"""Reads the claims of a token: audience, scopes, binding, times, and the kind of token; and what JWTs and opaque tokens
-have in common.
+"""Reads the claims of a token: audience, scopes, binding, times, and the kind of token; and the rules that JWTs and
+opaque tokens share.
 
 Issuers write the same facts in different claims. The operator or a preset of ``providers`` names each difference;
 nothing is guessed. The claims may be unverified here, so they can only cause a rejection.
@@ -305,7 +305,7 @@ def signed_part(credential: str) -> bytes:
 
 
 class VerifiedToken(NamedTuple):
-    """What is remembered of a token."""
+    """A verified token, as the memory holds it."""
 
     identity: Identity
     signed: bytes
@@ -315,7 +315,7 @@ class VerifiedToken(NamedTuple):
 
 
 class ClaimsVerifier(BoundVerifier[str]):
-    """What the verifiers of JWTs and of opaque tokens demand of claims."""
+    """The demands on claims that JWTs and opaque tokens share."""
 
     kind = CredentialKind.ACCESS_TOKEN
     _name: ClassVar[str]

@@ -17,6 +17,7 @@ from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.signer import LocalSigner
 from tests.auth.test_jwt import AUDIENCE, ISSUER, NOW, token
 from tests.tables import walk
+from tests.waiting import settled
 
 pytestmark = pytest.mark.anyio
 
@@ -149,10 +150,13 @@ async def test_a_set_that_is_out_of_reach_affects_only_its_own_keys() -> None:
 async def test_a_set_that_hangs_is_not_waited_for() -> None:
     one, other = Published(A), Published(B)
     other.answers.clear()
-    keys = SeveralKeySources([other.cache(), one.cache()])
-    async with asyncio.timeout(60):
-        assert await keys.key("a", "EC") == A.public_key
+    slow = other.cache()
+    assert await SeveralKeySources([slow, one.cache()]).key("a", "EC") == A.public_key
+    hanging = asyncio.create_task(slow.keys())
+    await settled()
+    assert not hanging.done(), "it was waited for until it failed"
     other.answers.set()
+    await hanging
 
 
 async def test_two_keys_of_one_name_are_neither() -> None:

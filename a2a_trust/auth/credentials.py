@@ -233,14 +233,10 @@ class HttpAuthorization:
         scheme, blank, credential = value.strip(b" \t").partition(b" ")
         if scheme.lower() != self._word:
             return None
-        if not blank or not _is_token68(credential):
+        symbols = credential.rstrip(b"=")  # RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs
+        if not blank or not symbols or symbols.translate(None, _TOKEN68):
             raise InvalidCredentialsError("authorization: expected a scheme, one blank and one credential")
         return credential.decode("ascii")
-
-
-def _is_token68(text: bytes) -> bool:
-    """RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs."""
-    return bool(text.rstrip(b"=")) and not text.rstrip(b"=").translate(None, _TOKEN68)
 
 
 CERTIFICATES: Final = "a2a_trust.client_certificate"

@@ -328,7 +328,8 @@ class IntrospectionVerifier(ClaimsVerifier):
         self._check_parties(claims)
         good_from, exp = moments_of(claims, now, _SKEW)
         bound_to = self._bound_to(claims)
-        if self._is_dpop(claims) and (bound_to is None or bound_to.jkt is None):
+        is_dpop = "dpop" in (_lower(claims.get("token_type")), _lower(claims.get("typ")))
+        if is_dpop and (bound_to is None or bound_to.jkt is None):
             raise InvalidCredentialsError("token: it is a DPoP token, and the answer names no key for it (cnf.jkt)")
         self._check_is_access_token(claims)
         issuer, subject = self._caller(claims)
@@ -348,9 +349,6 @@ class IntrospectionVerifier(ClaimsVerifier):
                 raise InvalidCredentialsError(self._with_hint("aud", why))
         else:
             self._check_audience(claims)
-
-    def _is_dpop(self, claims: JSONObject) -> bool:
-        return "dpop" in (_lower(claims.get("token_type")), _lower(claims.get("typ")))
 
     def _check_is_access_token(self, claims: JSONObject) -> None:
         is_named, is_marked = _check_kind(claims, _KINDS), self._is_marked(claims)

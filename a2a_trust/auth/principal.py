@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, Self, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar, final
 from urllib.parse import quote
 from uuid import UUID
 
@@ -90,12 +90,6 @@ class _ReadOnly(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self._members))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _read_only, (dict(self._members), "")

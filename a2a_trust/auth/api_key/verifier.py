@@ -252,18 +252,13 @@ class ApiKeyWrites:
                 raise ConfigurationError(f"{key_id} was rotated already; rotate {old.replaced_by}, which replaced it")
             if not old.is_good(now):
                 raise ConfigurationError(f"{key_id} is revoked or expired; create a new key instead")
-            issued = _issue(
-                replaces=old,
-                owner=old.owner,
-                scopes=old.scopes,
-                expires=now + (old.expires - old.created) if expires is None else expires,
-                prefix=key_id.partition("_")[0],
-                now=now,
-            )
+            until = now + (old.expires - old.created) if expires is None else expires
+            prefix = key_id.partition("_")[0]
+            issued = _issue(owner=old.owner, scopes=old.scopes, expires=until, prefix=prefix, now=now)
             table.put(issued.record)
             ends = min(old.expires, now + overlap.total_seconds())
             table.put(replace(old, expires=ends, replaced_by=issued.record.key_id))
-        return issued
+        return IssuedApiKey(issued.record, issued.text, old)
 
     def take_back(self, issued: IssuedApiKey) -> None:
         """Revoke a key that could not be handed over; the key that it replaces goes on as it was."""
@@ -294,15 +289,7 @@ def _get(table: KeyTable, key_id: str) -> ApiKeyRecord:
     return record
 
 
-def _issue(
-    *,
-    owner: str,
-    scopes: Iterable[str],
-    expires: float,
-    prefix: str,
-    now: float,
-    replaces: ApiKeyRecord | None = None,
-) -> IssuedApiKey:
+def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, now: float) -> IssuedApiKey:
     check_ahead(expires, now)
     key_id = _new_id(prefix)
     text = f"{key_id}_{_random(_SECRET_LENGTH)}"
@@ -315,7 +302,7 @@ def _issue(
         created=now,
         expires=expires,
     )
-    return IssuedApiKey(record, text, replaces)
+    return IssuedApiKey(record, text)
 
 
 class MemoryApiKeys(ApiKeyWrites):

@@ -135,7 +135,8 @@ class CertificateVerifier:
         if not good_from <= now < expires_at:
             raise InvalidCredentialsError("certificate: one above it is not valid now")
         good_until = expires_at
-        if isinstance(authority.identity, FromSubject) and any(map(_has_name_constraints, path)):
+        constraints = [extension_of(each, x509.NameConstraints) for each in path]
+        if isinstance(authority.identity, FromSubject) and any(each is not None for each in constraints):
             raise InvalidCredentialsError(
                 "certificate: FromSubject cannot be used below an authority with name constraints; use FromUri or "
                 "FromDns"
@@ -224,10 +225,6 @@ def _check_leaf(leaf: x509.Certificate, now: float) -> None:
         public_key_from_object(leaf.public_key())
     except MalformedError:
         raise InvalidCredentialsError("certificate: its key is weak, or of a kind that is not accepted") from None
-
-
-def _has_name_constraints(certificate: x509.Certificate) -> bool:
-    return extension_of(certificate, x509.NameConstraints) is not None
 
 
 def _unrevoked_until(path: Iterable[x509.Certificate], crls: Sequence[RevocationList], now: float) -> float:

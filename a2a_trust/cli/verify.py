@@ -95,8 +95,7 @@ class _Verifying:
         trust = self.keys.store_for(document, origin)
         if self.asked is not None and is_url(card.name) and isinstance(origin, str):
             return self.asked.verify(document, card.name, origin, trust)
-        now = time.time() if self.now is None else self.now
-        return verify_document(document, trust, origin, now, read=reader_for(self.options))
+        return verify_document(document, trust, origin, self.now, read=reader_for(self.options))
 
     def _success(self, name: str, data: bytes, verified: VerifiedCard) -> _Outcome:
         lines, warnings = tuple[str, ...](), tuple[str, ...]()

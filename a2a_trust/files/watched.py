@@ -8,12 +8,14 @@ import shlex
 import stat
 import threading
 from collections.abc import Callable
-from logging import Logger
 from pathlib import Path
 from time import monotonic
-from typing import BinaryIO, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, Generic, TypeAlias, TypeVar
 
 from a2a_trust.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from logging import Logger  # slow to import, and commands that only sign need no log
 
 Stamp: TypeAlias = tuple[int, ...]
 

@@ -22,6 +22,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 import redis
 
+from a2a_trust.auth import shared_counters, token_cache
 from a2a_trust.auth.proofs.postgres import SERVER
 from a2a_trust.databases.migrate import migrate
 from a2a_trust.errors import KeySourceUnavailableError
@@ -268,8 +269,12 @@ def redis_server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def redis_url(redis_server: RedisServer) -> str:
-    """The URL of an empty Redis server that has run for long."""
+def redis_url(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty Redis server that has run for long. Counters and caches wait for it for longer than requests
+    do, because a busy machine takes longer for a round trip."""
+    for module in (shared_counters, token_cache):
+        monkeypatch.setattr(module, "REQUEST_SECONDS", 60.0)
+        monkeypatch.setattr(module, "_TRIP_SECONDS", 60.0)
     with redis_server.client() as client:
         client.flushall()
     redis_server.has_run_for_long()

@@ -227,7 +227,7 @@ async def test_a_postgresql_whose_proofs_were_replaced_by_hand(
             postgres.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
             eventually(lambda: postgres.sql(f"ALTER DATABASE {name} RENAME TO {name}_old"))
             postgres.sql(f"ALTER DATABASE {name}_copy RENAME TO {name}")
-        three = PostgresProofMemory(postgres_url)
+        three = PostgresProofMemory(postgres_url, timeout=5)
         await refused(three, "1", "it is new")
         await refused(two, "new", "it is new")
         await three.aclose()
@@ -281,7 +281,7 @@ def test_a_proof_is_kept_for_longer_than_any_replica_accepts_it(first: float, th
 
 @pytest.mark.real
 async def test_a_holder_of_one_token_cannot_fill_the_database(redis_url: str) -> None:
-    memory = RedisProofMemory(redis_url, capacity=64)
+    memory = RedisProofMemory(redis_url, capacity=64, timeout=5)
     for number in range(4):
         assert await use(memory, str(number))
     with pytest.raises(TooManyRequestsError):
@@ -451,7 +451,7 @@ async def test_a_crowd_before_a_slow_database_waits_for_twice_the_limit_at_most(
 
 @pytest.mark.real
 async def test_a_request_that_is_cancelled_leaves_no_room_taken(redis_url: str) -> None:
-    memory = RedisProofMemory(redis_url, capacity=16)
+    memory = RedisProofMemory(redis_url, capacity=16, timeout=5)
     for number in range(50):
         task = asyncio.create_task(use(memory, f"cancelled {number}"))
         await asyncio.sleep(0)

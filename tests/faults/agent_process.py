@@ -27,7 +27,7 @@ from tests.servers.serving import free_port
 __all__ = ["OAUTH", "AgentFiles", "AgentProcess", "application"]
 
 OAUTH: dict[str, Any] = {**CARD, "securityRequirements": [{"schemes": {"oauth": {"list": ["read"]}}}]}
-_START_SECONDS = 60
+_START_SECONDS = 300
 
 
 def application() -> Any:

@@ -27,8 +27,8 @@ __all__ = ["Glewlwyd", "running_glewlwyd"]
 
 _TABLES: Final = Path("/usr/share/dbconfig-common/data/glewlwyd/install/sqlite3")
 _MODULES: Final = Path("/usr/lib/glewlwyd")
-_START_SECONDS: Final = 60
-_END_SECONDS: Final = 10
+_START_SECONDS: Final = 300
+_END_SECONDS: Final = 60
 
 _SETTINGS: Final = """\
 port={port}

@@ -26,8 +26,8 @@ from tests.tiers import missing
 __all__ = ["PROXIES", "Answer", "ProxiedAgent", "Proxy", "ask", "proxied_agent", "running_proxy"]
 
 _HERE: Final = Path(__file__).resolve().parent
-_START_SECONDS: Final = 60
-_END_SECONDS: Final = 10
+_START_SECONDS: Final = 300
+_END_SECONDS: Final = 60
 
 PROXIES: Final[Mapping[str, str]] = {
     "nginx": "nginx.conf",

@@ -1,5 +1,7 @@
 """The hello world of the examples, with limits of failures that no test reaches: all its callers are one peer.
 
+It thinks for longer where the message asks for that, so that a busy machine has time to look at the task.
+
 Run by a server in the environment of the SDK's server, in the folder of the example, and never imported by a test.
 """
 
@@ -7,10 +9,31 @@ Run by a server in the environment of the SDK's server, in the folder of the exa
 
 from __future__ import annotations
 
+import asyncio
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any
+
 import hello_world
 
 from a2a_trust import RequestRules, protect
 from a2a_trust.auth import FailureLimits
+
+_SAID: ContextVar[str] = ContextVar("said")
+
+
+class _HelloWorld(hello_world.HelloWorld):
+    async def execute(self, context: Any, event_queue: Any) -> None:
+        _SAID.set(context.get_user_input())
+        await super().execute(context, event_queue)
+
+
+async def _think(seconds: float) -> None:
+    await asyncio.sleep(15 if _SAID.get() == "think longer" else seconds)
+
+
+hello_world.HelloWorld = _HelloWorld
+hello_world.asyncio = SimpleNamespace(sleep=_think)
 
 app = protect(
     hello_world.new_agent(),

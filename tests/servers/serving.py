@@ -20,8 +20,8 @@ from typing import Final
 __all__ = ["SERVERS", "free_port", "serving", "serving_under_all"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_START_SECONDS: Final = 60
-_END_SECONDS: Final = 10
+_START_SECONDS: Final = 300
+_END_SECONDS: Final = 60
 _PORT_LOCKS: Final = Path(tempfile.gettempdir()) / f"a2a-trust-test-ports-{os.getuid()}"
 
 #: How each server is told, by its own command line, which application to serve at which port of this machine. They keep

@@ -71,7 +71,7 @@ def seen(hello_worlds: dict[str, str], callers: Callers) -> Seen:
             "binding": case.speaker.binding,
             "version": case.speaker.version,
             "streaming": case.streaming,
-            "text": "hi",
+            "text": "think longer" if case.streaming else "hi",
             "credentials": credentials,
             "headers": headers,
         }
@@ -120,6 +120,6 @@ def test_events_come_while_the_agent_works_all_and_in_order(
     answer = seen[Case(server, speaker, True, carried)]
     assert (answer["error"], answer["statuses"]) == (None, [200, 200])
     assert answer["events"] == ["submitted", "working", "artifact", "completed"]
-    assert answer["answer"] == "Hello World! You said: hi"
+    assert answer["answer"] == "Hello World! You said: think longer"
     # Asked when the second event had come, and as the same caller: nothing was held back until the end.
     assert answer["meanwhile"] == "working"

@@ -20,19 +20,19 @@ from a2a_trust import RequestRules, protect
 from a2a_trust.auth import FailureLimits
 
 _SAID: ContextVar[str] = ContextVar("said")
+_EXECUTE = hello_world.HelloWorld.execute
 
 
-class _HelloWorld(hello_world.HelloWorld):
-    async def execute(self, context: Any, event_queue: Any) -> None:
-        _SAID.set(context.get_user_input())
-        await super().execute(context, event_queue)
+async def _execute(executor: Any, context: Any, event_queue: Any) -> None:
+    _SAID.set(context.get_user_input())
+    await _EXECUTE(executor, context, event_queue)
 
 
 async def _think(seconds: float) -> None:
-    await asyncio.sleep(15 if _SAID.get() == "think longer" else seconds)
+    await asyncio.sleep(5 if _SAID.get() == "think longer" else seconds)
 
 
-hello_world.HelloWorld = _HelloWorld
+hello_world.HelloWorld.execute = _execute
 hello_world.asyncio = SimpleNamespace(sleep=_think)
 
 app = protect(

@@ -7,7 +7,7 @@ credential, or a card that admits everybody without ``allow_anonymous``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
-from a2a_trust.auth.principal import SCOPE, CredentialKind, Verifier, memory_of, verification_of
+from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, memory_of, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -53,10 +53,14 @@ class ConfiguredScheme:
     """
 
     def __init__(self, name: str, place: Extractor, verifier: Verifier[Any], *, takes_dpop: bool) -> None:
-        self.name, self.place, self.verifier, self.takes_dpop = name, place, verifier, takes_dpop
-        self.header = place.header or b""
-        self.is_for_access_tokens = getattr(verifier, "kind", None) is CredentialKind.ACCESS_TOKEN
-        self.verify, self.remembered = verification_of(verifier), memory_of(verifier)
+        self.name: str = name
+        self.place: Extractor = place
+        self.verifier: Verifier[Any] = verifier
+        self.takes_dpop: bool = takes_dpop
+        self.header: bytes = place.header or b""
+        self.is_for_access_tokens: bool = getattr(verifier, "kind", None) is CredentialKind.ACCESS_TOKEN
+        self.verify: Callable[[Any, float], Awaitable[Identity]] = verification_of(verifier)
+        self.remembered: Callable[[Any, float], Identity | None] | None = memory_of(verifier)
         self.name_of: Callable[[Any], str] | None = getattr(verifier, "credential_name", None)
         self.is_remembered: Callable[[Any, float], bool] | None = getattr(verifier, "is_remembered", None)
         if place == _BASIC:  # a password can be guessed, also with a user's verifier

@@ -26,8 +26,6 @@ NEEDS = {
     "card.models": {"models"},
     "client": {"client"},
     "net.fetcher": {"server", "client"},
-    "auth.guard": {"server"},
-    "auth.throttle": {"server"},
     "auth.introspection": {"server", "client"},
     "auth.introspection_endpoint": {"server", "client"},
     "auth.providers": {"server", "client"},

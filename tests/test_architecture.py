@@ -155,6 +155,16 @@ def test_a_module_imports_only_from_its_own_and_lower_floors(path: Path) -> None
             assert {here.split(".")[1], there.split(".")[1]} != {"signing", "auth"}, f"{here} imports {there}"
 
 
+def test_clients_import_nothing_of_servers_but_the_token_that_they_exchange() -> None:
+    taken = {
+        imported
+        for path in (PACKAGE / "client").rglob("*.py")
+        for imported in imports(path, for_types=True)
+        if imported.startswith(("a2a_trust.auth.", "a2a_trust.middleware."))
+    }
+    assert taken == {"a2a_trust.auth.subject_token.SubjectToken"}
+
+
 def test_no_module_imports_itself_by_way_of_others() -> None:
     files = {name_of(path).removesuffix(".__init__"): path for path in modules()}
     del files["a2a_trust"]  # names every room, and loads none until it is asked

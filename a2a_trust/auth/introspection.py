@@ -32,7 +32,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import check_issuer
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
 from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
 from a2a_trust.auth.key_sources import KeySource
@@ -62,6 +61,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.net.fetcher import Fetcher, check_fetcher
+from a2a_trust.net.issuers import check_issuer
 from a2a_trust.strict_json import JSONObject
 
 MAX_REMEMBERED: Final = 30.0

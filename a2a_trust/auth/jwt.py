@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import IssuerKeys, check_issuer
+from a2a_trust.auth.discovery import IssuerKeys
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
 from a2a_trust.auth.token_claims import (
@@ -61,6 +61,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jws import read_header, verify_jws
+from a2a_trust.net.issuers import check_issuer
 from a2a_trust.strict_json import JSON, JSONObject
 
 MAX_TOKEN: Final = 16_384

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from a2a_trust.auth.principal import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+from a2a_trust.net.issuers import SCOPE
 
 _log: Final = logging.getLogger("a2a_trust")
 

@@ -32,8 +32,8 @@ from typing import Any, Final, TypeAlias
 
 import httpx
 
-from a2a_trust.auth.credentials import InCookie, InHeader, InQuery
 from a2a_trust.cache import BoundedCache
+from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace
 from a2a_trust.card.view import read_card
 from a2a_trust.client.answer import (
     Answer,
@@ -211,11 +211,11 @@ def _attachment_of(request: httpx.Request, answer: Answer, values: list[Credenti
     parameters: list[tuple[str, str]] = []
     for part, value in pairs:
         match part.place:
-            case InHeader():
+            case HeaderPlace():
                 headers.append((part.place.name.lower().encode(), value.text.encode()))
-            case InQuery():
+            case QueryPlace():
                 parameters.append((part.place.name, value.text))
-            case InCookie():
+            case CookiePlace():
                 if not _COOKIE_VALUE.fullmatch(value.text):
                     raise MalformedError(
                         f"credentials[{part.name[:80]!a}]: the key has characters that a cookie must not have"

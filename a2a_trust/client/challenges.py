@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from a2a_trust.auth.principal import SCOPE
+from a2a_trust.net.issuers import SCOPE
 
 _MAX: Final = 8192
 _WORD: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"

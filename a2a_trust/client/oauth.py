@@ -35,14 +35,13 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
 from authlib.oauth2.rfc6749.parameters import prepare_token_request
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import metadata_urls
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.credentials import (
@@ -62,10 +61,8 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, Tok
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import Signer, signed_jwt
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
+from a2a_trust.net.issuers import EndpointClient, metadata_urls
 from a2a_trust.signing.forms import shown
-
-if TYPE_CHECKING:
-    from a2a_trust.auth.introspection_endpoint import EndpointClient
 
 _MAX_TOKENS: Final = 1024  # remembered for one client
 _MARGIN_SECONDS: Final = 30.0

@@ -49,7 +49,7 @@ HOMES = {
     "anyio": (
         "net/fetcher.py",
         "client/flow.py",
-        "client/transport.py",
+        "client/connection.py",
         "middleware/agents.py",
         "middleware/application.py",
         "middleware/caller.py",
@@ -60,11 +60,8 @@ HOMES = {
     "limits": ("auth/throttle.py",),
     "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py"),
     "httpx": (
+        "client/adapters.py",
         "client/attachment.py",
-        "client/card_auth.py",
-        "client/rejection.py",
-        "client/transport.py",
-        "client/agent_client.py",
         "testing/agents.py",
     ),
     "authlib": ("client/oauth.py",),

@@ -1,7 +1,11 @@
 # The public names of a2a_trust.client.
-from a2a_trust.client.agent_client import verifying_client as verifying_client
-from a2a_trust.client.card_auth import CardAuth as CardAuth
-from a2a_trust.client.card_auth import CredentialsError as CredentialsError
+from a2a_trust.client.adapters import AsyncVerifyingTransport as AsyncVerifyingTransport
+from a2a_trust.client.adapters import CardAuth as CardAuth
+from a2a_trust.client.adapters import CredentialsError as CredentialsError
+from a2a_trust.client.adapters import CredentialsRejectedError as CredentialsRejectedError
+from a2a_trust.client.adapters import UnverifiedCardError as UnverifiedCardError
+from a2a_trust.client.adapters import VerifyingTransport as VerifyingTransport
+from a2a_trust.client.adapters import verifying_client as verifying_client
 from a2a_trust.client.card_cache import CardCache as CardCache
 from a2a_trust.client.credentials import ApiKey as ApiKey
 from a2a_trust.client.credentials import BasicCredentials as BasicCredentials
@@ -26,11 +30,7 @@ from a2a_trust.client.oauth import ClientSecret as ClientSecret
 from a2a_trust.client.oauth import OAuthClient as OAuthClient
 from a2a_trust.client.oauth import PrivateKeyJwt as PrivateKeyJwt
 from a2a_trust.client.oauth import TlsClientAuth as TlsClientAuth
-from a2a_trust.client.rejection import CredentialsRejectedError as CredentialsRejectedError
 from a2a_trust.client.sdk_hook import signature_verifier as signature_verifier
-from a2a_trust.client.transport import AsyncVerifyingTransport as AsyncVerifyingTransport
-from a2a_trust.client.transport import UnverifiedCardError as UnverifiedCardError
-from a2a_trust.client.transport import VerifyingTransport as VerifyingTransport
 from a2a_trust.net.fetcher import Fetched as Fetched
 from a2a_trust.net.fetcher import Fetcher as Fetcher
 from a2a_trust.net.fetcher import Resolver as Resolver

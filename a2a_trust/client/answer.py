@@ -11,7 +11,7 @@ The rules:
    to the origin of the request.
 4. Two credentials of one alternative must not need the same place in the request.
 
-This module only computes values; ``card_auth`` sends requests.
+This module only computes values; ``demands`` sends requests.
 """
 
 from __future__ import annotations

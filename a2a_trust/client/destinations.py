@@ -9,7 +9,7 @@ The rules:
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
 
-This module only computes values; ``interception`` remembers verified cards, ``transport`` sends. Source: A2A 1.0.1
+This module only computes values; ``connection`` remembers verified cards, ``adapters`` sends. Source: A2A 1.0.1
 section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 """
 
@@ -22,13 +22,12 @@ from typing import Final, Self
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
-from a2a_trust.card.view import read_card
+from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.net.urls import Url, with_plain_escapes
-from a2a_trust.signing.verify import VerifiedCard
 
 #: Segments that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
 #: or twice, before they look for dots, ";" and slashes.
@@ -117,10 +116,10 @@ class Destinations:
     named: tuple[tuple[Destination, re.Pattern[str]], ...]
 
     @classmethod
-    def of(cls, card: VerifiedCard, url: str, mesh: HttpWithin = NO_MESH) -> Self:
-        """The URLs of a card that came from ``url``, without those that rules 1 and 2 do not permit."""
+    def of(cls, view: CardView, url: str, mesh: HttpWithin = NO_MESH) -> Self:
+        """The URLs of a verified card that came from ``url``, without those that rules 1 and 2 do not permit."""
         named: list[tuple[Destination, re.Pattern[str]]] = []
-        for interface in read_card(card.card).interfaces:
+        for interface in view.interfaces:
             destination = _destination_or_none(interface.url, mesh)
             if destination is not None:
                 named.append(

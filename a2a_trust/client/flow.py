@@ -1,8 +1,8 @@
 """The steps of a flow, and the two drivers that run it.
 
 A flow is a generator. It yields a step, gets the step's result or error, and returns its own result at the end. It uses
-neither sockets nor event loops, so one flow serves sync and async programs. ``run`` and ``run_async`` differ only in
-how they wait.
+neither sockets nor event loops, so one flow serves sync and async programs. The drivers ``Blocking`` and ``Awaiting``
+take the steps; they differ only in how they wait.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from threading import get_ident
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
+from threading import Lock, get_ident
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
-from anyio import to_thread
+import anyio
+import anyio.to_thread
 
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
@@ -106,30 +107,100 @@ class ToTheEnd:
     ended: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The result of a coroutine that needs an event loop."""
+
+    begin: Callable[[], Coroutine[Any, Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Take a lock of ``make_lock``. The flow releases it."""
+
+    lock: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The result of a flow. TimeoutError: it took longer; where nothing can end it, it looks at the clock itself."""
+
+    seconds: float
+    flow: Generator[Any, Any, Any]
+
+
 _UNATTENDED: Final[set[asyncio.Task[Any]]] = set()
-"""The tasks of such flows: an event loop holds its tasks by weak references only."""
+"""The tasks of flows to the end: an event loop holds its tasks by weak references only."""
 
-Step: TypeAlias = Get | FreshKeys | InThread | PostForm | Ask | Answered | ToTheEnd
-Flow: TypeAlias = Generator[Step, Any, T]
-
-
-async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, on the running event loop; without ``fetcher`` through one with the usual rules."""
-    return await _driven(flow, lambda step: _taken(step, fetcher))
+Step: TypeAlias = Get | FreshKeys | InThread | PostForm | Ask | Answered | ToTheEnd | Awaited | Acquire | Within
+Flow: TypeAlias = Generator[Any, Any, T]
+"""A flow with a result; its steps are those of this module, and those of a driver that is made for it."""
 
 
-def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, for sync programs. Steps that need an event loop get one, also where one is running."""
+class Steps(Generic[T]):
+    """The steps of a flow in their order. A driver gives the result or the error of each before it goes on.
 
-    async def taken(step: Step) -> Any:
+    A result may be a secret, and tracebacks show locals, so it is in none when the flow goes on.
+    """
+
+    result: T
+
+    def __init__(self, flow: Flow[T]) -> None:
+        self._flow = flow
+        self.give: Final = (results := list[Any]([None])).append
+        self._taken = results.pop
+        self._error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """The error of the last step. Also one that ends the driver, such as a cancellation: the flow cleans up."""
+        self._error = error
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        error, self._error = self._error, None
+        try:
+            return self._flow.send(self._taken()) if error is None else self._flow.throw(error)
+        except StopIteration as done:
+            self.result = done.value
+            raise
+        finally:
+            del error  # it has the traceback of this frame: a cycle
+
+
+class Blocking:
+    """Runs flows for sync programs. Steps that need an event loop get one, also where one is running."""
+
+    make_lock: Callable[[], Any] = Lock
+
+    def __init__(self, fetcher: Fetcher | None = None) -> None:
+        self._fetcher = fetcher
+
+    def run(self, flow: Flow[T]) -> T:
+        """The result of the flow."""
+        steps = Steps(flow)
+        for step in steps:
+            try:
+                steps.give(self.take(step))
+            except BaseException as error:  # noqa: BLE001  the flow raises it again
+                steps.fail(error)
+        return steps.result
+
+    def take(self, step: Any) -> Any:
+        """The result of one step."""
         match step:
             case InThread():
                 return step.call()
             case Ask():
                 return _plain(step.function())
+            case Within():
+                return self.run(step.flow)
+            case Acquire():
+                return step.lock.acquire()
             case ToTheEnd():
                 try:
-                    return run(step.flow, fetcher)
+                    return self.run(step.flow)
                 finally:
                     step.ended()
             case Answered():
@@ -137,58 +208,68 @@ def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
                     return False
                 step.future.result()
                 return True
-        return waited(partial(_taken, step, fetcher))
-
-    return at_once(_driven(flow, taken))
+        return waited(partial(_on_loop, step, self._fetcher))
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for everything itself, so that it needs no event loop."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("the coroutine waits for an event loop, and must not")
+class Awaiting:
+    """Runs flows on the running event loop."""
 
+    make_lock: Callable[[], Any] = anyio.Lock
 
-async def _driven(flow: Flow[T], taken: Callable[[Step], Coroutine[Any, Any, Any]]) -> T:
-    error: TrustError | None = None
-    answer: list[Any] = [None]  # taken out before the flow goes on: it may be a secret, and tracebacks show locals
-    try:
-        while True:
-            step = flow.send(answer.pop()) if error is None else flow.throw(error)
+    def __init__(self, fetcher: Fetcher | None = None) -> None:
+        self._fetcher = fetcher
+
+    async def run(self, flow: Flow[T]) -> T:
+        """The result of the flow."""
+        steps = Steps(flow)
+        for step in steps:
             try:
-                error = None
-                answer.append(await taken(step))
-            except TrustError as raised:
-                error = raised
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        flow.close()
+                steps.give(await self.take(step))
+            except BaseException as error:  # noqa: BLE001  the flow raises it again
+                steps.fail(error)
+        return steps.result
+
+    async def take(self, step: Any) -> Any:
+        """The result of one step."""
+        match step:
+            case InThread():
+                return await anyio.to_thread.run_sync(step.call)
+            case Ask():
+                given = step.function()
+                return await given if inspect.isawaitable(given) else given
+            case Within():
+                with anyio.fail_after(step.seconds):
+                    return await self.run(step.flow)
+            case Acquire():
+                return await step.lock.acquire()
+            case ToTheEnd():
+                task = asyncio.ensure_future(self.run(step.flow))
+                _UNATTENDED.add(task)
+                task.add_done_callback(lambda ended: _end(ended, step.ended))
+                return await asyncio.shield(task)
+            case Answered():
+                await asyncio.wrap_future(step.future)
+                return True
+        return await _on_loop(step, self._fetcher)
 
 
-async def _taken(step: Step, fetcher: Fetcher | None) -> Any:
+def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
+    """The result of the flow, for sync programs; without ``fetcher`` through one with the usual rules."""
+    return Blocking(fetcher).run(flow)
+
+
+async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
+    """As ``run``, on the running event loop."""
+    return await Awaiting(fetcher).run(flow)
+
+
+async def _on_loop(step: Any, fetcher: Fetcher | None) -> Any:
     match step:
-        case Get() | PostForm():
-            return await _fetched(step, fetcher)
+        case Awaited():
+            return await step.begin()
         case FreshKeys():
             return await step.trust.fetch(step.origin)
-        case InThread():
-            return await to_thread.run_sync(step.call)
-        case Ask():
-            given = step.function()
-            return await given if inspect.isawaitable(given) else given
-        case Answered():
-            await asyncio.wrap_future(step.future)
-            return True
-        case ToTheEnd():
-            task = asyncio.ensure_future(run_async(step.flow, fetcher))
-            _UNATTENDED.add(task)
-            task.add_done_callback(lambda ended: _end(ended, step.ended))
-            return await asyncio.shield(task)
+    return await _fetched(step, fetcher)
 
 
 def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:

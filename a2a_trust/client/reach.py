@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, read_card
+from a2a_trust.card.view import CardView, OAuth2Scheme, OpenIdConnectScheme
 from a2a_trust.errors import CardVerificationError, MalformedError
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.signing.forms import shown
-from a2a_trust.signing.verify import VerifiedCard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +19,8 @@ class Reach:
     logins: frozenset[str]
 
     @classmethod
-    def of(cls, card: VerifiedCard) -> Reach:
-        """The reach of a card. MalformedError: its schemes or interfaces are malformed."""
-        view = read_card(card.card)
+    def of(cls, view: CardView) -> Reach:
+        """The reach of a verified card."""
         logins: set[str] = set()
         for scheme in view.schemes.values():
             if isinstance(scheme, OAuth2Scheme):

@@ -7,7 +7,7 @@ The rules:
 3. Every address of the name must be private (``net.addresses``) or loopback. The check is made on the addresses that
    are then connected to. So a name that the mesh does not know, but a public server has, gets no request.
 
-This module only checks values: ``net.fetcher`` and ``client.transport`` look up the names and connect.
+This module only checks values: ``net.fetcher`` and ``client.connection`` look up the names and connect.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ async def test_the_key_goes_along_with_every_request_but_the_one_for_the_card(
     assert by_rest.json()["description"] == by_rpc.json()["result"]["description"] == "More."
     shown = [(asked.path.partition("?")[0], PLACES[place](asked) or None) for asked in agent.asked]
     keyed = [("/rest/extendedAgentCard", KEY), ("/rpc", KEY), ("/rest/tasks", KEY)]
-    assert shown == [(NEW, None), (NEW, None), *keyed]  # the program asks for the card, and the client for itself
+    assert shown == [(NEW, None), *keyed]  # the program's card is the client's, too
 
 
 async def test_requests_at_once_are_all_answered(agent: Agent, authority: Authority, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ class VerifyingTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         try:
-            return _response(self._network.run(self._connection.exchange(_transported(request))))
+            return _response(self._network.run(self._connection.exchange(_values(request, not_sent))))
         except Refusal as refusal:
             _raise(refusal, request)
 
@@ -210,7 +210,7 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         try:
-            return _response(await self._network.run(self._connection.exchange(_transported(request))))
+            return _response(await self._network.run(self._connection.exchange(_values(request, not_sent))))
         except Refusal as refusal:
             _raise(refusal, request)
 
@@ -258,7 +258,7 @@ class CardAuth(httpx.Auth):
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         driver = Blocking()
         try:
-            steps = Steps(self._card.exchange(_authenticated(request)))
+            steps = Steps(self._card.exchange(_values(request, lambda _, error: not_obtained(error))))
             for step in steps:
                 try:
                     if isinstance(step, Send):
@@ -281,7 +281,7 @@ class CardAuth(httpx.Auth):
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         driver = Awaiting()
         try:
-            steps = Steps(self._card.exchange(_authenticated(request)))
+            steps = Steps(self._card.exchange(_values(request, lambda _, error: not_obtained(error))))
             for step in steps:
                 try:
                     if isinstance(step, Send):
@@ -438,34 +438,22 @@ _FIRST: Final = "a2a_trust.first"
 """The extension of a request that refers to it. httpx copies extensions into the request after a redirect."""
 
 
-def _values(request: httpx.Request) -> Request:
-    """MalformedError: its URL is ambiguous."""
-    stream = request.stream
-    first = request.extensions.setdefault(_FIRST, ref(request))
+def _values(request: httpx.Request, refusal: Callable[[str, MalformedError], Refusal]) -> Request:
+    """The request as values. The refusal: its URL is ambiguous."""
+    try:
+        url = sent_to(request)
+    except MalformedError as error:
+        shown = request.url
+        raise refusal(f"{shown.scheme}://{shown.netloc.decode('ascii')}{shown.path}", error) from None
     return Request(
         method=request.method,
-        url=sent_to(request),
+        url=url,
         headers=request.headers,
         timeout=request.extensions.get("timeout", {}),
-        body=request.read() if isinstance(stream, httpx.ByteStream) else None,
+        body=request.read() if isinstance(request.stream, httpx.ByteStream) else None,
         handle=request,
-        is_redirected=first() is not request,
+        is_redirected=request.extensions.setdefault(_FIRST, ref(request))() is not request,
     )
-
-
-def _transported(request: httpx.Request) -> Request:
-    try:
-        return _values(request)
-    except MalformedError as error:
-        url = request.url
-        raise not_sent(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}", error) from None
-
-
-def _authenticated(request: httpx.Request) -> Request:
-    try:
-        return _values(request)
-    except MalformedError as error:
-        raise not_obtained(error) from None
 
 
 def _wire(step: Send) -> httpx.Request:

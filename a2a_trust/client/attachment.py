@@ -93,15 +93,16 @@ def _name_of(pair: bytes) -> str:
 
 
 def sent_to(request: httpx.Request) -> str:
-    """The URL that the request is really sent to, and its fragment. ``str(url)`` may have another host, because httpx
-    normalizes ambiguous URLs.
+    """The URL that the request is really sent to, and its fragment, unescaped. ``str(url)`` may have another host,
+    because httpx normalizes ambiguous URLs.
 
     MalformedError: it has no host, or the program has replaced its path.
     """
     url = request.url
-    if not url.raw_host:
+    host = url.netloc.decode("ascii")
+    if host[:1] in ("", ":"):
         raise MalformedError("URL: it has no host; write https://host/path")
     if "target" in request.extensions:
         raise MalformedError("URL: the httpx extension target sends the request to another URL; leave it out")
-    _, mark, fragment = str(url).partition("#")
-    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}{mark}{fragment}"
+    fragment = url.fragment
+    return f"{url.scheme}://{host}{url.raw_path.decode('ascii')}{fragment and '#'}{fragment}"

@@ -24,10 +24,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -71,6 +71,7 @@ from a2a_trust.client.messages import (
     Unreachable,
     not_passed_on,
     not_sent,
+    without,
 )
 from a2a_trust.client.reach import Reach, check_extension, origin_in
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
@@ -129,6 +130,13 @@ class _Public:
     demands: Demands | None = None
 
 
+class _Permit(NamedTuple):
+    """A request goes unchanged to that origin; ``card`` names its URL."""
+
+    origin: str = ""
+    card: _Public | None = None
+
+
 class Connection:
     """Answers the requests of a program with those of the network; ``adapters`` has the arguments.
 
@@ -175,82 +183,72 @@ class Connection:
             if request.body is None and may_be_call(request):
                 request.body = yield Read(request, check_stream)
             purpose = purpose_of(request, self._card_urls)
-            is_permitted, card = yield from self._permission(request, purpose)
+            gets_card = purpose is Purpose.CARD and request.method == "GET"
+            permit = yield from self._permit(request, gets_card=gets_card)
         except ConfigurationError:
             raise  # it is the program's or its operator's, and says nothing of a card
         except TrustError as error:
             raise not_sent(request.address, error) from None
-        if not is_permitted:
-            return _without((yield from self._fetched(_bare(request.url, request))), OF_STRANGERS)
-        answer = self._answered(request, purpose, card)
-        return (yield from answer if purpose is None else self._card(purpose, request, answer))
+        if permit is None:
+            return without((yield from self._fetched(_bare(request.url, request))), OF_STRANGERS)
+        if purpose is None:
+            return (yield from self._answered(request, permit, ()))
+        answer = (
+            self._sent(request, permit, WHOLE_CARD, NOTHING)
+            if gets_card
+            else self._answered(request, permit, WHOLE_CARD)
+        )
+        return (yield from self._card(purpose, request, answer))
 
     # Permission
 
-    def _permission(self, request: Request, purpose: Purpose | None) -> Flow[tuple[bool, _Public | None]]:
-        """Whether the request goes unchanged, and the card that names its URL. TrustError: it does not go at all."""
-        if self._agent is not None and not _gets_card(request, purpose):
+    def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
+        """The permit for the request; None: only the GET of the card goes, without credentials. TrustError: nothing
+        goes."""
+        counting = self._counting()
+        if self._agent is not None and not gets_card and not _agents(counting):
             yield from self._get_agents_card(self._agent, request)
+            counting = self._counting()
         is_added = self._is_added(request.url)
         if is_added and self._agent is None and not self._mutual_tls:
-            return True, None
-        called = self._destination(request.url)
-        card = self._naming(called)
-        if card is not None or (is_added and called.origin not in self._mutual_tls):
-            return True, card
-        return (yield from self._permission_in_turn(request, called, _gets_card(request, purpose), is_added))
-
-    def _permission_in_turn(
-        self, request: Request, called: Destination, gets_card: bool, is_added: bool
-    ) -> Flow[tuple[bool, _Public | None]]:
-        """As ``_permission``, when no card counts that names the URL: one request verifies or searches for others."""
-        with self._turns.of(called.without_operation()) as turn:
-            yield Acquire(turn)
-            try:
-                yield from self._verify_again(lambda public: public.destinations.cover(called))
-                card = self._naming(called)
-                if card is not None or is_added:
-                    return True, card
-                if gets_card:
-                    self._check_query(called)
-                    return False, None
-                return True, (yield from self._search(called, request))
-            finally:
-                turn.release()
-
-    def _destination(self, url: str) -> Destination:
-        """MalformedError: requests may not go to that URL, whatever a card says."""
-        return Destination.of(url, self._mesh)
+            return _Permit()
+        called = Destination.of(request.url, self._mesh)
+        card = _naming(called, counting)
+        if card is None and (not is_added or called.origin in self._mutual_tls):
+            with self._turns.of(called.without_operation()) as turn:
+                yield Acquire(turn)
+                try:
+                    yield from self._verify_again(lambda public: public.destinations.cover(called))
+                    card = _naming(called, self._counting())
+                    if card is None and not is_added:
+                        if gets_card:
+                            self._check_query(called)
+                            return None
+                        card = yield from self._search(called, request)
+                finally:
+                    turn.release()
+        return _Permit(called.origin, card)
 
     def _is_added(self, url: str) -> bool:
         if not self._also:
             return self._also is None
         if any(not each.path and each.origin == origin_in(url) for each in self._also):
             return True  # below an origin any path is, in any spelling
-        return any(self._destination(url).below(each) is not None for each in self._also)
+        return any(Destination.of(url, self._mesh).below(each) is not None for each in self._also)
 
     def _counting(self) -> list[_Public]:
         """The public cards that count now, the newest last."""
         now, store = self._verification.clock(), self._verification.trust.trust_store()
         return [each for _, each in self._public.items(now) if each.store is store]
 
-    def _naming(self, called: Destination) -> _Public | None:
-        """A card that counts and names the URL, the agent's own if possible."""
-        naming = [each for each in self._counting() if each.destinations.cover(called)]
-        return max(reversed(naming), key=lambda each: each.is_agents) if naming else None
-
     def _verify_again(self, is_wanted: Callable[[_Public], bool]) -> Flow[None]:
         """Verify cards again, because time or trust may have changed; those that are not verified any more drop out."""
         for url, public in self._public.items():
             if is_wanted(public) and self._public.get(url) is public:
                 self._public.remove(url)
-                if not public.document:
-                    continue
                 try:
-                    again = self._verified(
-                        public.document, public.location, url, is_public=True, demands=public.demands
-                    )
-                    yield from again
+                    if public.document:
+                        yield from self._verified(public.document, public.location, url, public.demands)
                 except ConfigurationError:
                     raise
                 except TrustError:
@@ -275,7 +273,7 @@ class Connection:
         search = Search(called, listed or called.card_urls())
         for card_url in search.card_urls:
             outcome = yield from self._outcome(card_url, request)
-            card = self._naming(called)
+            card = _naming(called, self._counting())
             if card is not None:
                 return card
             search.note(card_url, outcome)
@@ -298,9 +296,7 @@ class Connection:
     # The agent
 
     def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
-        """Get the agent's card, if no card of the agent counts. One request gets it for those that wait."""
-        if any(each.is_agents for each in self._counting()):
-            return
+        """One request gets the card for those that wait; if it fails, each of them gets it by itself."""
         with self._turns.of(_AGENT) as turn:
             waits = turn.locked()
             yield Acquire(turn)
@@ -309,16 +305,17 @@ class Connection:
                     yield from self._fetch_agents_card(agent, request)
             finally:
                 turn.release()
-        if waits and not any(each.is_agents for each in self._counting()):
-            yield from self._fetch_agents_card(agent, request)  # in vain for all, so each request does it by itself
+        if waits and not _agents(self._counting()):
+            yield from self._fetch_agents_card(agent, request)
 
     def _fetch_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
-        yield from self._verify_again(lambda public: public.is_agents)
-        if any(each.is_agents for each in self._counting()):
-            return
+        if self._public.items():
+            yield from self._verify_again(lambda public: public.is_agents)
+            if _agents(self._counting()):
+                return
         status = 0
         for place in agent.places:
-            self._destination(place)
+            Destination.of(place, self._mesh)
             reply = yield from self._fetched(_bare(place, request, "application/json"))
             if reply.status < 400:
                 return
@@ -332,11 +329,10 @@ class Connection:
         )
 
     def _demands(self, agent: Agent, card: _Public) -> Demands:
-        if card.demands is None:
-            try:
-                card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
-            except ConfigurationError as error:  # the card may have changed since the program was written
-                raise NoCredentials(f"the request is not sent: {error}", error) from None
+        try:
+            card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
+        except ConfigurationError as error:  # the card may have changed since the program was written
+            raise NoCredentials(f"the request is not sent: {error}", error) from None
         return card.demands
 
     def _forget_agents_card(self) -> None:
@@ -345,39 +341,38 @@ class Connection:
 
     # Sending
 
-    def _answered(self, request: Request, purpose: Purpose | None, card: _Public | None) -> Flow[Reply]:
+    def _answered(self, request: Request, permit: _Permit, changes: Changes) -> Flow[Reply]:
         """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 and 6."""
-        send = partial(self._sent, request, card, () if purpose is None else WHOLE_CARD)
-        if self._agent is None or request.is_redirected or _gets_card(request, purpose):
+        send = partial(self._sent, request, permit, changes)
+        if self._agent is None or request.is_redirected:
             return (yield from send(NOTHING))
-        if card is None or not card.is_agents:
+        if permit.card is None or not permit.card.is_agents:
             reply = yield from send(NOTHING)
             if reply.status == 401:
                 self._forget_agents_card()
             return reply
-        demands, origin = self._demands(self._agent, card), origin_in(request.url)
+        demands = permit.card.demands or self._demands(self._agent, permit.card)
         try:
-            return (yield from demands.send(request, origin, self._verification.clock, send))
+            return (yield from demands.send(request, permit.origin, self._verification.clock, send))
         except Rejected:
             self._forget_agents_card()
             raise
 
-    def _sent(self, request: Request, card: _Public | None, changes: Changes, attachment: Attachment) -> Flow[Reply]:
+    def _sent(self, request: Request, permit: _Permit, changes: Changes, attachment: Attachment) -> Flow[Reply]:
         """The answer of the network."""
         if self._mesh.suffixes and request.url.startswith("http:"):
             host = urlsplit(request.url).hostname or ""
             if self._mesh.covers(host):
                 return (yield from self._sent_within_mesh(request, host, changes, attachment))
-        certified = self._mutual_tls and origin_in(request.url)
-        if certified not in self._mutual_tls or not self._shows_certificate(request, card):
-            certified = ""
-        reply: Reply = yield Send(request, attachment, changes, certified or "")
+        certified = self._certified(request, permit) if self._mutual_tls else ""
+        reply: Reply = yield Send(request, attachment, changes, certified)
         return reply
 
-    def _shows_certificate(self, request: Request, card: _Public | None) -> bool:
-        return card is not None or (
-            request.method == "GET" and self._destination(request.url) in self._card_destinations
-        )
+    def _certified(self, request: Request, permit: _Permit) -> str:
+        """The origin of the request if it shows the client's certificate, else ""."""
+        called = Destination.of(request.url, self._mesh)
+        is_listed = request.method == "GET" and called in self._card_destinations
+        return called.origin if called.origin in self._mutual_tls and (permit.card or is_listed) else ""
 
     def _sent_within_mesh(self, request: Request, host: str, changes: Changes, attachment: Attachment) -> Flow[Reply]:
         """The answer of a checked address in place of the name, which may lead elsewhere by the time that the library
@@ -428,7 +423,7 @@ class Connection:
 
     def _fetched(self, bare: Request) -> Flow[Reply]:
         """The card at a URL that no verified card names, or an error in its place, within the deadline."""
-        card = self._card(Purpose.CARD, bare, self._sent(bare, None, WHOLE_CARD, NOTHING), _FETCH_SECONDS)
+        card = self._card(Purpose.CARD, bare, self._sent(bare, _Permit(), WHOLE_CARD, NOTHING), _FETCH_SECONDS)
         try:
             reply: Reply = yield Within(_FETCH_SECONDS, card)
         except TimeoutError:
@@ -450,7 +445,7 @@ class Connection:
         reply = yield from answer
         try:
             if reply.status >= 400:
-                return _without(reply, OF_BODIES, b"")
+                return without(reply, OF_BODIES, b"")
             check_head(reply)
             body = yield Read(reply, check)
             yield from self._judged(purpose, request.url, body)
@@ -460,7 +455,7 @@ class Connection:
             raise not_passed_on(request.address, error) from None
         finally:
             yield Close(reply)
-        return _without(reply, (), body)
+        return without(reply, (), body)
 
     def _judged(self, purpose: Purpose, url: str, body: bytes) -> Flow[None]:
         """Return when all cards in the answer are verified. TrustError: one is not."""
@@ -473,9 +468,9 @@ class Connection:
         document: bytes | dict[str, Any],
         location: Location,
         url: str,
-        *,
-        is_public: bool,
         demands: Demands | None = None,
+        *,
+        is_public: bool = True,
     ) -> Flow[None]:
         """Verify a card, and keep a public one; ``demands`` are those of the same card before."""
         verification = self._verification if is_public else self._verification.without_memory()
@@ -496,7 +491,7 @@ class Connection:
                 reach=reach,
                 destinations=Destinations.of(view, url, self._mesh),
                 store=trusted,  # and not what is trusted by now: another thread may have read a revocation
-                is_agents=self._destination(url) in self._places,
+                is_agents=bool(self._places) and Destination.of(url, self._mesh) in self._places,
                 demands=demands,
             )
             publics.append((public, now, min(verified.valid_until, now + VERIFY_AGAIN_SECONDS)))
@@ -546,8 +541,14 @@ class _Turns(Generic[_LockT]):
                     self._taken[destination] = (lock, users - 1)
 
 
-def _gets_card(request: Request, purpose: Purpose | None) -> bool:
-    return purpose is Purpose.CARD and request.method == "GET"
+def _agents(publics: Iterable[_Public]) -> bool:
+    return any(each.is_agents for each in publics)
+
+
+def _naming(called: Destination, publics: list[_Public]) -> _Public | None:
+    """The newest card that names the URL, of those of the agent if possible."""
+    naming = [each for each in publics if each.destinations.cover(called)]
+    return max(reversed(naming), key=lambda each: each.is_agents) if naming else None
 
 
 def _bare(url: str, given: Request, accept: str = "") -> Request:
@@ -556,11 +557,6 @@ def _bare(url: str, given: Request, accept: str = "") -> Request:
     seconds = {step: given.timeout.get(step) for step in ("connect", "read", "write", "pool")}
     timeout = {step: _FETCH_SECONDS if each is None else min(each, _FETCH_SECONDS) for step, each in seconds.items()}
     return Request(method="GET", url=url, headers={"accept": accept} if accept else headers, timeout=timeout)
-
-
-def _without(reply: Reply, names: tuple[str, ...], body: bytes | None = None) -> Reply:
-    """The reply without these headers, with its own body or this one."""
-    return replace(reply, dropped=reply.dropped + names, body=reply.body if body is None else body)
 
 
 def _too_slow() -> FetchError:

@@ -116,8 +116,8 @@ def purpose_of(request: Request, card_urls: Collection[str]) -> Purpose | None:
     # By other methods these are paths of other services, whose requests have been executed when they answer.
     if request.method == "GET":
         return Purpose.EXTENDED if _names(_EXTENDED, request.url) else None
-    body = request.body if may_be_call(request) else b""
-    return Purpose.CALL if b"xtended" in (body or b"") and _calls(body) else None
+    body = request.body or b""
+    return Purpose.CALL if b"xtended" in body and may_be_call(request) and _calls(body) else None
 
 
 def _names(paths: tuple[str, ...], url: str) -> bool:
@@ -127,7 +127,9 @@ def _names(paths: tuple[str, ...], url: str) -> bool:
     """
     parts = urlsplit(url)
     behind = unquote(f"{parts.query}#{parts.fragment}").casefold()
-    return unquote(parts.path).rstrip("/").casefold().endswith(paths) or any(path in behind for path in paths)
+    if unquote(parts.path).rstrip("/").casefold().endswith(paths):
+        return True
+    return behind != "#" and any(path in behind for path in paths)
 
 
 def place_of(url: str) -> str:
@@ -138,10 +140,10 @@ def place_of(url: str) -> str:
         return url
 
 
-def _calls(body: bytes | None) -> bool:
+def _calls(body: bytes) -> bool:
     """Whether a JSON-RPC request, or one in a batch, calls for the extended card."""
     try:
-        request = json.loads(body or b"")
+        request = json.loads(body)
     except (ValueError, RecursionError):
         return False
     calls = request if type(request) is list else [request]

@@ -82,42 +82,37 @@ class Demands:
         self._more_scopes: MoreScopes = {}
 
     def send(
-        self, request: Request, origin: str, now: Callable[[], float], sent: Callable[[Attachment], Flow[Reply]]
+        self, request: Request, origin: str, now: Callable[[], float], send: Callable[[Attachment], Flow[Reply]]
     ) -> Flow[Reply]:
-        """The answer to a request with these credentials, which ``sent`` sends.
+        """The answer to a request with these credentials, which ``send`` sends.
 
         NoCredentials: none fits, or it cannot be obtained. Rejected: the agent rejects them, and there are no others.
         """
         try:
-            return (yield from self._exchange(request, origin, now(), sent))
+            sent = self._sent.get(origin)
+            if sent is None or not sent.serves_further(now()):
+                sent = yield from self._obtain(origin, self._answer(origin), self._more_scopes)
+            tried: set[Again] = set()
+            while True:
+                reply = yield from send(sent.attachment(request, origin))
+                if reply.is_elsewhere:
+                    return reply
+                sent.learn(reply, origin)
+                if reply.status not in (401, 403):
+                    return reply
+                try:
+                    again = yield from self._once_more(request, origin, sent, reply, tried)
+                except BaseException:
+                    yield Close(reply)
+                    raise
+                if again is None:
+                    return reply
+                yield Close(reply)
+                sent = again
         except ConfigurationError:
             raise
         except TrustError as error:
             raise not_obtained(error) from None
-
-    def _exchange(
-        self, request: Request, origin: str, now: float, send: Callable[[Attachment], Flow[Reply]]
-    ) -> Flow[Reply]:
-        sent = self._sent.get(origin)
-        if sent is None or not sent.serves_further(now):
-            sent = yield from self._obtain(origin, self._answer(origin), self._more_scopes)
-        tried: set[Again] = set()
-        while True:
-            reply = yield from send(sent.attachment(request, origin))
-            if reply.is_elsewhere:
-                return reply
-            sent.learn(reply, origin)
-            if reply.status not in (401, 403):
-                return reply
-            try:
-                again = yield from self._once_more(request, origin, sent, reply, tried)
-            except BaseException:
-                yield Close(reply)
-                raise
-            if again is None:
-                return reply
-            yield Close(reply)
-            sent = again
 
     def _answer(self, origin: str) -> Answer:
         answer = self._answers.get(origin)

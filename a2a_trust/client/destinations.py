@@ -29,10 +29,10 @@ from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.net.urls import Url, with_plain_escapes
 
-#: Segments that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
+#: A segment that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
 #: or twice, before they look for dots, ";" and slashes.
 _AMBIGUOUS: Final = re.compile(
-    r"\.{0,2}(?:(?:;|%3B).*)?|.*(?:%2F|%5C|%00|\\|%(?:25)+(?:2E|2F|3B|5C|00)).*", re.DOTALL | re.IGNORECASE
+    r"/(?:\.{0,2}(?:(?:;|%3B)[^/]*)?|[^/]*(?:%2F|%5C|%00|\\|%(?:25)+(?:2E|2F|3B|5C|00))[^/]*)(?=/|\Z)", re.IGNORECASE
 )
 
 #: The paths below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
@@ -77,10 +77,10 @@ class Destination:
                 "URL: it is neither https, nor http to this machine; write https://…, or for a service mesh "
                 "verifying_client(…, http_within=[…])"
             )
-        path = with_plain_escapes(parts.path).removesuffix("/")
-        if any(_AMBIGUOUS.fullmatch(segment) for segment in path.split("/")[1:]):
+        origin, path = parts.origin, with_plain_escapes(parts.path).removesuffix("/")
+        if _AMBIGUOUS.search(path):
             raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
-        return cls(parts.origin, path, parts.query or "")
+        return cls(origin, path, parts.query or "")
 
     def __str__(self) -> str:
         """Without the query, which may hold a secret."""

@@ -241,7 +241,10 @@ class Awaiting:
                 with anyio.fail_after(step.seconds):
                     return await self.run(step.flow)
             case Acquire():
-                return await step.lock.acquire()
+                try:
+                    return step.lock.acquire_nowait()
+                except anyio.WouldBlock:
+                    return await step.lock.acquire()
             case ToTheEnd():
                 task = asyncio.ensure_future(self.run(step.flow))
                 _UNATTENDED.add(task)

@@ -7,7 +7,7 @@ headers and bodies may hold secrets, and tracebacks show locals, so no repr show
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from a2a_trust.errors import TrustError
@@ -150,6 +150,11 @@ class Rejected(Refusal):
     ) -> None:
         super().__init__(text)
         self.reply, self.schemes, self.scopes, self.resource_metadata = reply, schemes, scopes, resource_metadata
+
+
+def without(reply: Reply, names: tuple[str, ...], body: bytes | None = None) -> Reply:
+    """The reply without these headers, with its own body or this one."""
+    return replace(reply, dropped=reply.dropped + names, body=reply.body if body is None else body)
 
 
 def not_sent(address: str, error: TrustError) -> Unverified:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from a2a_trust.card.view import CardView, OAuth2Scheme, OpenIdConnectScheme
 from a2a_trust.errors import CardVerificationError, MalformedError
-from a2a_trust.keys.origins import origin_of
+from a2a_trust.keys.origins import url_of
 from a2a_trust.signing.forms import shown
 
 
@@ -34,7 +34,7 @@ class Reach:
 def origin_in(url: str) -> str:
     """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
     try:
-        return origin_of(url)
+        return url_of(url).origin
     except MalformedError:
         return url
 

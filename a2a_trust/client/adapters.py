@@ -39,15 +39,16 @@ import httpx
 from a2a_trust.client.answer import check_credentials
 from a2a_trust.client.attachment import attach, copy_attachment, detach, sent_to
 from a2a_trust.client.certificates import OwnCertificate, client_context
-from a2a_trust.client.connection import Agent, Connection, Network
+from a2a_trust.client.connection import Agent, Connection
 from a2a_trust.client.credentials import Credential
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import card_urls
-from a2a_trust.client.flow import Awaiting, Blocking, Steps
+from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import (
     NOTHING,
+    Attachment,
     Close,
     NoCredentials,
     Read,
@@ -59,8 +60,6 @@ from a2a_trust.client.messages import (
     TooSlow,
     Unreachable,
     Unverified,
-    not_obtained,
-    not_sent,
 )
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
@@ -75,8 +74,6 @@ T = TypeVar("T")
 NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 NO_TRANSPORTS: Final[Mapping[str, Any]] = MappingProxyType({})
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
-_FAILURES: Final = (httpx.TransportError, ssl.SSLError)  # with anyio, the alert of a server is not one of httpx
-_NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout)
 _OF_BODIES: Final = (b"content-length", b"content-encoding", b"transfer-encoding")
 
 
@@ -156,22 +153,12 @@ class VerifyingTransport(httpx.BaseTransport):
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        mesh, self._network = HttpWithin(http_within), _Blocking(transport, mutual_tls)
-        self._connection = Connection(
-            Verification(trust=trust, memory=memory, policy=policy, clock=clock),
-            self._network.facts,
-            cards=cards,
-            also=also,
-            mesh=mesh,
-            mutual_tls=self._network.mutual_tls,
-            resolver=resolver,
-        )
+        self._network = _Blocking(transport, mutual_tls)
+        verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
+        self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            return _response(self._network.run(self._connection.exchange(_values(request, not_sent))))
-        except Refusal as refusal:
-            _raise(refusal, request)
+        return self._network.run(_answer(request, self._connection))
 
     def close(self) -> None:
         for transport in self._network.transports:
@@ -195,35 +182,16 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._connect(
-            _Awaiting(transport, mutual_tls),
-            Verification(trust=trust, memory=memory, policy=policy, clock=clock),
-            cards=cards,
-            also=also,
-            mesh=HttpWithin(http_within),
-            resolver=resolver,
-        )
-
-    def _connect(self, network: _Awaiting, verification: Verification, **options: Any) -> None:
-        self._network = network
-        self._connection = Connection(verification, network.facts, mutual_tls=network.mutual_tls, **options)
+        self._network = _Awaiting(transport, mutual_tls)
+        verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
+        self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            return _response(await self._network.run(self._connection.exchange(_values(request, not_sent))))
-        except Refusal as refusal:
-            _raise(refusal, request)
+        return await self._network.run(_answer(request, self._connection))
 
     async def aclose(self) -> None:
         for transport in self._network.transports:
             await transport.aclose()
-
-
-class _AgentTransport(AsyncVerifyingTransport):
-    """The transport of a client of one agent, which has the credentials, too."""
-
-    def __init__(self, network: _Awaiting, verification: Verification, **options: Any) -> None:
-        self._connect(network, verification, **options)
 
 
 class CardAuth(httpx.Auth):
@@ -256,50 +224,32 @@ class CardAuth(httpx.Auth):
         self._card = GivenCard(card, verification, dict(credentials), _skill_ids(skills))
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        driver = Blocking()
-        try:
-            steps = Steps(self._card.exchange(_values(request, lambda _, error: not_obtained(error))))
-            for step in steps:
-                try:
-                    if isinstance(step, Send):
-                        if step.attachment is not NOTHING:
-                            attach(request, step.attachment)
-                        response = yield request
-                        steps.give(_reply(response, is_elsewhere=response.request is not request))
-                    elif isinstance(step, Close):
-                        _drop(step.reply.handle)
-                        steps.give(None)
-                    else:
-                        steps.give(driver.take(step))
-                except BaseException as error:  # noqa: BLE001  the flow raises it again
-                    steps.fail(error)
-                finally:
-                    detach(request)
-        except Refusal as refusal:
-            _raise(refusal, request)
+        driver, steps = Blocking(), Steps(_answer(request, self._card))
+        for step in steps:
+            try:
+                if isinstance(step, Send):
+                    response = yield _attached(request, step.attachment)
+                    steps.give(_reply(response, is_elsewhere=response.request is not request))
+                else:
+                    steps.give(_drop(step) if isinstance(step, Close) else driver.take(step))
+            except BaseException as error:  # noqa: BLE001  the flow raises it again
+                steps.fail(error)
+            finally:
+                detach(request)
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        driver = Awaiting()
-        try:
-            steps = Steps(self._card.exchange(_values(request, lambda _, error: not_obtained(error))))
-            for step in steps:
-                try:
-                    if isinstance(step, Send):
-                        if step.attachment is not NOTHING:
-                            attach(request, step.attachment)
-                        response = yield request
-                        steps.give(_reply(response, is_elsewhere=response.request is not request))
-                    elif isinstance(step, Close):
-                        _drop(step.reply.handle)
-                        steps.give(None)
-                    else:
-                        steps.give(await driver.take(step))
-                except BaseException as error:  # noqa: BLE001  the flow raises it again
-                    steps.fail(error)
-                finally:
-                    detach(request)
-        except Refusal as refusal:
-            _raise(refusal, request)
+        driver, steps = Awaiting(), Steps(_answer(request, self._card))
+        for step in steps:
+            try:
+                if isinstance(step, Send):
+                    response = yield _attached(request, step.attachment)
+                    steps.give(_reply(response, is_elsewhere=response.request is not request))
+                else:
+                    steps.give(_drop(step) if isinstance(step, Close) else await driver.take(step))
+            except BaseException as error:  # noqa: BLE001  the flow raises it again
+                steps.fail(error)
+            finally:
+                detach(request)
 
     def __repr__(self) -> str:
         return "CardAuth(…)"
@@ -346,15 +296,18 @@ def verifying_client(
         certified = httpx.AsyncHTTPTransport(verify=client_context(certificates[0], authorities=authorities))
         mutual_tls = dict.fromkeys(certificates[0].origins, certified)
     places = card_urls(url)
-    transport = _AgentTransport(
-        _Awaiting(httpx.AsyncHTTPTransport(verify=ssl.create_default_context(cafile=authorities)), mutual_tls),
-        Verification(trust=trust, memory=memory, policy=policy, clock=clock),
+    transport = AsyncVerifyingTransport(
+        httpx.AsyncHTTPTransport(verify=ssl.create_default_context(cafile=authorities)),
+        trust,
+        memory=memory,
+        policy=policy,
         cards=cards if len(places) > 1 else {url: url, **cards},
         also=also,
-        mesh=mesh,
-        resolver=None,
-        agent=Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills)),
+        http_within=mesh.suffixes,
+        mutual_tls=mutual_tls,
+        clock=clock,
     )
+    transport._connection.agent = Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills))
     return httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False)
 
 
@@ -370,23 +323,24 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
 class _Transports(Generic[T]):
     """The transport of a client, and those with its certificate, by origin."""
 
+    failures: tuple[type[Exception], ...] = (httpx.TransportError, ssl.SSLError)  # anyio passes alerts of TLS on
+    not_connected: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout)
+
     def __init__(self, transport: T, mutual_tls: Mapping[str, T]) -> None:
+        super().__init__()
         self._transport = transport
-        self.mutual_tls = {origin: each for given, each in mutual_tls.items() for origin in named_origins([given])}
+        self.mutual_tls: Mapping[str, Any] = {
+            origin: each for given, each in mutual_tls.items() for origin in named_origins([given])
+        }
         self.transports = {transport, *self.mutual_tls.values()}
 
     def for_origin(self, origin: str) -> T:
         """The transport with the certificate for that origin; the client's own for "", which is none."""
-        return self.mutual_tls[origin] if origin else self._transport
+        return cast("T", self.mutual_tls[origin]) if origin else self._transport
 
 
 class _Blocking(_Transports[httpx.BaseTransport], Blocking):
     """The network for programs that wait."""
-
-    def __init__(self, transport: httpx.BaseTransport, mutual_tls: Mapping[str, httpx.BaseTransport]) -> None:
-        _Transports.__init__(self, transport, mutual_tls)
-        Blocking.__init__(self)
-        self.facts = Network(make_lock=self.make_lock, failures=_FAILURES, not_connected=_NOT_CONNECTED)
 
     def take(self, step: Any) -> Any:
         match step:
@@ -409,11 +363,6 @@ class _Blocking(_Transports[httpx.BaseTransport], Blocking):
 
 class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
     """The network for event loops."""
-
-    def __init__(self, transport: httpx.AsyncBaseTransport, mutual_tls: Mapping[str, httpx.AsyncBaseTransport]) -> None:
-        _Transports.__init__(self, transport, mutual_tls)
-        Awaiting.__init__(self)
-        self.facts = Network(make_lock=self.make_lock, failures=_FAILURES, not_connected=_NOT_CONNECTED)
 
     async def take(self, step: Any) -> Any:
         match step:
@@ -438,8 +387,18 @@ _FIRST: Final = "a2a_trust.first"
 """The extension of a request that refers to it. httpx copies extensions into the request after a redirect."""
 
 
-def _values(request: httpx.Request, refusal: Callable[[str, MalformedError], Refusal]) -> Request:
-    """The request as values. The refusal: its URL is ambiguous."""
+def _answer(request: httpx.Request, door: Connection | GivenCard) -> Flow[httpx.Response]:
+    """The flow of an exchange, with messages and errors of httpx."""
+    try:
+        return _response((yield from door.exchange(_values(request, door.refusal))))
+    except Refusal as refusal:
+        refusal.with_traceback(None)  # its frames are of no use to programs
+        if isinstance(refusal, Rejected):
+            raise _rejected(refusal, request) from None
+        raise _ERRORS[type(refusal)](refusal.text, request=request) from refusal.cause
+
+
+def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal]) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:
@@ -454,6 +413,12 @@ def _values(request: httpx.Request, refusal: Callable[[str, MalformedError], Ref
         handle=request,
         is_redirected=request.extensions.setdefault(_FIRST, ref(request))() is not request,
     )
+
+
+def _attached(request: httpx.Request, attachment: Attachment) -> httpx.Request:
+    if attachment is not NOTHING:
+        attach(request, attachment)
+    return request
 
 
 def _wire(step: Send) -> httpx.Request:
@@ -477,9 +442,7 @@ def _wire(step: Send) -> httpx.Request:
         )
         copy_attachment(wire, changed)
         wire = changed
-    if step.attachment is not NOTHING:
-        attach(wire, step.attachment)
-    return wire
+    return _attached(wire, step.attachment)
 
 
 def _unwire(wire: httpx.Request, step: Send) -> None:
@@ -512,21 +475,17 @@ def _response(reply: Reply) -> httpx.Response:
     )
 
 
-def _raise(refusal: Refusal, request: httpx.Request) -> NoReturn:
-    """Raise the error of httpx for a refusal."""
-    refusal.with_traceback(None)  # its frames are of no use to programs
-    if isinstance(refusal, Rejected):
-        lines = [line for line in refusal.reply.handle.headers.raw if line[0].lower() not in _OF_BODIES]  # as bytes:
-        # httpx reads headers that are not ASCII, and does not write them
-        raise CredentialsRejectedError(
-            refusal.text,
-            request=request,
-            response=httpx.Response(refusal.reply.status, headers=lines, request=request),
-            schemes=refusal.schemes,
-            scopes=refusal.scopes,
-            resource_metadata=refusal.resource_metadata,
-        ) from None
-    raise _ERRORS[type(refusal)](refusal.text, request=request) from refusal.cause
+def _rejected(refusal: Rejected, request: httpx.Request) -> CredentialsRejectedError:
+    # As bytes: httpx reads headers that are not ASCII, and does not write them.
+    lines = [line for line in refusal.reply.handle.headers.raw if line[0].lower() not in _OF_BODIES]
+    return CredentialsRejectedError(
+        refusal.text,
+        request=request,
+        response=httpx.Response(refusal.reply.status, headers=lines, request=request),
+        schemes=refusal.schemes,
+        scopes=refusal.scopes,
+        resource_metadata=refusal.resource_metadata,
+    )
 
 
 _ERRORS: Final[Mapping[type[Refusal], Callable[..., httpx.RequestError]]] = {
@@ -537,8 +496,9 @@ _ERRORS: Final[Mapping[type[Refusal], Callable[..., httpx.RequestError]]] = {
 }
 
 
-def _drop(response: httpx.Response) -> None:
-    response.stream = _Dropped(response.stream)
+def _drop(step: Close) -> Any:
+    """httpx closes the response itself."""
+    step.reply.handle.stream = _Dropped(step.reply.handle.stream)
 
 
 class _Dropped(httpx.SyncByteStream, httpx.AsyncByteStream):

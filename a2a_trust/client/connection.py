@@ -27,30 +27,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
 
 from a2a_trust.cache import BoundedCache, SingleFlight
 from a2a_trust.card.view import CardView, read_card
+from a2a_trust.client import decisions
 from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential
-from a2a_trust.client.decisions import (
-    BARE_HEADERS,
-    OF_BODIES,
-    OF_STRANGERS,
-    WHOLE_CARD,
-    Purpose,
-    Search,
-    cards_in,
-    check_head,
-    check_size,
-    check_stream,
-    may_be_call,
-    place_of,
-    purpose_of,
-)
 from a2a_trust.client.demands import Demands
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything
 from a2a_trust.client.flow import Acquire, Awaited, Flow, Within
@@ -107,13 +93,14 @@ class Agent:
     skills: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
-    """The facts about an HTTP library: its locks, and its errors when nothing came, and when nothing was sent."""
+class Network(Protocol):
+    """The driver of an HTTP library: its locks, its errors when nothing came and when nothing was sent, and the origins
+    that may see the client's certificate."""
 
     make_lock: Callable[[], Any]
     failures: tuple[type[Exception], ...]
     not_connected: tuple[type[Exception], ...]
+    mutual_tls: Mapping[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,19 +134,18 @@ class Connection:
         self,
         verification: Verification,
         network: Network,
-        *,
         cards: Mapping[str, str],
         also: Iterable[str] | UnsafePassAnything,
         mesh: HttpWithin,
-        mutual_tls: Iterable[str],
         resolver: Resolver | None,
-        agent: Agent | None = None,
     ) -> None:
-        self._verification, self._network, self._mesh, self._agent = verification, network, mesh, agent
-        self._mutual_tls = frozenset(mutual_tls)
+        #: That of a client of one agent.
+        self.agent: Agent | None = None
+        self._verification, self._network, self._mesh = verification, network, mesh
+        self._mutual_tls = frozenset(network.mutual_tls)
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
         self._card_destinations = frozenset(_card_destination(card, mesh) for card in cards.values())
-        self._card_urls = frozenset(map(place_of, cards.values()))
+        self._card_urls = frozenset(map(decisions.place_of, cards.values()))
         self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also, mesh)
         #: URL of a card whose query counts -> where the memory keeps it
         self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
@@ -167,11 +153,12 @@ class Connection:
         self._public = BoundedCache[str, _Public](max_entries=_REMEMBERED)
         #: base of an interface -> why the search for its card failed
         self._failed = BoundedCache[str, TrustError](max_entries=_REMEMBERED)
-        self._places = frozenset(_agents_place(place, mesh) for place in (agent.places if agent else ()))
         self._turns = _Turns[Any](network.make_lock)
         self._resolver = SystemResolver() if resolver is None else resolver
         #: Requests for one name that begin at once share a look-up: each takes a thread, and there are few.
         self._look_ups = SingleFlight[str, list[Address]]()
+
+    refusal = staticmethod(not_sent)
 
     def exchange(self, request: Request) -> Flow[Reply]:
         """The answer to a request of the program, in four steps.
@@ -180,23 +167,23 @@ class Connection:
         cards that come. Refusal: it has no answer.
         """
         try:
-            if request.body is None and may_be_call(request):
-                request.body = yield Read(request, check_stream)
-            purpose = purpose_of(request, self._card_urls)
-            gets_card = purpose is Purpose.CARD and request.method == "GET"
+            if request.body is None and decisions.may_be_call(request):
+                request.body = yield Read(request, decisions.check_stream)
+            purpose = decisions.purpose_of(request, self._card_urls)
+            gets_card = purpose is decisions.Purpose.CARD and request.method == "GET"
             permit = yield from self._permit(request, gets_card=gets_card)
         except ConfigurationError:
             raise  # it is the program's or its operator's, and says nothing of a card
         except TrustError as error:
             raise not_sent(request.address, error) from None
         if permit is None:
-            return without((yield from self._fetched(_bare(request.url, request))), OF_STRANGERS)
+            return without((yield from self._fetched(_bare(request.url, request))), decisions.OF_STRANGERS)
         if purpose is None:
             return (yield from self._answered(request, permit, ()))
         answer = (
-            self._sent(request, permit, WHOLE_CARD, NOTHING)
+            self._sent(request, permit, decisions.WHOLE_CARD, NOTHING)
             if gets_card
-            else self._answered(request, permit, WHOLE_CARD)
+            else self._answered(request, permit, decisions.WHOLE_CARD)
         )
         return (yield from self._card(purpose, request, answer))
 
@@ -206,11 +193,15 @@ class Connection:
         """The permit for the request; None: only the GET of the card goes, without credentials. TrustError: nothing
         goes."""
         counting = self._counting()
-        if self._agent is not None and not gets_card and not _agents(counting):
-            yield from self._get_agents_card(self._agent, request)
+        if self.agent is not None and not gets_card and not _agents(counting):
+            yield from self._get_agents_card(self.agent, request)
             counting = self._counting()
+            if not _agents(counting):  # the trusted keys have changed meanwhile
+                raise NoCredentials(
+                    "the request is not sent: the card of the agent is not verified any more; try again"
+                )
         is_added = self._is_added(request.url)
-        if is_added and self._agent is None and not self._mutual_tls:
+        if is_added and self.agent is None and not self._mutual_tls:
             return _Permit()
         called = Destination.of(request.url, self._mesh)
         card = _naming(called, counting)
@@ -270,7 +261,7 @@ class Connection:
             raise refusal
         below = [interface for interface in self._cards if called.below(interface) is not None]
         listed = [self._cards[max(below, key=lambda interface: len(interface.path))]] if below else None
-        search = Search(called, listed or called.card_urls())
+        search = decisions.Search(called, listed or called.card_urls())
         for card_url in search.card_urls:
             outcome = yield from self._outcome(card_url, request)
             card = _naming(called, self._counting())
@@ -328,6 +319,10 @@ class Connection:
             "fetch_card(url, trust, credentials=…) and CardAuth"
         )
 
+    def _is_place(self, agent: Agent, url: str) -> bool:
+        """Whether that is a URL of the agent's card, in any spelling."""
+        return url in agent.places or _with_query(url) in map(_with_query, agent.places)
+
     def _demands(self, agent: Agent, card: _Public) -> Demands:
         try:
             card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
@@ -344,14 +339,14 @@ class Connection:
     def _answered(self, request: Request, permit: _Permit, changes: Changes) -> Flow[Reply]:
         """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 and 6."""
         send = partial(self._sent, request, permit, changes)
-        if self._agent is None or request.is_redirected:
+        if self.agent is None or request.is_redirected:
             return (yield from send(NOTHING))
         if permit.card is None or not permit.card.is_agents:
             reply = yield from send(NOTHING)
             if reply.status == 401:
                 self._forget_agents_card()
             return reply
-        demands = permit.card.demands or self._demands(self._agent, permit.card)
+        demands = permit.card.demands or self._demands(self.agent, permit.card)
         try:
             return (yield from demands.send(request, permit.origin, self._verification.clock, send))
         except Rejected:
@@ -423,7 +418,9 @@ class Connection:
 
     def _fetched(self, bare: Request) -> Flow[Reply]:
         """The card at a URL that no verified card names, or an error in its place, within the deadline."""
-        card = self._card(Purpose.CARD, bare, self._sent(bare, _Permit(), WHOLE_CARD, NOTHING), _FETCH_SECONDS)
+        card = self._card(
+            decisions.Purpose.CARD, bare, self._sent(bare, _Permit(), decisions.WHOLE_CARD, NOTHING), _FETCH_SECONDS
+        )
         try:
             reply: Reply = yield Within(_FETCH_SECONDS, card)
         except TimeoutError:
@@ -431,22 +428,22 @@ class Connection:
         return reply
 
     def _card(
-        self, purpose: Purpose, request: Request, answer: Flow[Reply], seconds: float = float("inf")
+        self, purpose: decisions.Purpose, request: Request, answer: Flow[Reply], seconds: float = float("inf")
     ) -> Flow[Reply]:
         """The answer to a request for a card, when the card is verified; an error without its body: a program that does
         not look at the status would read a card in it."""
         until = time.monotonic() + seconds
 
         def check(card: bytearray) -> None:
-            check_size(card)
+            decisions.check_size(card)
             if time.monotonic() > until:
                 raise _too_slow()
 
         reply = yield from answer
         try:
             if reply.status >= 400:
-                return without(reply, OF_BODIES, b"")
-            check_head(reply)
+                return without(reply, decisions.OF_BODIES, b"")
+            decisions.check_head(reply)
             body = yield Read(reply, check)
             yield from self._judged(purpose, request.url, body)
         except ConfigurationError:
@@ -457,11 +454,11 @@ class Connection:
             yield Close(reply)
         return without(reply, (), body)
 
-    def _judged(self, purpose: Purpose, url: str, body: bytes) -> Flow[None]:
+    def _judged(self, purpose: decisions.Purpose, url: str, body: bytes) -> Flow[None]:
         """Return when all cards in the answer are verified. TrustError: one is not."""
         location = (self._locations and self._locations.get(_with_query(url))) or location_of(url.partition("?")[0])
-        for each in cards_in(body) if purpose is Purpose.CALL else [body]:
-            yield from self._verified(each, location, url, is_public=purpose is Purpose.CARD)
+        for each in decisions.cards_in(body) if purpose is decisions.Purpose.CALL else [body]:
+            yield from self._verified(each, location, url, is_public=purpose is decisions.Purpose.CARD)
 
     def _verified(
         self,
@@ -491,7 +488,7 @@ class Connection:
                 reach=reach,
                 destinations=Destinations.of(view, url, self._mesh),
                 store=trusted,  # and not what is trusted by now: another thread may have read a revocation
-                is_agents=bool(self._places) and Destination.of(url, self._mesh) in self._places,
+                is_agents=self.agent is not None and self._is_place(self.agent, url),
                 demands=demands,
             )
             publics.append((public, now, min(verified.valid_until, now + VERIFY_AGAIN_SECONDS)))
@@ -553,7 +550,7 @@ def _naming(called: Destination, publics: list[_Public]) -> _Public | None:
 
 def _bare(url: str, given: Request, accept: str = "") -> Request:
     """The GET of a card for that request, with nothing that could be a credential."""
-    headers = {name: given.headers[name] for name in BARE_HEADERS if name in given.headers}
+    headers = {name: given.headers[name] for name in decisions.BARE_HEADERS if name in given.headers}
     seconds = {step: given.timeout.get(step) for step in ("connect", "read", "write", "pool")}
     timeout = {step: _FETCH_SECONDS if each is None else min(each, _FETCH_SECONDS) for step, each in seconds.items()}
     return Request(method="GET", url=url, headers={"accept": accept} if accept else headers, timeout=timeout)
@@ -585,12 +582,5 @@ def _card_destination(url: str, mesh: HttpWithin) -> Destination:
     return Destination.of(url, mesh)
 
 
-def _agents_place(url: str, mesh: HttpWithin) -> Destination | None:
-    try:
-        return Destination.of(url, mesh)
-    except MalformedError:
-        return None  # the first request says why
-
-
 def _with_query(url: str) -> str:
-    return f"{place_of(url)}?{url.partition('#')[0].partition('?')[2]}"
+    return f"{decisions.place_of(url)}?{url.partition('#')[0].partition('?')[2]}"

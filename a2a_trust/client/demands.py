@@ -112,7 +112,7 @@ class Demands:
         except ConfigurationError:
             raise
         except TrustError as error:
-            raise not_obtained(error) from None
+            raise not_obtained(request.address, error) from None
 
     def _answer(self, origin: str) -> Answer:
         answer = self._answers.get(origin)
@@ -194,6 +194,8 @@ class GivenCard:
         #: The origin of a URL, "" for one that the card does not name.
         self._origins = BoundedCache[str, str](max_entries=_MAX_URLS)
 
+    refusal = staticmethod(not_obtained)
+
     def exchange(self, request: Request) -> Flow[Reply]:
         """The answer to a request: with credentials, if the card names its URL. Refusal: it is not sent."""
         store, since, until = self._verified
@@ -205,7 +207,7 @@ class GivenCard:
         except ConfigurationError:
             raise
         except TrustError as error:
-            raise not_obtained(error) from None
+            raise not_obtained(request.address, error) from None
         if not origin:
             reply: Reply = yield Send(request)
             return reply

@@ -21,7 +21,7 @@ import anyio.to_thread
 
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
+from a2a_trust.net.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")
 
@@ -54,28 +54,10 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
-class FreshKeys:
-    """The trusted keys for that URL; without one, all of them."""
-
-    trust: KeyFetcher
-    origin: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class InThread:
     """A call that may wait for a disk, or take long, so not on an event loop."""
 
     call: Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostForm:
-    """The answer of a token endpoint, through the fetcher of its client; as ``Fetcher.post_form``."""
-
-    fetcher: Fetcher
-    url: str
-    form: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +89,9 @@ class ToTheEnd:
     ended: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Awaited:
-    """The result of a coroutine that needs an event loop."""
+    """The result of a coroutine that needs an event loop. Its arguments may be secrets: the repr does not show them."""
 
     begin: Callable[[], Coroutine[Any, Any, Any]]
 
@@ -132,7 +114,6 @@ class Within:
 _UNATTENDED: Final[set[asyncio.Task[Any]]] = set()
 """The tasks of flows to the end: an event loop holds its tasks by weak references only."""
 
-Step: TypeAlias = Get | FreshKeys | InThread | PostForm | Ask | Answered | ToTheEnd | Awaited | Acquire | Within
 Flow: TypeAlias = Generator[Any, Any, T]
 """A flow with a result; its steps are those of this module, and those of a driver that is made for it."""
 
@@ -266,26 +247,10 @@ async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
     return await Awaiting(fetcher).run(flow)
 
 
-async def _on_loop(step: Any, fetcher: Fetcher | None) -> Any:
-    match step:
-        case Awaited():
-            return await step.begin()
-        case FreshKeys():
-            return await step.trust.fetch(step.origin)
-    return await _fetched(step, fetcher)
-
-
-def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
-    _UNATTENDED.discard(task)
-    if not task.cancelled():
-        task.exception()  # retrieved, so that the loop does not log it when no task waits any more
-    ended()
-
-
-async def _fetched(step: Get | PostForm, fetcher: Fetcher | None) -> Fetched | FormAnswer:
+async def _on_loop(step: Get | Awaited, fetcher: Fetcher | None) -> Any:
     try:
-        if isinstance(step, PostForm):
-            return await step.fetcher.post_form(step.url, step.form, headers=step.headers)
+        if isinstance(step, Awaited):
+            return await step.begin()
         fetcher = Fetcher() if fetcher is None else fetcher
         return await fetcher.fetch(
             step.url, configured=True, known=step.known, headers=step.headers, content=step.content
@@ -293,6 +258,13 @@ async def _fetched(step: Get | PostForm, fetcher: Fetcher | None) -> Fetched | F
     except TrustError as error:
         error.__context__ = None
         raise error.with_traceback(None)  # its frames hold the headers and the form  # noqa: B904
+
+
+def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
+    _UNATTENDED.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, so that the loop does not log it when no task waits any more
+    ended()
 
 
 def _plain(given: Any) -> Any:

@@ -165,5 +165,5 @@ def not_passed_on(address: str, error: TrustError) -> Unverified:
     return Unverified(f"the card from {address} is not passed on: {error}", error)
 
 
-def not_obtained(error: TrustError) -> NoCredentials:
+def not_obtained(_: str, error: TrustError) -> NoCredentials:
     return NoCredentials(f"no credential for the request: {error}", error)

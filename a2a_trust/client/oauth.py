@@ -56,7 +56,7 @@ from a2a_trust.client.credentials import (
     text_of,
 )
 from a2a_trust.client.dpop import DPoPProofs
-from a2a_trust.client.flow import Answered, Flow, HiddenHeaders, PostForm, ToTheEnd, run_async
+from a2a_trust.client.flow import Answered, Awaited, Flow, HiddenHeaders, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import Signer, signed_jwt
@@ -387,7 +387,7 @@ class OAuthClient:
         lines = [answer.headers["dpop-nonce"]] if "dpop-nonce" in answer.headers else []
         return self._proofs.learn(self._endpoint.origin, lines)
 
-    def _post(self, request: TokenRequest) -> Flow[PostForm]:
+    def _post(self, request: TokenRequest) -> Flow[Awaited]:
         auth = yield from self._authentication.authentication_of(self)
         proof = {} if self._proofs is None else {"DPoP": self._proof(self._proofs)}
         given = yield from request.parameters()
@@ -400,9 +400,8 @@ class OAuthClient:
         resources = urlencode([("resource", each) for each in request.resources])
         form = prepare_token_request(request.grant_type, resources, **parameters)
         _, headers, form = auth.prepare("POST", self.token_endpoint, {}, form)
-        return PostForm(
-            fetcher=self._fetcher, url=self.token_endpoint, form=form.encode("ascii"), headers={**headers, **proof}
-        )
+        posted = form.encode("ascii")
+        return Awaited(partial(self._fetcher.post_form, self.token_endpoint, posted, headers={**headers, **proof}))
 
     def _proof(self, proofs: DPoPProofs) -> str:
         return proofs.proof("POST", self._endpoint.origin, self._endpoint.path or "/", None)

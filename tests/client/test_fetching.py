@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from a2a_trust import (
 from a2a_trust.client import CardCache, UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions, card_urls, fetching
 from a2a_trust.client.first_use import TrustOnFirstUse
-from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, run
+from a2a_trust.client.flow import Awaited, Flow, Get, InThread, run
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.verification import Verification
 from a2a_trust.errors import (
@@ -567,7 +568,7 @@ def test_programs_that_wait_finish_the_refresh_of_stale_keys_that_they_begin(in_
             return TrustStore(TrustedKey(key=key, origins=Origins(HOST)) for key in await cache.keys())
 
     def asking() -> Flow[TrustStore]:
-        store: TrustStore = yield FreshKeys(Keys(), HOST)
+        store: TrustStore = yield Awaited(partial(Keys().fetch, HOST))
         return store
 
     async def asked_in_loop() -> TrustStore:

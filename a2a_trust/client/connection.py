@@ -201,7 +201,7 @@ class Connection:
                     "the request is not sent: the card of the agent is not verified any more; try again"
                 )
         is_added = self._is_added(request.url)
-        if is_added and self.agent is None and not self._mutual_tls:
+        if is_added and self.agent is None and origin_in(request.url) not in self._mutual_tls:
             return _Permit()
         called = Destination.of(request.url, self._mesh)
         card = _naming(called, counting)
@@ -365,9 +365,11 @@ class Connection:
 
     def _certified(self, request: Request, permit: _Permit) -> str:
         """The origin of the request if it shows the client's certificate, else ""."""
-        called = Destination.of(request.url, self._mesh)
-        is_listed = request.method == "GET" and called in self._card_destinations
-        return called.origin if called.origin in self._mutual_tls and (permit.card or is_listed) else ""
+        origin = origin_in(request.url)
+        if origin not in self._mutual_tls:
+            return ""
+        is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
+        return origin if permit.card is not None or is_listed else ""
 
     def _sent_within_mesh(self, request: Request, host: str, changes: Changes, attachment: Attachment) -> Flow[Reply]:
         """The answer of a checked address in place of the name, which may lead elsewhere by the time that the library

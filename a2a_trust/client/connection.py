@@ -180,11 +180,8 @@ class Connection:
             return without((yield from self._fetched(_bare(request.url, request))), decisions.OF_STRANGERS)
         if purpose is None:
             return (yield from self._answered(request, permit, ()))
-        answer = (
-            self._sent(request, permit, decisions.WHOLE_CARD, NOTHING)
-            if gets_card
-            else self._answered(request, permit, decisions.WHOLE_CARD)
-        )
+        whole = decisions.WHOLE_CARD
+        answer = self._sent(request, permit, whole, NOTHING) if gets_card else self._answered(request, permit, whole)
         return (yield from self._card(purpose, request, answer))
 
     # Permission
@@ -261,16 +258,16 @@ class Connection:
             raise refusal
         below = [interface for interface in self._cards if called.below(interface) is not None]
         listed = [self._cards[max(below, key=lambda interface: len(interface.path))]] if below else None
-        search = decisions.Search(called, listed or called.card_urls())
-        for card_url in search.card_urls:
+        outcomes: list[tuple[str, str | TrustError]] = []
+        for card_url in listed or called.card_urls():
             outcome = yield from self._outcome(card_url, request)
             card = _naming(called, self._counting())
             if card is not None:
                 return card
-            search.note(card_url, outcome)
+            outcomes.append((card_url, outcome))
             if isinstance(outcome, FetchError | CardMemoryError | CardMemoryUnavailableError):
                 break  # no card of another folder may do what one that the memory rejects may not
-        refusal, now = search.refusal(), self._verification.clock()
+        refusal, now = decisions.no_card_names(called, outcomes), self._verification.clock()
         self._failed.put(base, refusal, since=now, until=now + _FAILED_SECONDS)
         raise refusal
 

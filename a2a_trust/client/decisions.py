@@ -151,36 +151,25 @@ def _calls(body: bytes) -> bool:
     return any(type(method) is str and method in _EXTENDED_METHODS for method in methods)
 
 
-class Search:
-    """The search for the card that names one URL: where to look, and the outcomes."""
+def no_card_names(called: Destination, outcomes: Iterable[tuple[str, str | TrustError]]) -> TrustError:
+    """Why a request is not sent, and which option would admit it, after a search for the card that names its URL.
 
-    def __init__(self, called: Destination, card_urls: Iterable[str]) -> None:
-        self.card_urls: tuple[str, ...] = tuple(card_urls)
-        self._called = called
-        self._outcomes: list[str] = []
-        self._cause: TrustError | None = None
-
-    def note(self, card_url: str, outcome: str | TrustError) -> None:
-        """Note why that URL did not give a verified card that names the called URL."""
-        self._outcomes.append(f"{card_url.partition('?')[0]}: {str(outcome)[:_SHOWN]}")
-        if isinstance(outcome, TrustError) and self._cause is None:
-            self._cause = outcome.with_traceback(None)  # kept without its frames and their locals
-
-    def refusal(self) -> TrustError:
-        """Why the request is not sent, and which option would admit it."""
-        url = str(self._called.without_operation())
-        text = (
-            f"no verified card names {self._called} ({'; '.join(self._outcomes)}); if its card has another URL, or "
-            "demands the client's certificate, write "
-            f"cards={{{url!r}: 'https://…/agent-card.json'}}"
-        )
-        if self._cause is None or isinstance(self._cause, FetchError):
-            also = f"if it is not an agent, and you trust it with your requests, write also=[{self._called.origin!r}]"
-            refusal: TrustError = FetchError(f"{text}; {also}")
-        else:  # there is an agent, but its card is not verified
-            refusal = CardVerificationError(text)
-        refusal.__cause__ = self._cause
-        return refusal
+    ``outcomes`` say, for the URL of each card, why it did not give a verified card that names the called URL.
+    """
+    url = str(called.without_operation())
+    tried = "; ".join(f"{card_url.partition('?')[0]}: {str(outcome)[:_SHOWN]}" for card_url, outcome in outcomes)
+    cause = next((outcome for _, outcome in outcomes if isinstance(outcome, TrustError)), None)
+    text = (
+        f"no verified card names {called} ({tried}); if its card has another URL, or demands the client's certificate, "
+        f"write cards={{{url!r}: 'https://…/agent-card.json'}}"
+    )
+    if cause is None or isinstance(cause, FetchError):
+        also = f"if it is not an agent, and you trust it with your requests, write also=[{called.origin!r}]"
+        refusal: TrustError = FetchError(f"{text}; {also}")
+    else:  # there is an agent, but its card is not verified
+        refusal = CardVerificationError(text)
+    refusal.__cause__ = cause
+    return refusal
 
 
 # Cards in answers

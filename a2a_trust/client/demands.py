@@ -7,6 +7,7 @@ answer of 401 or 403 whether to send it once more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from a2a_trust.cache import BoundedCache
@@ -136,7 +137,12 @@ class Demands:
     ) -> Flow[_Sent | None]:
         """The credentials for sending the request once more; None: the answer is passed on."""
         rejection = Rejection(
-            sent.answer, sent.values, request, reply, demand=self._demand, scopes_named=self._scopes_named
+            sent.answer,
+            sent.values,
+            request,
+            reply,
+            demand=self._demand,
+            scopes_named=partial(scopes_named, self._view),
         )
         again, more_scopes = once_more(rejection, sent.more_scopes, tried)
         if again is None:
@@ -158,9 +164,6 @@ class Demands:
             names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
             kept = {name: sent.more_scopes[name] for name in names if name in sent.more_scopes}
             self._more_scopes = united(self._more_scopes, kept)
-
-    def _scopes_named(self, name: str) -> frozenset[str]:
-        return scopes_named(self._view, name)
 
     def _demand(self) -> str:
         """The demands of the card, in words."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from a2a_trust.errors import TrustError
 
@@ -16,20 +16,11 @@ Changes: TypeAlias = tuple[tuple[str, str | None], ...]
 """Headers to set, or to leave out where they are None."""
 
 
-class Headers(Protocol):
-    """The headers of a message; names in any case."""
-
-    def get(self, key: str, default: Any = None) -> Any: ...
-
-    def get_list(self, key: str) -> list[str]:
-        """The values of all lines with that name."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class Request:
     """A request. ``url`` is the URL that it is really sent to; ``body`` is None for a stream.
 
+    ``headers`` are a mapping with names in any case, also of a ``Reply``, with ``get_list`` for all lines of a name.
     ``timeout`` has seconds by connect, read, write and pool. ``handle`` is the request of the HTTP library; None: the
     adapter makes one. ``is_redirected``: the library made it of another request.
     """
@@ -56,7 +47,7 @@ class Reply:
     """
 
     status: int
-    headers: Headers
+    headers: Any
     handle: Any
     is_elsewhere: bool = False
     body: bytes | None = None

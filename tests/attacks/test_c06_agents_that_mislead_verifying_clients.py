@@ -156,6 +156,24 @@ def test_the_card_of_another_agent_of_the_host_gets_no_credential(servers: Serve
     assert leftovers(servers, but=to_the_agent[0]) == []
 
 
+def test_a_card_that_names_its_own_url_is_fetched_without_credentials(servers: Servers, bundle: Path) -> None:
+    named = [
+        {"url": f"{servers.origin}{path}", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        for path in (NEW, "/rpc")
+    ]
+    servers.agent.pages[NEW] = signed(document_of(servers, servers.origin, supportedInterfaces=named))
+
+    async def get_often() -> None:
+        async with client_for(servers, servers.origin, bundle) as http:
+            for _ in range(2):
+                assert (await http.get(f"{servers.origin}{NEW}")).is_success
+            assert (await http.post(f"{servers.origin}/rpc")).is_success
+
+    asyncio.run(get_often())
+    assert servers.agent.paths() == [NEW, NEW, f"/rpc?key={KEY}"]
+    assert leftovers(servers, but=servers.agent.asked[-1]) == []
+
+
 def test_an_agent_whose_key_is_revoked_while_its_card_comes_gets_nothing(servers: Servers, bundle: Path) -> None:
     """Also where the program permits the URL: what the card demands is unknown by then."""
 

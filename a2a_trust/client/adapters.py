@@ -44,7 +44,7 @@ from a2a_trust.client.credentials import Credential
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import card_urls
-from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
+from a2a_trust.client.flow import Awaiting, Blocking
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import (
     NOTHING,
@@ -60,6 +60,8 @@ from a2a_trust.client.messages import (
     TooSlow,
     Unreachable,
     Unverified,
+    not_obtained,
+    not_sent,
 )
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
@@ -158,7 +160,10 @@ class VerifyingTransport(httpx.BaseTransport):
         self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._network.run(_answer(request, self._connection))
+        try:
+            return _response(self._network.run(self._connection.exchange(_values(request, not_sent))))
+        except Refusal as refusal:
+            raise _error(refusal, request) from refusal.cause
 
     def close(self) -> None:
         for transport in self._network.transports:
@@ -187,11 +192,18 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return await self._network.run(_answer(request, self._connection))
+        try:
+            return _response(await self._network.run(self._connection.exchange(_values(request, not_sent))))
+        except Refusal as refusal:
+            raise _error(refusal, request) from refusal.cause
 
     async def aclose(self) -> None:
         for transport in self._network.transports:
             await transport.aclose()
+
+
+_BLOCKING: Final = Blocking()
+_AWAITING: Final = Awaiting()
 
 
 class CardAuth(httpx.Auth):
@@ -224,32 +236,52 @@ class CardAuth(httpx.Auth):
         self._card = GivenCard(card, verification, dict(credentials), _skill_ids(skills))
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        driver, steps = Blocking(), Steps(_answer(request, self._card))
-        for step in steps:
-            try:
-                if isinstance(step, Send):
-                    response = yield _attached(request, step.attachment)
-                    steps.give(_reply(response, is_elsewhere=response.request is not request))
-                else:
-                    steps.give(_drop(step) if isinstance(step, Close) else driver.take(step))
-            except BaseException as error:  # noqa: BLE001  the flow raises it again
-                steps.fail(error)
-            finally:
-                detach(request)
+        outcome: list[Any] = [None]
+        try:
+            flow = self._card.exchange(_values(request, not_obtained))
+            resume: Callable[[Any], Any] = flow.send
+            while True:
+                step = resume(outcome.pop())
+                resume = flow.send
+                try:
+                    if isinstance(step, Send):
+                        response = yield _attached(request, step.attachment)
+                        outcome.append(_reply(response, is_elsewhere=response.request is not request))
+                    else:
+                        outcome.append(_drop(step) if isinstance(step, Close) else _BLOCKING.take(step))
+                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
+                    outcome.append(error)
+                    resume = flow.throw
+                finally:
+                    detach(request)
+        except StopIteration:
+            return
+        except Refusal as refusal:
+            raise _error(refusal, request) from refusal.cause
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        driver, steps = Awaiting(), Steps(_answer(request, self._card))
-        for step in steps:
-            try:
-                if isinstance(step, Send):
-                    response = yield _attached(request, step.attachment)
-                    steps.give(_reply(response, is_elsewhere=response.request is not request))
-                else:
-                    steps.give(_drop(step) if isinstance(step, Close) else await driver.take(step))
-            except BaseException as error:  # noqa: BLE001  the flow raises it again
-                steps.fail(error)
-            finally:
-                detach(request)
+        outcome: list[Any] = [None]
+        try:
+            flow = self._card.exchange(_values(request, not_obtained))
+            resume: Callable[[Any], Any] = flow.send
+            while True:
+                step = resume(outcome.pop())
+                resume = flow.send
+                try:
+                    if isinstance(step, Send):
+                        response = yield _attached(request, step.attachment)
+                        outcome.append(_reply(response, is_elsewhere=response.request is not request))
+                    else:
+                        outcome.append(_drop(step) if isinstance(step, Close) else await _AWAITING.take(step))
+                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
+                    outcome.append(error)
+                    resume = flow.throw
+                finally:
+                    detach(request)
+        except StopIteration:
+            return
+        except Refusal as refusal:
+            raise _error(refusal, request) from refusal.cause
 
     def __repr__(self) -> str:
         return "CardAuth(…)"
@@ -387,17 +419,6 @@ _FIRST: Final = "a2a_trust.first"
 """The extension of a request that refers to it. httpx copies extensions into the request after a redirect."""
 
 
-def _answer(request: httpx.Request, door: Connection | GivenCard) -> Flow[httpx.Response]:
-    """The flow of an exchange, with messages and errors of httpx."""
-    try:
-        return _response((yield from door.exchange(_values(request, door.refusal))))
-    except Refusal as refusal:
-        refusal.with_traceback(None)  # its frames are of no use to programs
-        if isinstance(refusal, Rejected):
-            raise _rejected(refusal, request) from None
-        raise _ERRORS[type(refusal)](refusal.text, request=request) from refusal.cause
-
-
 def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal]) -> Request:
     try:
         url = sent_to(request)
@@ -475,7 +496,11 @@ def _response(reply: Reply) -> httpx.Response:
     )
 
 
-def _rejected(refusal: Rejected, request: httpx.Request) -> CredentialsRejectedError:
+def _error(refusal: Refusal, request: httpx.Request) -> httpx.HTTPError:
+    """The error of httpx for a refusal."""
+    refusal.with_traceback(None)  # its frames are of no use to programs
+    if not isinstance(refusal, Rejected):
+        return _ERRORS[type(refusal)](refusal.text, request=request)
     # As bytes: httpx reads headers that are not ASCII, and does not write them.
     lines = [line for line in refusal.reply.handle.headers.raw if line[0].lower() not in _OF_BODIES]
     return CredentialsRejectedError(

@@ -158,8 +158,6 @@ class Connection:
         #: Requests for one name that begin at once share a look-up: each takes a thread, and there are few.
         self._look_ups = SingleFlight[str, list[Address]]()
 
-    refusal = staticmethod(not_sent)
-
     def exchange(self, request: Request) -> Flow[Reply]:
         """The answer to a request of the program, in four steps.
 

@@ -197,8 +197,6 @@ class GivenCard:
         #: The origin of a URL, "" for one that the card does not name.
         self._origins = BoundedCache[str, str](max_entries=_MAX_URLS)
 
-    refusal = staticmethod(not_obtained)
-
     def exchange(self, request: Request) -> Flow[Reply]:
         """The answer to a request: with credentials, if the card names its URL. Refusal: it is not sent."""
         store, since, until = self._verified

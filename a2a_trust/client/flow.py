@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock, get_ident
-from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import anyio
 import anyio.to_thread
@@ -118,38 +118,6 @@ Flow: TypeAlias = Generator[Any, Any, T]
 """A flow with a result; its steps are those of this module, and those of a driver that is made for it."""
 
 
-class Steps(Generic[T]):
-    """The steps of a flow in their order. A driver gives the result or the error of each before it goes on.
-
-    A result may be a secret, and tracebacks show locals, so it is in none when the flow goes on.
-    """
-
-    result: T
-
-    def __init__(self, flow: Flow[T]) -> None:
-        self._flow = flow
-        self.give: Final = (results := list[Any]([None])).append
-        self._taken = results.pop
-        self._error: BaseException | None = None
-
-    def fail(self, error: BaseException) -> None:
-        """The error of the last step. Also one that ends the driver, such as a cancellation: the flow cleans up."""
-        self._error = error
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        error, self._error = self._error, None
-        try:
-            return self._flow.send(self._taken()) if error is None else self._flow.throw(error)
-        except StopIteration as done:
-            self.result = done.value
-            raise
-        finally:
-            del error  # it has the traceback of this frame: a cycle
-
-
 class Blocking:
     """Runs flows for sync programs. Steps that need an event loop get one, also where one is running."""
 
@@ -159,14 +127,21 @@ class Blocking:
         self._fetcher = fetcher
 
     def run(self, flow: Flow[T]) -> T:
-        """The result of the flow."""
-        steps = Steps(flow)
-        for step in steps:
-            try:
-                steps.give(self.take(step))
-            except BaseException as error:  # noqa: BLE001  the flow raises it again
-                steps.fail(error)
-        return steps.result
+        """The result of the flow. A step's outcome is in no local when the flow goes on: it may be a secret, and
+        tracebacks show locals."""
+        outcome: list[Any] = [None]
+        resume: Callable[[Any], Any] = flow.send
+        try:
+            while True:
+                step = resume(outcome.pop())
+                try:
+                    outcome.append(self.take(step))
+                    resume = flow.send
+                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
+                    outcome.append(error)
+                    resume = flow.throw
+        except StopIteration as done:
+            return cast("T", done.value)
 
     def take(self, step: Any) -> Any:
         """The result of one step."""
@@ -201,14 +176,20 @@ class Awaiting:
         self._fetcher = fetcher
 
     async def run(self, flow: Flow[T]) -> T:
-        """The result of the flow."""
-        steps = Steps(flow)
-        for step in steps:
-            try:
-                steps.give(await self.take(step))
-            except BaseException as error:  # noqa: BLE001  the flow raises it again
-                steps.fail(error)
-        return steps.result
+        """As ``Blocking.run``."""
+        outcome: list[Any] = [None]
+        resume: Callable[[Any], Any] = flow.send
+        try:
+            while True:
+                step = resume(outcome.pop())
+                try:
+                    outcome.append(await self.take(step))
+                    resume = flow.send
+                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
+                    outcome.append(error)
+                    resume = flow.throw
+        except StopIteration as done:
+            return cast("T", done.value)
 
     async def take(self, step: Any) -> Any:
         """The result of one step."""

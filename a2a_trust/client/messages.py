@@ -39,7 +39,7 @@ class Request:
         return self.url.partition("#")[0].partition("?")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class Reply:
     """An answer. ``body`` is what to pass on in place of what arrives, if it is not None; without ``dropped`` headers.
 
@@ -77,7 +77,7 @@ class Attachment:
 NOTHING: Final = Attachment()
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Send:
     """Send a request, and return its reply: with these credentials; headers changed, or left out where they are None.
 

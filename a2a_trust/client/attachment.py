@@ -93,8 +93,8 @@ def _name_of(pair: bytes) -> str:
 
 
 def sent_to(request: httpx.Request) -> str:
-    """The URL that the request is really sent to, and its fragment, unescaped. ``str(url)`` may have another host,
-    because httpx normalizes ambiguous URLs.
+    """The URL that the request is really sent to, and its fragment. ``str(url)`` may have another host, because httpx
+    normalizes ambiguous URLs.
 
     MalformedError: it has no host, or the program has replaced its path.
     """
@@ -104,5 +104,5 @@ def sent_to(request: httpx.Request) -> str:
         raise MalformedError("URL: it has no host; write https://host/path")
     if "target" in request.extensions:
         raise MalformedError("URL: the httpx extension target sends the request to another URL; leave it out")
-    fragment = url.fragment
-    return f"{url.scheme}://{host}{url.raw_path.decode('ascii')}{fragment and '#'}{fragment}"
+    fragment = f"#{str(url).partition('#')[2]}" if url.fragment else ""
+    return f"{url.scheme}://{host}{url.raw_path.decode('ascii')}{fragment}"

@@ -158,6 +158,7 @@ def test_a_proof_is_for_the_path_that_is_sent() -> None:
 def test_the_url_that_a_request_is_sent_to() -> None:
     assert sent_to(request_to(f"{ORIGIN}/rpc?a=b#c")) == f"{ORIGIN}/rpc?a=b#c"
     assert sent_to(request_to("https://agent.example:443")) == f"{ORIGIN}/"
+    assert sent_to(request_to(f"{ORIGIN}/%C3%BC?a=%20#%C3%BC%0A?b#c")) == f"{ORIGIN}/%C3%BC?a=%20#%C3%BC%0A?b#c"
     with pytest.raises(MalformedError, match="no host"):
         sent_to(httpx.Request("GET", "/rpc"))
     with pytest.raises(MalformedError, match="extension target"):

@@ -103,7 +103,7 @@ class Network(Protocol):
     mutual_tls: Mapping[str, Any]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class _Public:
     """A public card that was verified, and the URLs that it names. ``demands``: of the agent's card, when needed."""
 

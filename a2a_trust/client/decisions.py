@@ -257,11 +257,14 @@ class Again(Enum):
 def once_more(
     rejection: Rejection, more_scopes: MoreScopes, tried: Collection[Again]
 ) -> tuple[Again | None, MoreScopes]:
-    """Why to send the request once more, and with which scopes; None: it is not sent once more. Rule 4."""
+    """Why to send the request once more, and with which scopes; None: it is not sent once more. Rule 4.
+
+    For other values the caller has to see whether there are any.
+    """
     if rejection.status == 401:
         if Again.WITH_NONCE not in tried and rejection.wants_nonce:
             return Again.WITH_NONCE, more_scopes
-        if Again.WITH_OTHER_VALUES not in tried and rejection.renew():
+        if Again.WITH_OTHER_VALUES not in tried:
             return Again.WITH_OTHER_VALUES, more_scopes
     elif Again.WITH_MORE_SCOPES not in tried and rejection.is_for_scopes:
         more = rejection.more_scopes(more_scopes)
@@ -314,11 +317,6 @@ class Rejection:
     def scopes(self) -> frozenset[str]:
         """The scopes that the agent asks for."""
         return _NO_SCOPES.union(*[each.scopes for each in self._challenges])
-
-    def renew(self) -> bool:
-        """Forget the values; whether there may be others."""
-        renewed = [part.credential.renew(value) for part, value in zip(self._answer.parts, self._values, strict=True)]
-        return any(renewed)
 
     def is_same(self, values: list[CredentialValue]) -> bool:
         """Whether these are the values that were rejected."""

@@ -52,6 +52,11 @@ class _Sent:
             self._made = attachment
         return attachment
 
+    def renew(self) -> bool:
+        """Forget the values, which were rejected; whether there may be others."""
+        renewed = [part.credential.renew(value) for part, value in zip(self.answer.parts, self.values, strict=True)]
+        return any(renewed)
+
     def learn(self, reply: Reply, origin: str) -> None:
         """Remember the nonce for the next proof."""
         if self._has_proofs:
@@ -145,7 +150,7 @@ class Demands:
             scopes_named=partial(scopes_named, self._view),
         )
         again, more_scopes = once_more(rejection, sent.more_scopes, tried)
-        if again is None:
+        if again is None or (again is Again.WITH_OTHER_VALUES and not sent.renew()):
             if not rejection.is_of_credentials:
                 return None
             raise rejection.error()

@@ -443,12 +443,13 @@ def _attached(request: httpx.Request, attachment: Attachment) -> httpx.Request:
 
 
 def _wire(step: Send) -> httpx.Request:
-    """The request for the network, with its credentials: the program's own, unless it is changed."""
+    """The request for the network: the program's own, or another one with changes and credentials, which the program
+    never sees."""
     given = step.request
     wire: httpx.Request | None = given.handle
     if wire is None:
         wire = httpx.Request(given.method, given.url, headers=given.headers, extensions={"timeout": given.timeout})
-    if step.changes or step.host:
+    if step.changes or step.host or step.attachment is not NOTHING:
         headers = httpx.Headers(wire.headers)
         for name, value in step.changes:
             headers.pop(name, None)
@@ -461,14 +462,16 @@ def _wire(step: Send) -> httpx.Request:
             stream=wire.stream,
             extensions=wire.extensions if step.timeout is None else {**wire.extensions, "timeout": step.timeout},
         )
+        if isinstance(changed.stream, httpx.ByteStream):
+            changed.read()  # for transports that look at the content
         copy_attachment(wire, changed)
         wire = changed
     return _attached(wire, step.attachment)
 
 
 def _unwire(wire: httpx.Request, step: Send) -> None:
-    """Take the credentials out again: programs may send a request again, to another URL, or keep it."""
-    if step.attachment is not NOTHING or wire is not step.request.handle:
+    """Take the credentials out again: an error may keep the request."""
+    if wire is not step.request.handle:
         detach(wire)
 
 

@@ -409,11 +409,11 @@ def test_control_a_request_that_the_program_sends_again_has_its_credentials(serv
 
 
 def test_nothing_above_the_wire_has_a_credential_of_the_client(
-    servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hooks, answers, errors and logs."""
+    """Hooks, answers, errors and logs; and what the program has of a request while it is sent."""
     caplog.set_level("DEBUG")
-    statuses, told = iter([200, 401]), list[str]()
+    statuses, told, under_way = iter([200, 401]), list[str](), list[httpx.Request]()
     servers.agent.pages["/rpc"] = lambda _: Page(status=next(statuses))
 
     async def look(message: httpx.Request | httpx.Response) -> None:
@@ -421,16 +421,28 @@ def test_nothing_above_the_wire_has_a_credential_of_the_client(
         seen = (message, request.headers, request.headers.raw, request.url.raw_path, request.extensions, vars(request))
         told.extend([*map(repr, seen), repr(pickle.dumps(request))])
 
+    handle = httpx.AsyncHTTPTransport.handle_async_request
+
+    async def send_while_the_program_looks(network: httpx.AsyncHTTPTransport, wire: httpx.Request) -> httpx.Response:
+        for request in under_way:
+            await look(request)
+        assert wire.content == (b"" if wire.method == "GET" else b"{}")  # control: it has what the program wrote
+        return await handle(network, wire)
+
+    async def remember(request: httpx.Request) -> None:
+        under_way.append(request)
+
     async def call(http: httpx.AsyncClient) -> None:
-        http.event_hooks = {"request": [look], "response": [look]}
-        await look(await http.post(f"{servers.origin}/rpc"))
+        http.event_hooks = {"request": [look, remember], "response": [look]}
+        await look(await http.post(f"{servers.origin}/rpc", json={}))
         with pytest.raises(CredentialsRejectedError) as refused:
-            await http.post(f"{servers.origin}/rpc")
+            await http.post(f"{servers.origin}/rpc", json={})
         await look(refused.value.request)
         await look(refused.value.response)
         told.extend(traces_of(refused.value))
 
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", send_while_the_program_looks)
     asyncio.run(one_line(servers, tmp_path, call))
     assert [is_with_credentials(asked) for asked in servers.agent.asked if asked.path != NEW] == [True, True]
-    assert len(told) > 40
+    assert len(told) > 60
     assert [each for each in [*told, caplog.text] if leaks_in(each)] == []

@@ -11,7 +11,7 @@ The rules:
    to the origin of the request.
 4. Two credentials of one alternative must not need the same place in the request.
 
-This module only computes values; ``card_auth`` sends requests.
+This module only computes values; ``demands`` sends requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from a2a_trust.auth.credentials import InCookie, InHeader, InQuery, extractor_for
+from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace, key_place
 from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, MutualTlsScheme, SecurityScheme
 from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential, http_scheme, kind_of
@@ -46,7 +46,7 @@ class Part:
     scheme: SecurityScheme
     credential: Credential
     scopes: frozenset[str]
-    place: InHeader | InQuery | InCookie | None
+    place: HeaderPlace | QueryPlace | CookiePlace | None
 
     @property
     def word(self) -> str:
@@ -109,8 +109,7 @@ def _together(alternatives: tuple[Alternative, ...]) -> Alternative:
 
 def scopes_named(view: CardView, name: str) -> frozenset[str]:
     """All scopes that the card names for a scheme, in its requirements and in the scheme's flows."""
-    demands = [*(view.requirements or ()), *[each for skill in view.skills for each in skill.requirements or ()]]
-    demanded = [scopes for alternative in demands for scheme, scopes in alternative.schemes if scheme == name]
+    demanded = [scopes for each in view.alternatives for scheme, scopes in each.schemes if scheme == name]
     flows = getattr(view.schemes.get(name), "flows", ())
     return frozenset().union(*demanded, *[flow.scopes for flow in flows])
 
@@ -127,17 +126,9 @@ def answer_for(
 
     MissingCredentialsError: the credentials satisfy no alternative; the text says what each alternative lacks.
     """
-    lacking: list[str] = []
-    demanding = [each for each in demands if not each.is_anonymous]
-    for alternative in demanding:
-        is_shown = len(lacking) < _SHOWN
-        parts, problems = _parts(view, alternative, credentials, origin, most=_SHOWN if is_shown else 1)
-        if not problems:
-            return Answer(tuple(name for name, _ in alternative.schemes), parts)
-        if is_shown:
-            lacking.append(f"{shown((name for name, _ in alternative.schemes), ' and ')[:80]}: {'; '.join(problems)}")
-    if len(demanding) > _SHOWN:
-        lacking.append(f"nor one of {len(demanding) - _SHOWN} other alternatives")
+    answer, lacking = _first_satisfied(view, [each for each in demands if not each.is_anonymous], credentials, origin)
+    if answer is not None:
+        return answer
     demanded = {name for each in demands for name, _ in each.schemes}
     misnamed = sorted(ascii(name)[:80] for name in credentials if name not in view.schemes)
     lacking += [f"credentials[{name}] is not for a scheme of the card" for name in misnamed]
@@ -147,6 +138,26 @@ def answer_for(
         if not is_whole:
             lacking.append("the card is verified only in part, so it does not show that no credential is needed")
     raise MissingCredentialsError(f"no alternative of the card can be satisfied at {origin}. {'. '.join(lacking)}")
+
+
+def _first_satisfied(
+    view: CardView,
+    demanding: list[Alternative],
+    credentials: Mapping[str, Credential | OwnCertificate],
+    origin: str,
+) -> tuple[Answer | None, list[str]]:
+    """The answer for the first alternative that is satisfied; else None, and what the first alternatives lack."""
+    lacking: list[str] = []
+    for alternative in demanding:
+        is_shown = len(lacking) < _SHOWN
+        parts, problems = _parts(view, alternative, credentials, origin, most=_SHOWN if is_shown else 1)
+        if not problems:
+            return Answer(tuple(name for name, _ in alternative.schemes), parts), []
+        if is_shown:
+            lacking.append(f"{shown((name for name, _ in alternative.schemes), ' and ')[:80]}: {'; '.join(problems)}")
+    if len(demanding) > _SHOWN:
+        lacking.append(f"nor one of {len(demanding) - _SHOWN} other alternatives")
+    return None, lacking
 
 
 def _parts(
@@ -172,8 +183,8 @@ def _parts(
         credential = credentials.get(name)
         if problems or not isinstance(credential, Credential):
             continue
-        place = _place(scheme)
-        where = place.header if isinstance(place, InHeader) else place  # X-Key and x-key are one header
+        place = key_place(scheme) if isinstance(scheme, ApiKeyScheme) else None
+        where = place.header if isinstance(place, HeaderPlace) else place  # X-Key and x-key are one header
         if where in taken:
             names = shown((taken[where], name), " and ")
             problems.append(f"{names} need the same place in the request, so this alternative cannot be used")
@@ -203,7 +214,7 @@ def _problems(
             yield f"credentials[{named}] is for {shown(sorted(credential.origins))} and not for {origin}"
         if isinstance(scheme, ApiKeyScheme):
             try:
-                extractor_for(scheme)
+                key_place(scheme)
             except ConfigurationError as error:
                 yield str(error)
 
@@ -213,8 +224,3 @@ def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) 
     kind = "a scheme that the card does not declare" if scheme is None else kind_of(scheme)[0]
     scoped = f" with the scopes {shown(nsmallest(9, scopes), ' ')[:200]}" if scopes else ""
     return f"{ascii(name[:80])[:80]} asks for {kind}{scoped}"
-
-
-def _place(scheme: SecurityScheme) -> InHeader | InQuery | InCookie | None:
-    place = extractor_for(scheme) if isinstance(scheme, ApiKeyScheme) else None
-    return place if isinstance(place, InHeader | InQuery | InCookie) else None

@@ -27,7 +27,7 @@ def anyio_backend() -> str:
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "providers"
 PAGES = sorted(page for page in FOLDER.glob("*.md") if page.name != "README.md")
-PRESETS = sorted(providers.__all__)
+PRESETS = sorted(name for name in dir(providers) if name[0].islower() and name not in ("annotations", "lazy"))
 
 
 def blocks(page: Path, language: str) -> list[str]:

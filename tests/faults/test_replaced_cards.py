@@ -87,24 +87,22 @@ def test_what_somebody_puts_in_place_meanwhile_stays(
 
 
 @pytest.mark.parametrize("replaced", [moved, edited, linked])
-def test_of_several_cards_none_is_written_when_one_was_replaced(
+def test_of_several_cards_one_that_was_replaced_stays_and_the_error_names_those_that_are_written(
     replaced: Callable[[Path, Path], None], commands: Server, files: Path, tmp_path: Path
 ) -> None:
-    """All are looked at before the first is written; only a change after that comes too late for the others."""
-    before, refused, too_late = (files / "1.json").read_bytes(), 0, 0
+    before, refused = (files / "1.json").read_bytes(), 0
     for folder, run in commands.stopped_at_every_point(files, tmp_path, "1.json", "2.json", "--key", "first.jwk"):
         replaced(folder / "2.json", folder / "new-2.json")
         theirs = (folder / "2.json").read_bytes()
         run.goes_on()
         code, said = run.ended(), run.said.read_text()
+        assert code in (0, 6), said
         if code == 6:
             refused += 1
             assert (folder / "2.json").read_bytes() == theirs
             is_written = (folder / "1.json").read_bytes() != before
             assert ("these cards were signed and written before the error: 1.json" in said) is is_written
-            too_late += is_written
-    assert refused - too_late > 3
-    assert too_late <= 16  # points in the calls that put the first card in place
+    assert refused > 3
 
 
 @pytest.mark.parametrize(

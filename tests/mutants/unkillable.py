@@ -75,7 +75,7 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ("signing/verify_signature.py", "_failure", "64  ->  63"): "any short length does",
     (
         "signing/verify.py",
-        "verify_card",
+        "verify_document",
         "condition not is_whole is True",
     ): "a signature of the whole card leaves nothing uncovered",
     ("signing/verify.py", "_policies_of_store", "condition not trust.policies is False"): _ONLY_TIME,
@@ -105,8 +105,8 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ("signing/verify_signature.py", "_Forms._fitting", "dropped: tried.append(payload)"): _ONLY_TIME,
     (
         "middleware/authentication.py",
-        "CardEnforcementMiddleware._hide_credentials",
-        "condition self._hidden_headers is True",
+        "_Hidden.hide",
+        "condition self._headers is True",
     ): _ONLY_TIME,
     (
         "middleware/authentication.py",
@@ -114,10 +114,5 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
         "scope['path'].endswith(self._endings) and is_exactly(self._public, scope)  ->  is_exactly(self._public, scope)",
     ): _ONLY_TIME,
     ("client/memory.py", "TableCardMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
-    (
-        "signing/parties.py",
-        "_one_of_each_party",
-        "party in named or party not in spent  ->  party not in spent",
-    ): "a thumbprint is the name of no entry",
     ("signing/parties.py", "_groups", "condition other != group is True"): "a group is joined with itself",
 }

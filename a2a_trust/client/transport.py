@@ -493,11 +493,12 @@ def _address(request: httpx.Request) -> str:
 
 def _bare(response: httpx.Response) -> httpx.Response:
     """An error without its body: a program that does not look at the status would read a card in it."""
-    headers = [line for line in response.headers.multi_items() if line[0] not in _OF_BODIES]
+    # As bytes: httpx reads headers that are not ASCII, and does not write them.
+    headers = [line for line in response.headers.raw if line[0].lower() not in _OF_BODIES]
     return httpx.Response(response.status_code, headers=headers, content=b"", extensions=response.extensions)
 
 
-_OF_BODIES: Final = ("content-length", "content-encoding", "content-type", "transfer-encoding")
+_OF_BODIES: Final = (b"content-length", b"content-encoding", b"content-type", b"transfer-encoding")
 
 
 def _of_a_stranger(response: httpx.Response) -> httpx.Response:

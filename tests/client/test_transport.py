@@ -472,12 +472,12 @@ def test_the_error_repeats_no_secret_of_the_request(make: Make, agent: Agent, ur
 def test_errors_pass_without_their_body(make: Make, agent: Agent, url: str, status: int) -> None:
     """A program that does not look at the status would read a card in it."""
     body = gzip.compress(json.dumps(card_of(url)).encode())
-    page = Page(status=status, body=body, headers={"Content-Encoding": "gzip", "Retry-After": "7"})
+    page = Page(status=status, body=body, headers={"Content-Encoding": "gzip", "Retry-After": "7", "X-Note": "é"})
     agent.pages = dict.fromkeys([NEW, "/rpc", EXTENDED[0]], page)
     client = make()
     for answer in (client.get(url + NEW), client.get(url + EXTENDED[0]), client.call(url + "/rpc")):
         assert (answer.status_code, answer.content) == (status, b"")
-        assert answer.headers["retry-after"] == "7"
+        assert (answer.headers["retry-after"], answer.headers["x-note"]) == ("7", "é")
 
 
 def test_an_error_of_json_rpc_passes(make: Make, agent: Agent, url: str) -> None:

@@ -34,7 +34,7 @@ from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 _COUNTERS: Final = 32_768
 """Counters in memory: 12 MB."""
 
-_LIMIT: Final = re.compile(r"\s*([0-9]{1,18})\s*(?:/|per)\s*([0-9]{1,18})?\s*([a-z]+)\s*", re.IGNORECASE)
+_LIMIT: Final = re.compile(r"\s*([0-9]{1,18})\s*(?:/|per)\s*([1-9][0-9]{0,17})?\s*([a-z]+)\s*", re.IGNORECASE)
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "month": 2_592_000, "year": 31_104_000}
 
 _TIMES: Final = (1, 4, 16)
@@ -84,7 +84,7 @@ def _limit(limits: FailureLimits, option: str) -> _Limit:
             f"failures: {option}={text!r:.64} is not a limit; write a number of failures, 1 or more, and a period, as "
             'in "10/minute", "100/hour" or "20/5 minutes"'
         )
-    return _Limit(f"{option}={text}", int(match[1]), seconds * (int(match[2] or 1) or 1))
+    return _Limit(f"{option}={text}", int(match[1]), seconds * int(match[2] or 1))
 
 
 class _Limit(NamedTuple):

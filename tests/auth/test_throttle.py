@@ -119,7 +119,19 @@ def test_a_limit_is_a_number_and_a_time(limit: str, amount: int, seconds: int) -
 
 @walk(
     "limit",
-    ["", "10", "ten/minute", "0/minute", "-1/minute", "1/second; 5/minute", "1/minutess", "1/fortnight", 10, None],
+    [
+        "",
+        "10",
+        "ten/minute",
+        "0/minute",
+        "-1/minute",
+        "1/second; 5/minute",
+        "1/minutess",
+        "1/fortnight",
+        "1/0 minutes",
+        10,
+        None,
+    ],
 )
 @walk("option", ["by_credential", "by_peer"])
 def test_what_is_no_limit_does_not_start(option: str, limit: Any) -> None:

@@ -11,7 +11,7 @@ The rules:
    to the origin of the request.
 4. Two credentials of one alternative must not need the same place in the request.
 
-This module only computes values; ``card_auth`` sends requests.
+This module only computes values; ``demands`` sends requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from a2a_trust.auth.credentials import InCookie, InHeader, InQuery, extractor_for
+from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace, key_place
 from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, MutualTlsScheme, SecurityScheme
 from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential, http_scheme, kind_of
@@ -46,7 +46,7 @@ class Part:
     scheme: SecurityScheme
     credential: Credential
     scopes: frozenset[str]
-    place: InHeader | InQuery | InCookie | None
+    place: HeaderPlace | QueryPlace | CookiePlace | None
 
     @property
     def word(self) -> str:
@@ -183,8 +183,8 @@ def _parts(
         credential = credentials.get(name)
         if problems or not isinstance(credential, Credential):
             continue
-        place = _place(scheme)
-        where = place.header if isinstance(place, InHeader) else place  # X-Key and x-key are one header
+        place = key_place(scheme) if isinstance(scheme, ApiKeyScheme) else None
+        where = place.header if isinstance(place, HeaderPlace) else place  # X-Key and x-key are one header
         if where in taken:
             names = shown((taken[where], name), " and ")
             problems.append(f"{names} need the same place in the request, so this alternative cannot be used")
@@ -214,7 +214,7 @@ def _problems(
             yield f"credentials[{named}] is for {shown(sorted(credential.origins))} and not for {origin}"
         if isinstance(scheme, ApiKeyScheme):
             try:
-                extractor_for(scheme)
+                key_place(scheme)
             except ConfigurationError as error:
                 yield str(error)
 
@@ -224,8 +224,3 @@ def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) 
     kind = "a scheme that the card does not declare" if scheme is None else kind_of(scheme)[0]
     scoped = f" with the scopes {shown(nsmallest(9, scopes), ' ')[:200]}" if scopes else ""
     return f"{ascii(name[:80])[:80]} asks for {kind}{scoped}"
-
-
-def _place(scheme: SecurityScheme) -> InHeader | InQuery | InCookie | None:
-    place = extractor_for(scheme) if isinstance(scheme, ApiKeyScheme) else None
-    return place if isinstance(place, InHeader | InQuery | InCookie) else None

@@ -8,35 +8,15 @@ extension ``trace`` does see it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote_plus
 
 import httpx
 
+from a2a_trust.client.messages import NOTHING, Attachment
 from a2a_trust.errors import MalformedError
 
 _COOKIE: Final = b"cookie"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Attachment:
-    """The credentials of one request: header lines (names in lower case), cookies and query parameters."""
-
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    cookies: tuple[tuple[str, str], ...] = ()
-    parameters: tuple[tuple[str, str], ...] = ()
-
-    names: frozenset[bytes] = field(init=False)
-    lengths: frozenset[int] = field(init=False)
-    """The lengths of the names: comparing lengths first is faster than lowering every header's name."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", frozenset(name for name, _ in self.headers))
-        object.__setattr__(self, "lengths", frozenset(map(len, self.names)))
-
-    def __repr__(self) -> str:
-        return "Attachment(…)"
 
 
 def attach(request: httpx.Request, attachment: Attachment) -> None:
@@ -51,7 +31,7 @@ def attach(request: httpx.Request, attachment: Attachment) -> None:
 def detach(request: httpx.Request) -> None:
     """Remove the attached credentials, because programs may send a request again, to another URL, or keep it."""
     if isinstance(request.headers, _Headers):
-        request.headers.attachment = _NOTHING
+        request.headers.attachment = NOTHING
     if isinstance(request.url, _Url):
         request.url = httpx.URL(request.url)
 
@@ -60,9 +40,6 @@ def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> Non
     """Attach the credentials of one request to another one, which is sent in its place."""
     if isinstance(request.headers, _Headers):
         attach(written_again, request.headers.attachment)
-
-
-_NOTHING: Final = Attachment()
 
 
 class _Headers(httpx.Headers):
@@ -122,9 +99,10 @@ def sent_to(request: httpx.Request) -> str:
     MalformedError: it has no host, or the program has replaced its path.
     """
     url = request.url
-    if not url.raw_host:
+    host = url.netloc.decode("ascii")
+    if host[:1] in ("", ":"):
         raise MalformedError("URL: it has no host; write https://host/path")
     if "target" in request.extensions:
         raise MalformedError("URL: the httpx extension target sends the request to another URL; leave it out")
-    _, mark, fragment = str(url).partition("#")
-    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}{mark}{fragment}"
+    fragment = f"#{str(url).partition('#')[2]}" if url.fragment else ""
+    return f"{url.scheme}://{host}{url.raw_path.decode('ascii')}{fragment}"

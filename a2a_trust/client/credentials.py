@@ -7,7 +7,7 @@ The rules:
 3. A secret is a value, a function that is called for each request, or a file that is read again after a change.
 4. No repr, error or pickle contains a secret.
 
-``grants`` has the credentials that come from an authorization server; ``card_auth`` sends credentials.
+``grants`` has the credentials that come from an authorization server; ``demands`` sends credentials.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ The rules:
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
 
-This module only computes values; ``interception`` remembers verified cards, ``transport`` sends. Source: A2A 1.0.1
+This module only computes values; ``connection`` remembers verified cards, ``adapters`` sends. Source: A2A 1.0.1
 section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 """
 
@@ -22,18 +22,17 @@ from typing import Final, Self
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
-from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, read_card
+from a2a_trust.card.view import CardView, OAuth2Scheme, OpenIdConnectScheme
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
-from a2a_trust.keys.origins import origin_of, url_of
+from a2a_trust.keys.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
 from a2a_trust.signing.forms import shown
-from a2a_trust.signing.verify import VerifiedCard
 
-#: Segments that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
+#: A segment that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
 #: or twice, before they look for dots, ";" and slashes.
 _AMBIGUOUS: Final = re.compile(
-    r"\.{0,2}(?:(?:;|%3B).*)?|.*(?:%2F|%5C|%00|\\|%(?:25)+(?:2E|2F|3B|5C|00)).*", re.DOTALL | re.IGNORECASE
+    r"/(?:\.{0,2}(?:(?:;|%3B)[^/]*)?|[^/]*(?:%2F|%5C|%00|\\|%(?:25)+(?:2E|2F|3B|5C|00))[^/]*)(?=/|\Z)", re.IGNORECASE
 )
 
 #: The paths below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
@@ -78,10 +77,10 @@ class Destination:
                 "URL: it is neither https, nor http to this machine; write https://…, or for a service mesh "
                 "verifying_client(…, http_within=[…])"
             )
-        path = with_plain_escapes(parts.path).removesuffix("/")
-        if any(_AMBIGUOUS.fullmatch(segment) for segment in path.split("/")[1:]):
+        origin, path = parts.origin, with_plain_escapes(parts.path).removesuffix("/")
+        if _AMBIGUOUS.search(path):
             raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
-        return cls(parts.origin, path, parts.query or "")
+        return cls(origin, path, parts.query or "")
 
     def __str__(self) -> str:
         """Without the query, which may hold a secret."""
@@ -117,10 +116,10 @@ class Destinations:
     named: tuple[tuple[Destination, re.Pattern[str]], ...]
 
     @classmethod
-    def of(cls, card: VerifiedCard, url: str, mesh: HttpWithin = NO_MESH) -> Self:
-        """The URLs of a card that came from ``url``, without those that rules 1 and 2 do not permit."""
+    def of(cls, view: CardView, url: str, mesh: HttpWithin = NO_MESH) -> Self:
+        """The URLs of a verified card that came from ``url``, without those that rules 1 and 2 do not permit."""
         named: list[tuple[Destination, re.Pattern[str]]] = []
-        for interface in read_card(card.card).interfaces:
+        for interface in view.interfaces:
             destination = _destination_or_none(interface.url, mesh)
             if destination is not None:
                 named.append(
@@ -209,9 +208,8 @@ class Reach:
     logins: frozenset[str]
 
     @classmethod
-    def of(cls, card: VerifiedCard) -> Reach:
-        """The reach of a card. MalformedError: its schemes or interfaces are malformed."""
-        view = read_card(card.card)
+    def of(cls, view: CardView) -> Reach:
+        """The reach of a verified card."""
         logins: set[str] = set()
         for scheme in view.schemes.values():
             if isinstance(scheme, OAuth2Scheme):
@@ -225,7 +223,7 @@ class Reach:
 def origin_in(url: str) -> str:
     """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
     try:
-        return origin_of(url)
+        return url_of(url).origin
     except MalformedError:
         return url
 

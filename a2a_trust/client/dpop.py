@@ -7,7 +7,7 @@
 2. A nonce from a server is used only in the next proofs for that server.
 3. A malformed or too long nonce is ignored.
 
-This module only computes values; ``oauth`` and ``card_auth`` send proofs, and send a request again for a nonce.
+This module only computes values; ``oauth`` and ``demands`` send proofs, and send a request again for a nonce.
 """
 
 from __future__ import annotations

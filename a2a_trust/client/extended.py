@@ -75,10 +75,10 @@ def _extending(
     request = _request(card, credentials, tenant)
     fetched = yield request
     document = fetched.body if request.content is None else _result(fetched.body)
-    public = Reach.of(card)
+    public = Reach.of(read_card(card.card))
     return (
         yield from verification.verify(
-            document, request.url, lambda extended, _: check_extension(public, Reach.of(extended))
+            document, request.url, lambda extended, _: check_extension(public, Reach.of(read_card(extended.card)))
         )
     )
 

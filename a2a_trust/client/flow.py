@@ -1,8 +1,8 @@
 """The steps of a flow, and the two drivers that run it.
 
 A flow is a generator. It yields a step, gets the step's result or error, and returns its own result at the end. It uses
-neither sockets nor event loops, so one flow serves sync and async programs. ``run`` and ``run_async`` differ only in
-how they wait.
+neither sockets nor event loops, so one flow serves sync and async programs. The drivers ``Blocking`` and ``Awaiting``
+take the steps; they differ only in how they wait.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from threading import get_ident
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
+from threading import Lock, get_ident
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from anyio import to_thread
+import anyio
+import anyio.to_thread
 
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
+from a2a_trust.net.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")
 
@@ -53,28 +54,10 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
-class FreshKeys:
-    """The trusted keys for that URL; without one, all of them."""
-
-    trust: KeyFetcher
-    origin: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class InThread:
     """A call that may wait for a disk, or take long, so not on an event loop."""
 
     call: Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostForm:
-    """The answer of a token endpoint, through the fetcher of its client; as ``Fetcher.post_form``."""
-
-    fetcher: Fetcher
-    url: str
-    form: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,30 +89,74 @@ class ToTheEnd:
     ended: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Awaited:
+    """The result of a coroutine that needs an event loop. Its arguments may be secrets: the repr does not show them."""
+
+    begin: Callable[[], Coroutine[Any, Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Take a lock of ``make_lock``. The flow releases it."""
+
+    lock: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The result of a flow. TimeoutError: it took longer; where nothing can end it, it looks at the clock itself."""
+
+    seconds: float
+    flow: Generator[Any, Any, Any]
+
+
 _UNATTENDED: Final[set[asyncio.Task[Any]]] = set()
-"""The tasks of such flows: an event loop holds its tasks by weak references only."""
+"""The tasks of flows to the end: an event loop holds its tasks by weak references only."""
 
-Step: TypeAlias = Get | FreshKeys | InThread | PostForm | Ask | Answered | ToTheEnd
-Flow: TypeAlias = Generator[Step, Any, T]
-
-
-async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, on the running event loop; without ``fetcher`` through one with the usual rules."""
-    return await _driven(flow, lambda step: _taken(step, fetcher))
+Flow: TypeAlias = Generator[Any, Any, T]
+"""A flow with a result; its steps are those of this module, and those of a driver that is made for it."""
 
 
-def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, for sync programs. Steps that need an event loop get one, also where one is running."""
+class Blocking:
+    """Runs flows for sync programs. Steps that need an event loop get one, also where one is running."""
 
-    async def taken(step: Step) -> Any:
+    make_lock: Callable[[], Any] = Lock
+
+    def __init__(self, fetcher: Fetcher | None = None) -> None:
+        self._fetcher = fetcher
+
+    def run(self, flow: Flow[T]) -> T:
+        """The result of the flow. A step's outcome is in no local when the flow goes on: it may be a secret, and
+        tracebacks show locals."""
+        outcome: list[Any] = [None]
+        resume: Callable[[Any], Any] = flow.send
+        try:
+            while True:
+                step = resume(outcome.pop())
+                try:
+                    outcome.append(self.take(step))
+                    resume = flow.send
+                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
+                    outcome.append(error)
+                    resume = flow.throw
+        except StopIteration as done:
+            return cast("T", done.value)
+
+    def take(self, step: Any) -> Any:
+        """The result of one step."""
         match step:
             case InThread():
                 return step.call()
             case Ask():
                 return _plain(step.function())
+            case Within():
+                return self.run(step.flow)
+            case Acquire():
+                return step.lock.acquire()
             case ToTheEnd():
                 try:
-                    return run(step.flow, fetcher)
+                    return self.run(step.flow)
                 finally:
                     step.ended()
             case Answered():
@@ -137,71 +164,74 @@ def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
                     return False
                 step.future.result()
                 return True
-        return waited(partial(_taken, step, fetcher))
-
-    return at_once(_driven(flow, taken))
+        return waited(partial(_on_loop, step, self._fetcher))
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for everything itself, so that it needs no event loop."""
+class Awaiting:
+    """Runs flows on the running event loop."""
+
+    make_lock: Callable[[], Any] = anyio.Lock
+
+    def __init__(self, fetcher: Fetcher | None = None) -> None:
+        self._fetcher = fetcher
+
+    async def run(self, flow: Flow[T]) -> T:
+        """As ``Blocking.run``."""
+        outcome: list[Any] = [None]
+        resume: Callable[[Any], Any] = flow.send
+        try:
+            while True:
+                step = resume(outcome.pop())
+                try:
+                    outcome.append(await self.take(step))
+                    resume = flow.send
+                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
+                    outcome.append(error)
+                    resume = flow.throw
+        except StopIteration as done:
+            return cast("T", done.value)
+
+    async def take(self, step: Any) -> Any:
+        """The result of one step."""
+        match step:
+            case InThread():
+                return await anyio.to_thread.run_sync(step.call)
+            case Ask():
+                given = step.function()
+                return await given if inspect.isawaitable(given) else given
+            case Within():
+                with anyio.fail_after(step.seconds):
+                    return await self.run(step.flow)
+            case Acquire():
+                try:
+                    return step.lock.acquire_nowait()
+                except anyio.WouldBlock:
+                    return await step.lock.acquire()
+            case ToTheEnd():
+                task = asyncio.ensure_future(self.run(step.flow))
+                _UNATTENDED.add(task)
+                task.add_done_callback(lambda ended: _end(ended, step.ended))
+                return await asyncio.shield(task)
+            case Answered():
+                await asyncio.wrap_future(step.future)
+                return True
+        return await _on_loop(step, self._fetcher)
+
+
+def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
+    """The result of the flow, for sync programs; without ``fetcher`` through one with the usual rules."""
+    return Blocking(fetcher).run(flow)
+
+
+async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
+    """As ``run``, on the running event loop."""
+    return await Awaiting(fetcher).run(flow)
+
+
+async def _on_loop(step: Get | Awaited, fetcher: Fetcher | None) -> Any:
     try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("the coroutine waits for an event loop, and must not")
-
-
-async def _driven(flow: Flow[T], taken: Callable[[Step], Coroutine[Any, Any, Any]]) -> T:
-    error: TrustError | None = None
-    answer: list[Any] = [None]  # taken out before the flow goes on: it may be a secret, and tracebacks show locals
-    try:
-        while True:
-            step = flow.send(answer.pop()) if error is None else flow.throw(error)
-            try:
-                error = None
-                answer.append(await taken(step))
-            except TrustError as raised:
-                error = raised
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        flow.close()
-
-
-async def _taken(step: Step, fetcher: Fetcher | None) -> Any:
-    match step:
-        case Get() | PostForm():
-            return await _fetched(step, fetcher)
-        case FreshKeys():
-            return await step.trust.fetch(step.origin)
-        case InThread():
-            return await to_thread.run_sync(step.call)
-        case Ask():
-            given = step.function()
-            return await given if inspect.isawaitable(given) else given
-        case Answered():
-            await asyncio.wrap_future(step.future)
-            return True
-        case ToTheEnd():
-            task = asyncio.ensure_future(run_async(step.flow, fetcher))
-            _UNATTENDED.add(task)
-            task.add_done_callback(lambda ended: _end(ended, step.ended))
-            return await asyncio.shield(task)
-
-
-def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
-    _UNATTENDED.discard(task)
-    if not task.cancelled():
-        task.exception()  # retrieved, so that the loop does not log it when no task waits any more
-    ended()
-
-
-async def _fetched(step: Get | PostForm, fetcher: Fetcher | None) -> Fetched | FormAnswer:
-    try:
-        if isinstance(step, PostForm):
-            return await step.fetcher.post_form(step.url, step.form, headers=step.headers)
+        if isinstance(step, Awaited):
+            return await step.begin()
         fetcher = Fetcher() if fetcher is None else fetcher
         return await fetcher.fetch(
             step.url, configured=True, known=step.known, headers=step.headers, content=step.content
@@ -209,6 +239,13 @@ async def _fetched(step: Get | PostForm, fetcher: Fetcher | None) -> Fetched | F
     except TrustError as error:
         error.__context__ = None
         raise error.with_traceback(None)  # its frames hold the headers and the form  # noqa: B904
+
+
+def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
+    _UNATTENDED.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, so that the loop does not log it when no task waits any more
+    ended()
 
 
 def _plain(given: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from heapq import nsmallest
 from typing import Any, ClassVar
 
-from a2a_trust.auth.principal import SCOPE, SubjectToken
+from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.card.view import SecurityScheme
 from a2a_trust.client.credentials import (
     PRINTABLE,
@@ -29,6 +29,7 @@ from a2a_trust.client.credentials import (
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, Parameters, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
+from a2a_trust.net.issuers import SCOPE
 from a2a_trust.signing.forms import shown
 
 

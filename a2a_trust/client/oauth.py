@@ -26,14 +26,13 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
 from authlib.oauth2.rfc6749.parameters import prepare_token_request
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import metadata_urls
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.credentials import (
@@ -48,15 +47,13 @@ from a2a_trust.client.credentials import (
     text_of,
 )
 from a2a_trust.client.dpop import DPoPProofs
-from a2a_trust.client.flow import Answered, Flow, HiddenHeaders, PostForm, ToTheEnd, run_async
+from a2a_trust.client.flow import Answered, Awaited, Flow, HiddenHeaders, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import HoldsSecret, Signer, signed_jwt
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
+from a2a_trust.net.issuers import EndpointClient, metadata_urls
 from a2a_trust.signing.forms import shown
-
-if TYPE_CHECKING:
-    from a2a_trust.auth.introspection_endpoint import EndpointClient
 
 _MAX_TOKENS: Final = 1024  # remembered for one client
 _MARGIN_SECONDS: Final = 30.0
@@ -375,7 +372,7 @@ class OAuthClient(HoldsSecret):
         lines = [answer.headers["dpop-nonce"]] if "dpop-nonce" in answer.headers else []
         return self._proofs.learn(self._endpoint.origin, lines)
 
-    def _post(self, request: TokenRequest) -> Flow[PostForm]:
+    def _post(self, request: TokenRequest) -> Flow[Awaited]:
         auth = yield from self._authentication.authentication_of(self)
         place = self._endpoint.origin, self._endpoint.path or "/"
         proof = {} if self._proofs is None else {"DPoP": self._proofs.proof("POST", *place, None)}
@@ -389,9 +386,8 @@ class OAuthClient(HoldsSecret):
         resources = urlencode([("resource", each) for each in request.resources])
         form = prepare_token_request(request.grant_type, resources, **parameters)
         _, headers, form = auth.prepare("POST", self.token_endpoint, {}, form)
-        return PostForm(
-            fetcher=self._fetcher, url=self.token_endpoint, form=form.encode("ascii"), headers={**headers, **proof}
-        )
+        posted = form.encode("ascii")
+        return Awaited(partial(self._fetcher.post_form, self.token_endpoint, posted, headers={**headers, **proof}))
 
     def _read(self, answer: FormAnswer, request: TokenRequest) -> _Token:
         """The token of an answer (RFC 6749 5.1)."""

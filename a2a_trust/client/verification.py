@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from a2a_trust.client.first_use import TrustOnFirstUse
-from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, KeyFetcher
+from a2a_trust.client.flow import Awaited, Flow, Get, InThread, KeyFetcher
 from a2a_trust.client.location import named_location
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.errors import (
@@ -92,7 +92,7 @@ class Verification:
         store = trusted
         try:
             if isinstance(self.trust, KeyFetcher):
-                trusted = store = yield FreshKeys(self.trust, url)
+                trusted = store = yield Awaited(partial(self.trust.fetch, url))
             if self.on_first_use is not None and self.on_first_use.applies_to(url, store):
                 store = yield from self._published(self.on_first_use, url, store)
         except KeySourceUnavailableError as error:
@@ -127,7 +127,7 @@ class Verification:
         """
         if isinstance(self.trust, KeyFetcher):
             with suppress(KeySourceUnavailableError):  # the known keys may be enough
-                yield FreshKeys(self.trust, card.origin)
+                yield Awaited(partial(self.trust.fetch, card.origin))
         trusted = store = self.trust.trust_store()
         first_use = TrustOnFirstUse()
         if card.on_first_use and card.origin is not None and first_use.applies_to(card.origin, trusted):

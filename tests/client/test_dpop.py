@@ -25,8 +25,9 @@ from a2a_trust.client import (
 )
 from a2a_trust.client.answer import Answer
 from a2a_trust.client.credentials import CredentialValue
+from a2a_trust.client.decisions import Rejection
 from a2a_trust.client.dpop import DPoPProofs, nonce_of
-from a2a_trust.client.rejection import Rejection
+from a2a_trust.client.messages import Reply, Request
 from a2a_trust.errors import TokenRequestError
 from a2a_trust.keys import PublicKey
 from a2a_trust.keys.jwk import public_key_from_jwk
@@ -237,9 +238,11 @@ def test_a_nonce_is_one_line_of_nqchar(lines: list[str], nonce: str | None) -> N
 )
 def test_the_demand_for_a_nonce_names_scheme_and_error(challenge: str, wanted: bool) -> None:
     headers = {"WWW-Authenticate": challenge, "DPoP-Nonce": "n1"}
-    response = httpx.Response(401, headers=headers, request=httpx.Request("GET", "https://agent.example"))
+    request = Request(method="GET", url="https://agent.example/", headers={}, timeout={})
+    response = httpx.Response(401, headers=headers)
+    reply = Reply(status=401, headers=response.headers, handle=response)
     sent = [CredentialValue("t", DPoPProofs(SIGNER))]
-    rejection = Rejection(Answer(), sent, response, demand=str, scopes_named=lambda name: frozenset())
+    rejection = Rejection(Answer(), sent, request, reply, demand=str, scopes_named=lambda name: frozenset())
     assert rejection.wants_nonce is wanted
 
 

@@ -1,0 +1,588 @@
+"""The one door of a client: permits a request, chooses its credentials, sends it, and verifies the cards that come.
+
+The rules:
+
+1. A card is verified for the host of its URL, and all of it must be signed, because the program reads all of it. An
+   extended card must not lead further than a public card that came through here before and names its origin.
+2. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, only a
+   GET of a public card goes, without credentials; its answer passes without cookies and challenges. A card counts until
+   its verification expires. It is verified again when the trusted keys change, and every 5 minutes. The client's
+   certificate goes to URLs that a verified card names, and with the GET of a card in ``cards``.
+3. The first request to another URL starts a search for its card. It ends with the first card that the memory rejects. A
+   failed search is not repeated for 10 seconds.
+4. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
+   Without a memory, cards do not go back within the life of the client.
+5. A client of one agent gets the agent's card before its first request. The card that permits a request chooses its
+   credentials. Other cards permit requests without credentials; so does every card a redirected request.
+6. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
+
+``decisions`` has the decisions that need no state, ``adapters`` connects the door to an HTTP library.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+
+from a2a_trust.cache import BoundedCache, SingleFlight
+from a2a_trust.card.view import CardView, read_card
+from a2a_trust.client import decisions
+from a2a_trust.client.certificates import OwnCertificate
+from a2a_trust.client.credentials import Credential
+from a2a_trust.client.demands import Demands
+from a2a_trust.client.destinations import (
+    Destination,
+    Destinations,
+    Reach,
+    UnsafePassAnything,
+    check_extension,
+    origin_in,
+)
+from a2a_trust.client.flow import Acquire, Awaited, Flow, Within
+from a2a_trust.client.location import Location, location_of
+from a2a_trust.client.messages import (
+    NOTHING,
+    Attachment,
+    Changes,
+    Close,
+    NoCredentials,
+    Read,
+    Refusal,
+    Rejected,
+    Reply,
+    Request,
+    Send,
+    TooSlow,
+    Unreachable,
+    not_passed_on,
+    not_sent,
+    without,
+)
+from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
+from a2a_trust.errors import (
+    CardMemoryError,
+    CardMemoryUnavailableError,
+    CardVerificationError,
+    ConfigurationError,
+    FetchError,
+    MalformedError,
+    TrustError,
+)
+from a2a_trust.keys.trust import TrustStore
+from a2a_trust.net.addresses import Address
+from a2a_trust.net.fetcher import MAX_ATTEMPTS, Resolver, SystemResolver, addresses_of
+from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin, check_private
+from a2a_trust.signing.verify import VerifiedCard
+
+_REMEMBERED: Final = 256
+_REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
+_FAILED_SECONDS: Final = 10.0
+_FETCH_SECONDS: Final = 5.0
+"""For a whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """The agent of a client: the URLs of its card, in their order, and the credentials for it."""
+
+    places: tuple[str, ...]
+    credentials: Mapping[str, Credential | OwnCertificate]
+    skills: tuple[str, ...]
+
+
+class Network(Protocol):
+    """The driver of an HTTP library: its locks, its errors when nothing came and when nothing was sent, and the origins
+    that may see the client's certificate."""
+
+    make_lock: Callable[[], Any]
+    failures: tuple[type[Exception], ...]
+    not_connected: tuple[type[Exception], ...]
+    mutual_tls: Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True, repr=False)
+class _Public:
+    """A public card that was verified, and the URLs that it names. ``demands``: of the agent's card, when needed."""
+
+    location: Location
+    document: bytes
+    view: CardView
+    reach: Reach
+    destinations: Destinations
+    store: TrustStore
+    is_agents: bool
+    demands: Demands | None = None
+
+
+class _Permit(NamedTuple):
+    """A request goes unchanged to that origin; ``card`` names its URL."""
+
+    origin: str = ""
+    card: _Public | None = None
+
+
+class Connection:
+    """Answers the requests of a program with those of the network; ``adapters`` has the arguments.
+
+    It remembers the public cards that came through here, and failed searches. Threads may share one.
+    """
+
+    def __init__(
+        self,
+        verification: Verification,
+        network: Network,
+        cards: Mapping[str, str],
+        also: Iterable[str] | UnsafePassAnything,
+        mesh: HttpWithin,
+        resolver: Resolver | None,
+    ) -> None:
+        #: That of a client of one agent.
+        self.agent: Agent | None = None
+        self._verification, self._network, self._mesh = verification, network, mesh
+        self._mutual_tls = frozenset(network.mutual_tls)
+        self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
+        self._card_destinations = frozenset(_card_destination(card, mesh) for card in cards.values())
+        self._card_urls = frozenset(map(decisions.place_of, cards.values()))
+        self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also, mesh)
+        #: URL of a card whose query counts -> where the memory keeps it
+        self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
+        #: URL of a public card, with its query -> the card, while that counts without verifying it again
+        self._public = BoundedCache[str, _Public](max_entries=_REMEMBERED)
+        #: base of an interface -> why the search for its card failed
+        self._failed = BoundedCache[str, TrustError](max_entries=_REMEMBERED)
+        self._turns = _Turns[Any](network.make_lock)
+        self._resolver = SystemResolver() if resolver is None else resolver
+        #: Requests for one name that begin at once share a look-up: each takes a thread, and there are few.
+        self._look_ups = SingleFlight[str, list[Address]]()
+
+    def exchange(self, request: Request) -> Flow[Reply]:
+        """The answer to a request of the program, in four steps.
+
+        1. Find its purpose. 2. Permit it, or not. 3. Send it, with the credentials that the card demands. 4. Verify the
+        cards that come. Refusal: it has no answer.
+        """
+        try:
+            if request.body is None and decisions.may_be_call(request):
+                request.body = yield Read(request, decisions.check_stream)
+            purpose = decisions.purpose_of(request, self._card_urls)
+            gets_card = purpose is decisions.Purpose.CARD and request.method == "GET"
+            permit = yield from self._permit(request, gets_card=gets_card)
+        except ConfigurationError:
+            raise  # it is the program's or its operator's, and says nothing of a card
+        except TrustError as error:
+            raise not_sent(request.address, error) from None
+        if permit is None:
+            return without((yield from self._fetched(_bare(request.url, request))), decisions.OF_STRANGERS)
+        if purpose is None:
+            return (yield from self._answered(request, permit, ()))
+        whole = decisions.WHOLE_CARD
+        answer = self._sent(request, permit, whole, NOTHING) if gets_card else self._answered(request, permit, whole)
+        return (yield from self._card(purpose, request, answer))
+
+    # Permission
+
+    def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
+        """The permit for the request; None: only the GET of the card goes, without credentials. TrustError: nothing
+        goes."""
+        counting = self._counting()
+        if self.agent is not None and not gets_card and not _agents(counting):
+            yield from self._get_agents_card(self.agent, request)
+            counting = self._counting()
+            if not _agents(counting):  # the trusted keys have changed meanwhile
+                raise NoCredentials(
+                    "the request is not sent: the card of the agent is not verified any more; try again"
+                )
+        is_added = self._is_added(request.url)
+        if is_added and self.agent is None and origin_in(request.url) not in self._mutual_tls:
+            return _Permit()
+        called = Destination.of(request.url, self._mesh)
+        card = _naming(called, counting)
+        if card is None and (not is_added or called.origin in self._mutual_tls):
+            with self._turns.of(called.without_operation()) as turn:
+                yield Acquire(turn)
+                try:
+                    yield from self._verify_again(lambda public: public.destinations.cover(called))
+                    card = _naming(called, self._counting())
+                    if card is None and not is_added:
+                        if gets_card:
+                            self._check_query(called)
+                            return None
+                        card = yield from self._search(called, request)
+                finally:
+                    turn.release()
+        return _Permit(called.origin, card)
+
+    def _is_added(self, url: str) -> bool:
+        if not self._also:
+            return self._also is None
+        if any(not each.path and each.origin == origin_in(url) for each in self._also):
+            return True  # below an origin any path is, in any spelling
+        return any(Destination.of(url, self._mesh).below(each) is not None for each in self._also)
+
+    def _counting(self) -> list[_Public]:
+        """The public cards that count now, the newest last."""
+        now, store = self._verification.clock(), self._verification.trust.trust_store()
+        return [each for _, each in self._public.items(now) if each.store is store]
+
+    def _verify_again(self, is_wanted: Callable[[_Public], bool]) -> Flow[None]:
+        """Verify cards again, because time or trust may have changed; those that are not verified any more drop out."""
+        for url, public in self._public.items():
+            if is_wanted(public) and self._public.get(url) is public:
+                self._public.remove(url)
+                try:
+                    if public.document:
+                        yield from self._verified(public.document, public.location, url, public.demands)
+                except ConfigurationError:
+                    raise
+                except TrustError:
+                    continue  # it names nothing any more
+
+    def _check_query(self, called: Destination) -> None:
+        """CardVerificationError: the GET of this card would go without credentials, but its query may be one."""
+        if called.query and called not in self._card_destinations:
+            raise CardVerificationError(
+                f"no verified card names {called}, and the query of this request may be a credential; if that URL may "
+                f"have it, write also=[{str(called)!r}]"
+            )
+
+    def _search(self, called: Destination, request: Request) -> Flow[_Public]:
+        """The card that names the URL, from where it may be. TrustError: no verified card does."""
+        base = str(called.without_operation())
+        refusal = self._failed.get(base, self._verification.clock())
+        if refusal is not None:
+            raise refusal
+        below = [interface for interface in self._cards if called.below(interface) is not None]
+        listed = [self._cards[max(below, key=lambda interface: len(interface.path))]] if below else None
+        outcomes: list[tuple[str, str | TrustError]] = []
+        for card_url in listed or called.card_urls():
+            outcome = yield from self._outcome(card_url, request)
+            card = _naming(called, self._counting())
+            if card is not None:
+                return card
+            outcomes.append((card_url, outcome))
+            if isinstance(outcome, FetchError | CardMemoryError | CardMemoryUnavailableError):
+                break  # no card of another folder may do what one that the memory rejects may not
+        refusal, now = decisions.no_card_names(called, outcomes), self._verification.clock()
+        self._failed.put(base, refusal, since=now, until=now + _FAILED_SECONDS)
+        raise refusal
+
+    def _outcome(self, card_url: str, request: Request) -> Flow[str | TrustError]:
+        """The outcome of a fetch from the URL of a card."""
+        try:
+            reply = yield from self._fetched(_bare(card_url, request))
+        except Refusal as refusal:
+            return refusal.cause or FetchError(refusal.text)
+        except self._network.failures as error:
+            return FetchError(type(error).__name__)
+        return f"status {reply.status}" if reply.status >= 400 else "its card is verified, and does not name it"
+
+    # The agent
+
+    def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
+        """One request gets the card for those that wait; if it fails, each of them gets it by itself."""
+        with self._turns.of(_AGENT) as turn:
+            waits = turn.locked()
+            yield Acquire(turn)
+            try:
+                if not waits:
+                    yield from self._fetch_agents_card(agent, request)
+            finally:
+                turn.release()
+        if waits and not _agents(self._counting()):
+            yield from self._fetch_agents_card(agent, request)
+
+    def _fetch_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
+        if self._public.items():
+            yield from self._verify_again(lambda public: public.is_agents)
+            if _agents(self._counting()):
+                return
+        status = 0
+        for place in agent.places:
+            Destination.of(place, self._mesh)
+            reply = yield from self._fetched(_bare(place, request, "application/json"))
+            if reply.status < 400:
+                return
+            status = reply.status
+            if status != 404:
+                break
+        raise NoCredentials(
+            f"cannot fetch the card of the agent: {agent.places[0]} answers with status {status}; write the URL of "
+            "the agent, not the URL of an interface. If the card itself needs a credential, use "
+            "fetch_card(url, trust, credentials=…) and CardAuth"
+        )
+
+    def _is_place(self, agent: Agent, url: str) -> bool:
+        """Whether that is a URL of the agent's card, in any spelling."""
+        return url in agent.places or _with_query(url) in map(_with_query, agent.places)
+
+    def _demands(self, agent: Agent, card: _Public) -> Demands:
+        try:
+            card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
+        except ConfigurationError as error:  # the card may have changed since the program was written
+            raise NoCredentials(f"the request is not sent: {error}", error) from None
+        return card.demands
+
+    def _forget_agents_card(self) -> None:
+        """The card may have changed; and if the agent has moved, a newer card may name its URL."""
+        self._public.remove_where(lambda public: public.is_agents)
+
+    # Sending
+
+    def _answered(self, request: Request, permit: _Permit, changes: Changes) -> Flow[Reply]:
+        """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 and 6."""
+        send = partial(self._sent, request, permit, changes)
+        if self.agent is None or request.is_redirected:
+            return (yield from send(NOTHING))
+        if permit.card is None or not permit.card.is_agents:
+            reply = yield from send(NOTHING)
+            if reply.status == 401:
+                self._forget_agents_card()
+            return reply
+        demands = permit.card.demands or self._demands(self.agent, permit.card)
+        try:
+            return (yield from demands.send(request, permit.origin, self._verification.clock, send))
+        except Rejected:
+            self._forget_agents_card()
+            raise
+
+    def _sent(self, request: Request, permit: _Permit, changes: Changes, attachment: Attachment) -> Flow[Reply]:
+        """The answer of the network."""
+        if self._mesh.suffixes and request.url.startswith("http:"):
+            host = urlsplit(request.url).hostname or ""
+            if self._mesh.covers(host):
+                return (yield from self._sent_within_mesh(request, host, changes, attachment))
+        certified = self._certified(request, permit) if self._mutual_tls else ""
+        reply: Reply = yield Send(request, attachment, changes, certified)
+        return reply
+
+    def _certified(self, request: Request, permit: _Permit) -> str:
+        """The origin of the request if it shows the client's certificate, else ""."""
+        origin = origin_in(request.url)
+        if origin not in self._mutual_tls:
+            return ""
+        is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
+        return origin if permit.card is not None or is_listed else ""
+
+    def _sent_within_mesh(self, request: Request, host: str, changes: Changes, attachment: Attachment) -> Flow[Reply]:
+        """The answer of a checked address in place of the name, which may lead elsewhere by the time that the library
+        asks for it.
+
+        ``Host`` is the name, whatever the program wrote: sidecars go by it. The addresses share the time to connect, so
+        that one which swallows packets leaves some for the next.
+        """
+        addresses = (yield from self._checked_addresses(request, host))[:MAX_ATTEMPTS]
+        changes = (*changes, ("Host", urlsplit(request.url).netloc))
+        timeout = dict(request.timeout)
+        connect = timeout.get("connect")
+        if connect is not None and addresses:
+            timeout["connect"] = connect / len(addresses)
+        refused: Exception | None = None
+        for address in addresses:
+            try:
+                reply: Reply = yield Send(request, attachment, changes, host=str(address), timeout=timeout)
+            except self._network.not_connected as error:  # nothing was sent
+                refused = error
+            else:
+                return reply
+        raise refused or Unreachable(f"{request.address}: the name has no address")
+
+    def _checked_addresses(self, request: Request, host: str) -> Flow[list[Address]]:
+        """All addresses of the name. Unverified: one of them is outside of the mesh."""
+        port = urlsplit(request.url).port or DEFAULT_PORTS["http"]
+        seconds = request.timeout.get("connect")
+
+        async def look_up() -> list[Address]:
+            with anyio.fail_after(_FETCH_SECONDS):
+                return await addresses_of(host, port, self._resolver)
+
+        async def found() -> list[Address]:
+            with anyio.fail_after(seconds):
+                return await self._look_ups.run(f"{host}:{port}", look_up)
+
+        try:
+            addresses: list[Address] = yield Awaited(found)
+            check_private(f"http://{host}:{port}", addresses)
+        except TimeoutError:
+            raise TooSlow(f"{host}: its name servers do not answer in time") from None
+        except FetchError as error:
+            raise not_sent(request.address, error) from None
+        return addresses
+
+    # Cards
+
+    def _fetched(self, bare: Request) -> Flow[Reply]:
+        """The card at a URL that no verified card names, or an error in its place, within the deadline."""
+        card = self._card(
+            decisions.Purpose.CARD, bare, self._sent(bare, _Permit(), decisions.WHOLE_CARD, NOTHING), _FETCH_SECONDS
+        )
+        try:
+            reply: Reply = yield Within(_FETCH_SECONDS, card)
+        except TimeoutError:
+            raise not_passed_on(bare.address, _too_slow()) from None
+        return reply
+
+    def _card(
+        self, purpose: decisions.Purpose, request: Request, answer: Flow[Reply], seconds: float = float("inf")
+    ) -> Flow[Reply]:
+        """The answer to a request for a card, when the card is verified; an error without its body: a program that does
+        not look at the status would read a card in it."""
+        until = time.monotonic() + seconds
+
+        def check(card: bytearray) -> None:
+            decisions.check_size(card)
+            if time.monotonic() > until:
+                raise _too_slow()
+
+        reply = yield from answer
+        try:
+            if reply.status >= 400:
+                return without(reply, decisions.OF_BODIES, b"")
+            decisions.check_head(reply)
+            body = yield Read(reply, check)
+            yield from self._judged(purpose, request.url, body)
+        except ConfigurationError:
+            raise
+        except TrustError as error:
+            raise not_passed_on(request.address, error) from None
+        finally:
+            yield Close(reply)
+        return without(reply, (), body)
+
+    def _judged(self, purpose: decisions.Purpose, url: str, body: bytes) -> Flow[None]:
+        """Return when all cards in the answer are verified. TrustError: one is not."""
+        location = (self._locations and self._locations.get(_with_query(url))) or location_of(url.partition("?")[0])
+        for each in decisions.cards_in(body) if purpose is decisions.Purpose.CALL else [body]:
+            yield from self._verified(each, location, url, is_public=purpose is decisions.Purpose.CARD)
+
+    def _verified(
+        self,
+        document: bytes | dict[str, Any],
+        location: Location,
+        url: str,
+        demands: Demands | None = None,
+        *,
+        is_public: bool = True,
+    ) -> Flow[None]:
+        """Verify a card, and keep a public one; ``demands`` are those of the same card before."""
+        verification = self._verification if is_public else self._verification.without_memory()
+        kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
+        publics: list[tuple[_Public, float, float]] = []
+
+        def check(verified: VerifiedCard, trusted: TrustStore) -> None:
+            check_whole(verified)
+            now, view = verification.clock(), read_card(verified.card)
+            reach = Reach.of(view)
+            if not is_public:
+                self._check_extension(reach, location.origin)
+                return
+            public = _Public(
+                location=location,
+                document=kept,
+                view=view,
+                reach=reach,
+                destinations=Destinations.of(view, url, self._mesh),
+                store=trusted,  # and not what is trusted by now: another thread may have read a revocation
+                is_agents=self.agent is not None and self._is_place(self.agent, url),
+                demands=demands,
+            )
+            publics.append((public, now, min(verified.valid_until, now + VERIFY_AGAIN_SECONDS)))
+
+        yield from verification.verify(document, location, check)
+        for public, since, until in publics:
+            self._public.put(url, public, since=since, until=until)
+
+    def _check_extension(self, extended: Reach, origin: str) -> None:
+        """Refuse it when it leads further than every public card that names the origin it is from."""
+        refusal = None
+        for public in [each for _, each in self._public.items() if origin in each.reach.origins]:
+            try:
+                check_extension(public.reach, extended)
+            except CardVerificationError as error:
+                refusal = error
+            else:
+                return
+        if refusal is not None:
+            raise refusal
+
+
+_AGENT: Final = Destination("", "")
+"""The turn of the requests that wait for the agent's card."""
+_LockT = TypeVar("_LockT")
+
+
+class _Turns(Generic[_LockT]):
+    """One lock for each destination, as long as a request holds it or waits for it."""
+
+    def __init__(self, make: Callable[[], _LockT]) -> None:
+        self._make = make
+        self._guard = Lock()
+        self._taken: dict[Destination, tuple[_LockT, int]] = {}
+
+    @contextmanager
+    def of(self, destination: Destination) -> Iterator[_LockT]:
+        with self._guard:
+            lock, users = self._taken.get(destination) or (self._make(), 0)
+            self._taken[destination] = (lock, users + 1)
+        try:
+            yield lock
+        finally:
+            with self._guard:
+                lock, users = self._taken.pop(destination)
+                if users > 1:
+                    self._taken[destination] = (lock, users - 1)
+
+
+def _agents(publics: Iterable[_Public]) -> bool:
+    return any(each.is_agents for each in publics)
+
+
+def _naming(called: Destination, publics: list[_Public]) -> _Public | None:
+    """The newest card that names the URL, of those of the agent if possible."""
+    naming = [each for each in publics if each.destinations.cover(called)]
+    return max(reversed(naming), key=lambda each: each.is_agents) if naming else None
+
+
+def _bare(url: str, given: Request, accept: str = "") -> Request:
+    """The GET of a card for that request, with nothing that could be a credential."""
+    headers = {name: given.headers[name] for name in decisions.BARE_HEADERS if name in given.headers}
+    seconds = {step: given.timeout.get(step) for step in ("connect", "read", "write", "pool")}
+    timeout = {step: _FETCH_SECONDS if each is None else min(each, _FETCH_SECONDS) for step, each in seconds.items()}
+    return Request(method="GET", url=url, headers={"accept": accept} if accept else headers, timeout=timeout)
+
+
+def _too_slow() -> FetchError:
+    return FetchError(f"card: it did not arrive within {_FETCH_SECONDS:g} seconds")
+
+
+def _all_written(also: Iterable[str], mesh: HttpWithin) -> tuple[Destination, ...]:
+    if isinstance(also, str):
+        raise ConfigurationError(f"also: write a list: also=[{also[:80]!a}]")
+    return tuple(_written("also", url, mesh) for url in also)
+
+
+def _written(option: str, url: str, mesh: HttpWithin) -> Destination:
+    """A URL that the program wrote, without user information, query and fragment."""
+    try:
+        if "?" in url or "#" in url:
+            raise MalformedError("URL: it has a query or a fragment; leave them out")
+        return Destination.of(url, mesh)
+    except (MalformedError, ValueError, TypeError) as error:
+        raise ConfigurationError(f"{option}: {ascii(url)[:80]}: {error}") from None
+
+
+def _card_destination(url: str, mesh: HttpWithin) -> Destination:
+    """That of a card, which may have a query."""
+    _written("cards", url.partition("?")[0], mesh)
+    return Destination.of(url, mesh)
+
+
+def _with_query(url: str) -> str:
+    return f"{decisions.place_of(url)}?{url.partition('#')[0].partition('?')[2]}"

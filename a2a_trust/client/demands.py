@@ -1,0 +1,246 @@
+"""The demands of a verified card, the credentials that satisfy them, and how a request is sent with them.
+
+``answer`` chooses the credentials: if they satisfy no alternative, the request is not sent. ``decisions`` says after an
+answer of 401 or 403 whether to send it once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from a2a_trust.cache import BoundedCache
+from a2a_trust.card.view import CardView, read_card
+from a2a_trust.client.answer import Answer, answer_for, demands_of, scopes_named, words_for
+from a2a_trust.client.certificates import OwnCertificate
+from a2a_trust.client.credentials import Credential, CredentialValue
+from a2a_trust.client.decisions import Again, MoreScopes, Rejection, attachment_of, once_more, united
+from a2a_trust.client.destinations import Destination, Destinations
+from a2a_trust.client.flow import Flow
+from a2a_trust.client.messages import Attachment, Close, NoCredentials, Reply, Request, Send, not_obtained
+from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
+from a2a_trust.errors import CardVerificationError, ConfigurationError, TrustError
+from a2a_trust.keys.trust import TrustStore
+from a2a_trust.signing.verify import VerifiedCard
+
+_MAX_URLS: Final = 256
+_MAX_SHOWN: Final = 300
+_NO_SCOPES: Final[frozenset[str]] = frozenset()
+
+
+class _Sent:
+    """The credentials of requests to one origin, for as long as their values are valid."""
+
+    def __init__(self, answer: Answer, values: list[CredentialValue], more_scopes: MoreScopes) -> None:
+        self.answer: Final[Answer] = answer
+        self.values: Final[list[CredentialValue]] = values
+        self.more_scopes: Final[MoreScopes] = more_scopes
+        self._is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
+        self._has_proofs = any(value.proofs is not None for value in values)
+        #: The same for every request; None before the first one, and where each needs its own proofs.
+        self._made: Attachment | None = None
+
+    def serves_further(self, now: float) -> bool:
+        return not self._is_for_one_request and all(now < value.until for value in self.values)
+
+    def attachment(self, request: Request, origin: str) -> Attachment:
+        if self._made is not None:
+            return self._made
+        attachment = attachment_of(request, self.answer, self.values, origin)
+        if not self._has_proofs:
+            self._made = attachment
+        return attachment
+
+    def renew(self) -> bool:
+        """Forget the values, which were rejected; whether there may be others."""
+        renewed = [part.credential.renew(value) for part, value in zip(self.answer.parts, self.values, strict=True)]
+        return any(renewed)
+
+    def learn(self, reply: Reply, origin: str) -> None:
+        """Remember the nonce for the next proof."""
+        if self._has_proofs:
+            for value in self.values:
+                if value.proofs is not None:
+                    value.proofs.learn(origin, reply.headers.get_list("DPoP-Nonce"))
+
+
+class Demands:
+    """The demands of a verified card, and the credentials that are sent for them. Threads may share one.
+
+    ConfigurationError: the card does not have a skill of ``skills``.
+    """
+
+    def __init__(
+        self,
+        view: CardView,
+        credentials: Mapping[str, Credential | OwnCertificate],
+        skills: tuple[str, ...],
+        *,
+        is_whole: bool,
+    ) -> None:
+        self._view, self._credentials, self._is_whole = view, credentials, is_whole
+        self._demands = demands_of(view, skills)
+        self._answers: dict[str, Answer] = {}
+        #: Origin -> the credentials of the last request.
+        self._sent: dict[str, _Sent] = {}
+        #: Scopes beyond those that the card demands, for further requests. It is replaced and never changed.
+        self._more_scopes: MoreScopes = {}
+
+    def send(
+        self, request: Request, origin: str, now: Callable[[], float], send: Callable[[Attachment], Flow[Reply]]
+    ) -> Flow[Reply]:
+        """The answer to a request with these credentials, which ``send`` sends.
+
+        NoCredentials: none fits, or it cannot be obtained. Rejected: the agent rejects them, and there are no others.
+        """
+        try:
+            sent = self._sent.get(origin)
+            if sent is None or not sent.serves_further(now()):
+                sent = yield from self._obtain(origin, self._answer(origin), self._more_scopes)
+            tried: set[Again] = set()
+            while True:
+                reply = yield from send(sent.attachment(request, origin))
+                if reply.is_elsewhere:
+                    return reply
+                sent.learn(reply, origin)
+                if reply.status not in (401, 403):
+                    return reply
+                try:
+                    again = yield from self._once_more(request, origin, sent, reply, tried)
+                except BaseException:
+                    yield Close(reply)
+                    raise
+                if again is None:
+                    return reply
+                yield Close(reply)
+                sent = again
+        except ConfigurationError:
+            raise
+        except TrustError as error:
+            raise not_obtained(request.address, error) from None
+
+    def _answer(self, origin: str) -> Answer:
+        answer = self._answers.get(origin)
+        if answer is None:
+            answer = self._answers[origin] = answer_for(
+                self._view, self._demands, self._credentials, origin, is_whole=self._is_whole
+            )
+        return answer
+
+    def _obtain(self, origin: str, answer: Answer, more_scopes: MoreScopes) -> Flow[_Sent]:
+        """Obtain the values of the answer."""
+        values: list[CredentialValue] = []
+        for part in answer.parts:
+            scopes = part.scopes | more_scopes.get(part.name, _NO_SCOPES)
+            values.append((yield from part.credential.obtain(scopes)))
+        sent = self._sent[origin] = _Sent(answer, values, more_scopes)
+        return sent
+
+    def _once_more(
+        self, request: Request, origin: str, sent: _Sent, reply: Reply, tried: set[Again]
+    ) -> Flow[_Sent | None]:
+        """The credentials for sending the request once more; None: the answer is passed on."""
+        rejection = Rejection(
+            sent.answer,
+            sent.values,
+            request,
+            reply,
+            demand=self._demand,
+            scopes_named=partial(scopes_named, self._view),
+        )
+        again, more_scopes = once_more(rejection, sent.more_scopes, tried)
+        if again is None or (again is Again.WITH_OTHER_VALUES and not sent.renew()):
+            if not rejection.is_of_credentials:
+                return None
+            raise rejection.error()
+        tried.add(again)
+        if again is not Again.WITH_NONCE:
+            sent = yield from self._obtain(origin, sent.answer, more_scopes)
+            self._ask_further_for(sent)
+        rejection.check_replayable()
+        if again is Again.WITH_OTHER_VALUES and rejection.is_same(sent.values):
+            raise rejection.error()
+        return sent
+
+    def _ask_further_for(self, sent: _Sent) -> None:
+        """Ask for the scopes of that request from now on, except where the next request may be for another caller."""
+        if sent.more_scopes is not self._more_scopes:
+            names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
+            kept = {name: sent.more_scopes[name] for name in names if name in sent.more_scopes}
+            self._more_scopes = united(self._more_scopes, kept)
+
+    def _demand(self) -> str:
+        """The demands of the card, in words."""
+        alternatives = [
+            " and ".join(words_for(name, self._view.schemes.get(name), scopes) for name, scopes in each.schemes[:2])
+            for each in self._demands[:2]
+        ]
+        return ", or ".join(alternatives)[:_MAX_SHOWN]
+
+
+class GivenCard:
+    """A verified card that the program has, and its demands: the door of ``CardAuth``, which permits every request.
+
+    The card is verified again when the trusted keys change, when its signatures or keys expire, and every 5 minutes,
+    because key sets of others change, too. If it is no longer verified, the request is not sent.
+    """
+
+    def __init__(
+        self,
+        card: VerifiedCard,
+        verification: Verification,
+        credentials: Mapping[str, Credential | OwnCertificate],
+        skills: tuple[str, ...],
+    ) -> None:
+        view = read_card(card.card)
+        self._card, self._verification = card, verification
+        self._demands = Demands(view, credentials, skills, is_whole=not card.unverified)
+        self._destinations = Destinations.of(view, "")
+        #: The trusted keys that verified the card last, and from when until when it counts. It is replaced.
+        self._verified: tuple[TrustStore | None, float, float] = None, 0.0, 0.0
+        #: The origin of a URL, "" for one that the card does not name.
+        self._origins = BoundedCache[str, str](max_entries=_MAX_URLS)
+
+    def exchange(self, request: Request) -> Flow[Reply]:
+        """The answer to a request: with credentials, if the card names its URL. Refusal: it is not sent."""
+        store, since, until = self._verified
+        now = self._verification.clock()
+        try:
+            if not since <= now < until or self._verification.trust.trust_store() is not store:
+                yield from self._verify_again()
+            origin = self._origin(request.url)
+        except ConfigurationError:
+            raise
+        except TrustError as error:
+            raise not_obtained(request.address, error) from None
+        if not origin:
+            reply: Reply = yield Send(request)
+            return reply
+
+        def send(attachment: Attachment) -> Flow[Reply]:
+            reply: Reply = yield Send(request, attachment)
+            return reply
+
+        return (yield from self._demands.send(request, origin, self._verification.clock, send))
+
+    def _verify_again(self) -> Flow[None]:
+        now = self._verification.clock()
+        try:
+            card, store = yield from self._verification.verify_again(self._card)
+        except CardVerificationError as error:
+            raise NoCredentials(
+                "the request is not sent, because the card is not verified any more; call fetch_card again, and make a "
+                f"new CardAuth: {error}",
+                error,
+            ) from None
+        self._verified = store, now, min(card.valid_until, now + VERIFY_AGAIN_SECONDS)
+
+    def _origin(self, url: str) -> str:
+        """The origin that the request goes to; "" for a URL that the card does not name."""
+        origin = self._origins.get(url)
+        if origin is None:
+            called = Destination.of(url)
+            origin = called.origin if self._destinations.cover(called) else ""
+            self._origins.put(url, origin)
+        return origin

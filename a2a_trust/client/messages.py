@@ -1,0 +1,160 @@
+"""Requests and replies of HTTP as plain values, and the steps of a flow that send them.
+
+This is all that the decisions of a client know of HTTP: ``adapters`` makes messages of an HTTP library of them. URLs,
+headers and bodies may hold secrets, and tracebacks show locals, so no repr shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from a2a_trust.errors import TrustError
+
+Changes: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Headers to set, or to leave out where they are None."""
+
+
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Request:
+    """A request. ``url`` is the URL that it is really sent to; ``body`` is None for a stream.
+
+    ``headers`` are a mapping with names in any case, also of a ``Reply``, with ``get_list`` for all lines of a name.
+    ``timeout`` has seconds by connect, read, write and pool. ``handle`` is the request of the HTTP library; None: the
+    adapter makes one. ``is_redirected``: the library made it of another request.
+    """
+
+    method: str
+    url: str
+    headers: Any
+    timeout: Mapping[str, float | None]
+    body: bytes | None = b""
+    handle: Any = None
+    is_redirected: bool = False
+
+    @property
+    def address(self) -> str:
+        """The URL without its query, which may be a secret."""
+        return self.url.partition("#")[0].partition("?")[0]
+
+
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Reply:
+    """An answer. ``body`` is what to pass on in place of what arrives, if it is not None; without ``dropped`` headers.
+
+    ``is_elsewhere``: it answers another request, to which this one was redirected.
+    """
+
+    status: int
+    headers: Any
+    handle: Any
+    is_elsewhere: bool = False
+    body: bytes | None = None
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Attachment:
+    """The credentials of one request: header lines (names in lower case), cookies and query parameters."""
+
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    cookies: tuple[tuple[str, str], ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    names: frozenset[bytes] = field(init=False)
+    lengths: frozenset[int] = field(init=False)
+    """The lengths of the names: comparing lengths first is faster than lowering every header's name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset(name for name, _ in self.headers))
+        object.__setattr__(self, "lengths", frozenset(map(len, self.names)))
+
+    def __repr__(self) -> str:
+        return "Attachment(…)"
+
+
+NOTHING: Final = Attachment()
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class Send:
+    """Send a request, and return its reply: with these credentials; headers changed, or left out where they are None.
+
+    ``certified`` is the origin that sees the client's certificate, or "". ``host`` is the address to connect to in
+    place of the name.
+    """
+
+    request: Request
+    attachment: Attachment = NOTHING
+    changes: Changes = ()
+    certified: str = ""
+    host: str = ""
+    timeout: Mapping[str, float | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Read:
+    """Read the body that a message streams. ``check`` gets what has come after each chunk, and may raise."""
+
+    message: Request | Reply
+    check: Callable[[bytearray], None]
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Close:
+    """Close a reply, read or not."""
+
+    reply: Reply
+
+
+class Refusal(Exception):  # noqa: N818  the adapter raises an error
+    """Why a request has no answer, for the adapter to raise as an error of its HTTP library, caused by ``cause``."""
+
+    def __init__(self, text: str, cause: TrustError | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.cause = None if cause is None else cause.with_traceback(None)  # its frames may show the URL
+
+
+class Unverified(Refusal):
+    """The request is not sent, or the card is not passed on."""
+
+
+class NoCredentials(Refusal):
+    """No credential fits, or it cannot be obtained."""
+
+
+class Unreachable(Refusal):
+    """There is no address to connect to."""
+
+
+class TooSlow(Refusal):
+    """Connecting takes too long."""
+
+
+class Rejected(Refusal):
+    """The agent rejects the credentials."""
+
+    def __init__(
+        self, text: str, reply: Reply, *, schemes: tuple[str, ...], scopes: tuple[str, ...], resource_metadata: str
+    ) -> None:
+        super().__init__(text)
+        self.reply, self.schemes, self.scopes, self.resource_metadata = reply, schemes, scopes, resource_metadata
+
+
+def without(reply: Reply, names: tuple[str, ...], body: bytes | None = None) -> Reply:
+    """The reply without these headers, with its own body or this one."""
+    return replace(reply, dropped=reply.dropped + names, body=reply.body if body is None else body)
+
+
+def not_sent(address: str, error: TrustError) -> Unverified:
+    return Unverified(f"the request to {address} is not sent: {error}", error)
+
+
+def not_passed_on(address: str, error: TrustError) -> Unverified:
+    return Unverified(f"the card from {address} is not passed on: {error}", error)
+
+
+def not_obtained(_: str, error: TrustError) -> NoCredentials:
+    return NoCredentials(f"no credential for the request: {error}", error)

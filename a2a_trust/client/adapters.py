@@ -31,8 +31,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Generic, NoReturn, TypeVar, cast
-from weakref import ref
+from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar, cast
+from weakref import WeakSet
 
 import httpx
 
@@ -44,7 +44,7 @@ from a2a_trust.client.credentials import Credential
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import card_urls
-from a2a_trust.client.flow import Awaiting, Blocking
+from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import (
     NOTHING,
@@ -121,7 +121,115 @@ class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
         super().__init__(message, request=request, response=response)
 
 
-class VerifyingTransport(httpx.BaseTransport):
+class _Transports(Generic[T]):
+    """The transport of a client, and those with its certificate, by origin."""
+
+    failures: tuple[type[Exception], ...] = (httpx.TransportError, ssl.SSLError)  # anyio passes alerts of TLS on
+    not_connected: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout)
+
+    def __init__(self, transport: T, mutual_tls: Mapping[str, T]) -> None:
+        super().__init__()
+        self._transport = transport
+        self.mutual_tls: Mapping[str, T] = {
+            origin: each for given, each in mutual_tls.items() for origin in named_origins([given])
+        }
+        self.transports = {transport, *self.mutual_tls.values()}
+
+    def for_origin(self, origin: str) -> T:
+        """The transport with the certificate for that origin; the client's own for "", which is none."""
+        return self.mutual_tls[origin] if origin else self._transport
+
+
+class _Blocking(_Transports[httpx.BaseTransport], Blocking):
+    """The network for programs that wait."""
+
+    def take(self, step: Any) -> Any:
+        match step:
+            case Send():
+                wire = _wire(step)
+                try:
+                    return _reply(self.for_origin(step.certified).handle_request(wire))
+                finally:
+                    detach(wire)
+            case Read():
+                body = bytearray()
+                for chunk in step.message.handle.stream:
+                    body += chunk
+                    step.check(body)
+                return _read(step, bytes(body))
+            case Close():
+                return step.reply.handle.close()
+        return super().take(step)
+
+
+class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
+    """The network for event loops."""
+
+    async def take(self, step: Any) -> Any:
+        match step:
+            case Send():
+                wire = _wire(step)
+                try:
+                    return _reply(await self.for_origin(step.certified).handle_async_request(wire))
+                finally:
+                    detach(wire)
+            case Read():
+                body = bytearray()
+                async for chunk in step.message.handle.stream:
+                    body += chunk
+                    step.check(body)
+                return _read(step, bytes(body))
+            case Close():
+                return await step.reply.handle.aclose()
+        return await super().take(step)
+
+
+class _Verifying(Generic[T]):
+    """The arguments of both transports, and the way of a request through them."""
+
+    _driver: ClassVar[type[Any]]
+
+    def __init__(
+        self,
+        transport: T,
+        trust: TrustSource,
+        *,
+        memory: CardMemory | None = None,
+        policy: Policy = ANY_KEY,
+        cards: Mapping[str, str] = NO_CARDS,
+        also: Iterable[str] | UnsafePassAnything = (),
+        http_within: Iterable[str] = (),
+        mutual_tls: Mapping[str, T] = NO_TRANSPORTS,
+        resolver: Resolver | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._network = self._driver(transport, mutual_tls)
+        verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
+        self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
+        #: The requests that the client of one agent is sending for the program.
+        self._own = WeakSet[httpx.Request]()
+
+    def _exchange(self, request: httpx.Request) -> Flow[httpx.Response]:
+        """The answer for the program, from a copy of its request: the program may change its own meanwhile."""
+        copied = httpx.Request(
+            request.method,
+            request.url,
+            headers=request.headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+        if isinstance(copied.stream, httpx.ByteStream):
+            copied.read()  # for transports that look at the content
+        copy_attachment(request, copied)
+        try:
+            values = _values(copied, not_sent, is_own=request in self._own)
+            return _response((yield from self._connection.exchange(values)))
+        except Refusal as refusal:
+            error = _error(refusal, request)
+        raise error  # here, where the answer to the wire's request is not its context
+
+
+class VerifyingTransport(_Verifying[httpx.BaseTransport], httpx.BaseTransport):
     """Sends requests with ``transport``, but only to URLs that a verified card names.
 
     The first request to another URL fetches its card with the same transport, without credentials: from the well-known
@@ -141,61 +249,25 @@ class VerifyingTransport(httpx.BaseTransport):
     within the mesh; or an origin in ``mutual_tls`` is not an origin.
     """
 
-    def __init__(
-        self,
-        transport: httpx.BaseTransport,
-        trust: TrustSource,
-        *,
-        memory: CardMemory | None = None,
-        policy: Policy = ANY_KEY,
-        cards: Mapping[str, str] = NO_CARDS,
-        also: Iterable[str] | UnsafePassAnything = (),
-        http_within: Iterable[str] = (),
-        mutual_tls: Mapping[str, httpx.BaseTransport] = NO_TRANSPORTS,
-        resolver: Resolver | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._network = _Blocking(transport, mutual_tls)
-        verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
-        self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
+    _driver = _Blocking
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            return _response(self._network.run(self._connection.exchange(_values(request, not_sent))))
-        except Refusal as refusal:
-            raise _error(refusal, request) from refusal.cause
+        response: httpx.Response = self._network.run(self._exchange(request))
+        return response
 
     def close(self) -> None:
         for transport in self._network.transports:
             transport.close()
 
 
-class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
-    """As ``VerifyingTransport``, for ``httpx.AsyncClient``."""
+class AsyncVerifyingTransport(_Verifying[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
+    """As ``VerifyingTransport``, for ``httpx.AsyncClient``. Transports are ``httpx.AsyncBaseTransport``."""
 
-    def __init__(
-        self,
-        transport: httpx.AsyncBaseTransport,
-        trust: TrustSource,
-        *,
-        memory: CardMemory | None = None,
-        policy: Policy = ANY_KEY,
-        cards: Mapping[str, str] = NO_CARDS,
-        also: Iterable[str] | UnsafePassAnything = (),
-        http_within: Iterable[str] = (),
-        mutual_tls: Mapping[str, httpx.AsyncBaseTransport] = NO_TRANSPORTS,
-        resolver: Resolver | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._network = _Awaiting(transport, mutual_tls)
-        verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
-        self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
+    _driver = _Awaiting
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            return _response(await self._network.run(self._connection.exchange(_values(request, not_sent))))
-        except Refusal as refusal:
-            raise _error(refusal, request) from refusal.cause
+        response: httpx.Response = await self._network.run(self._exchange(request))
+        return response
 
     async def aclose(self) -> None:
         for transport in self._network.transports:
@@ -236,52 +308,43 @@ class CardAuth(httpx.Auth):
         self._card = GivenCard(card, verification, dict(credentials), _skill_ids(skills))
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        outcome: list[Any] = [None]
-        try:
-            flow = self._card.exchange(_values(request, not_obtained))
-            resume: Callable[[Any], Any] = flow.send
-            while True:
-                step = resume(outcome.pop())
-                resume = flow.send
-                try:
-                    if isinstance(step, Send):
-                        response = yield _attached(request, step.attachment)
-                        outcome.append(_reply(response, is_elsewhere=response.request is not request))
-                    else:
-                        outcome.append(_drop(step) if isinstance(step, Close) else _BLOCKING.take(step))
-                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
-                    outcome.append(error)
-                    resume = flow.throw
-                finally:
-                    detach(request)
-        except StopIteration:
-            return
-        except Refusal as refusal:
-            raise _error(refusal, request) from refusal.cause
+        steps = Steps(self._exchange(request))
+        for step in steps:
+            with steps:
+                if isinstance(step, httpx.Request):
+                    steps.outcome.append((yield step))
+                else:
+                    steps.outcome.append(_drop(step) if isinstance(step, Close) else _BLOCKING.take(step))
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        outcome: list[Any] = [None]
+        steps = Steps(self._exchange(request))
+        for step in steps:
+            with steps:
+                if isinstance(step, httpx.Request):
+                    steps.outcome.append((yield step))
+                else:
+                    steps.outcome.append(_drop(step) if isinstance(step, Close) else await _AWAITING.take(step))
+
+    def _exchange(self, request: httpx.Request) -> Flow[None]:
+        """The steps of a request; the request itself is the step that httpx takes."""
+        url = request.url
+
+        def send(attachment: Attachment) -> Flow[Reply]:
+            if request.url is not url:
+                raise NoCredentials("the URL of the request was changed while it was sent; make a request for each URL")
+            attach(request, attachment)
+            try:
+                response = yield request
+            finally:
+                detach(request)
+            return _reply(response, is_elsewhere=response.request is not request)
+
         try:
-            flow = self._card.exchange(_values(request, not_obtained))
-            resume: Callable[[Any], Any] = flow.send
-            while True:
-                step = resume(outcome.pop())
-                resume = flow.send
-                try:
-                    if isinstance(step, Send):
-                        response = yield _attached(request, step.attachment)
-                        outcome.append(_reply(response, is_elsewhere=response.request is not request))
-                    else:
-                        outcome.append(_drop(step) if isinstance(step, Close) else await _AWAITING.take(step))
-                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
-                    outcome.append(error)
-                    resume = flow.throw
-                finally:
-                    detach(request)
-        except StopIteration:
+            yield from self._card.exchange(_values(request, not_obtained), send)
             return
         except Refusal as refusal:
-            raise _error(refusal, request) from refusal.cause
+            error = _error(refusal, request)
+        raise error  # here, where the answer to the wire's request is not its context
 
     def __repr__(self) -> str:
         return "CardAuth(…)"
@@ -339,8 +402,8 @@ def verifying_client(
         mutual_tls=mutual_tls,
         clock=clock,
     )
-    transport._connection.agent = Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills))
-    return httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False)
+    transport._connection.be_for(Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills)))
+    return httpx.AsyncClient(transport=transport, auth=_Own(transport._own), timeout=timeout, trust_env=False)
 
 
 def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
@@ -352,74 +415,21 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
 # httpx and plain values
 
 
-class _Transports(Generic[T]):
-    """The transport of a client, and those with its certificate, by origin."""
+class _Own(httpx.Auth):
+    """Knows the requests of the program: those that httpx makes after a redirect do not come through here."""
 
-    failures: tuple[type[Exception], ...] = (httpx.TransportError, ssl.SSLError)  # anyio passes alerts of TLS on
-    not_connected: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout)
+    def __init__(self, requests: WeakSet[httpx.Request]) -> None:
+        self._requests = requests
 
-    def __init__(self, transport: T, mutual_tls: Mapping[str, T]) -> None:
-        super().__init__()
-        self._transport = transport
-        self.mutual_tls: Mapping[str, Any] = {
-            origin: each for given, each in mutual_tls.items() for origin in named_origins([given])
-        }
-        self.transports = {transport, *self.mutual_tls.values()}
-
-    def for_origin(self, origin: str) -> T:
-        """The transport with the certificate for that origin; the client's own for "", which is none."""
-        return cast("T", self.mutual_tls[origin]) if origin else self._transport
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        self._requests.add(request)
+        try:
+            yield request
+        finally:
+            self._requests.discard(request)
 
 
-class _Blocking(_Transports[httpx.BaseTransport], Blocking):
-    """The network for programs that wait."""
-
-    def take(self, step: Any) -> Any:
-        match step:
-            case Send():
-                wire = _wire(step)
-                try:
-                    return _reply(self.for_origin(step.certified).handle_request(wire))
-                finally:
-                    _unwire(wire, step)
-            case Read():
-                body = bytearray()
-                for chunk in step.message.handle.stream:
-                    body += chunk
-                    step.check(body)
-                return _read(step, bytes(body))
-            case Close():
-                return step.reply.handle.close()
-        return super().take(step)
-
-
-class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
-    """The network for event loops."""
-
-    async def take(self, step: Any) -> Any:
-        match step:
-            case Send():
-                wire = _wire(step)
-                try:
-                    return _reply(await self.for_origin(step.certified).handle_async_request(wire))
-                finally:
-                    _unwire(wire, step)
-            case Read():
-                body = bytearray()
-                async for chunk in step.message.handle.stream:
-                    body += chunk
-                    step.check(body)
-                return _read(step, bytes(body))
-            case Close():
-                return await step.reply.handle.aclose()
-        return await super().take(step)
-
-
-_FIRST: Final = "a2a_trust.first"
-"""The extension of a request that refers to it. httpx copies extensions into the request after a redirect."""
-
-
-def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal]) -> Request:
+def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal], *, is_own: bool = False) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:
@@ -432,47 +442,35 @@ def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal
         timeout=request.extensions.get("timeout", {}),
         body=request.read() if isinstance(request.stream, httpx.ByteStream) else None,
         handle=request,
-        is_redirected=request.extensions.setdefault(_FIRST, ref(request))() is not request,
+        is_own=is_own,
     )
 
 
-def _attached(request: httpx.Request, attachment: Attachment) -> httpx.Request:
-    if attachment is not NOTHING:
-        attach(request, attachment)
-    return request
-
-
 def _wire(step: Send) -> httpx.Request:
-    """The request for the network: the program's own, or another one with changes and credentials, which the program
-    never sees."""
+    """The request for the network, with changes and credentials, which the program never sees."""
     given = step.request
     wire: httpx.Request | None = given.handle
     if wire is None:
         wire = httpx.Request(given.method, given.url, headers=given.headers, extensions={"timeout": given.timeout})
-    if step.changes or step.host or step.attachment is not NOTHING:
-        headers = httpx.Headers(wire.headers)
-        for name, value in step.changes:
-            headers.pop(name, None)
-            if value is not None:
-                headers[name] = value
-        changed = httpx.Request(
-            wire.method,
-            wire.url.copy_with(host=step.host) if step.host else wire.url,
-            headers=headers,
-            stream=wire.stream,
-            extensions=wire.extensions if step.timeout is None else {**wire.extensions, "timeout": step.timeout},
+    if step.host:
+        named = wire
+        wire = httpx.Request(
+            named.method,
+            named.url.copy_with(host=step.host),
+            headers=named.headers,
+            stream=named.stream,
+            extensions={**named.extensions, "timeout": step.timeout},
         )
-        if isinstance(changed.stream, httpx.ByteStream):
-            changed.read()  # for transports that look at the content
-        copy_attachment(wire, changed)
-        wire = changed
-    return _attached(wire, step.attachment)
-
-
-def _unwire(wire: httpx.Request, step: Send) -> None:
-    """Take the credentials out again: an error may keep the request."""
-    if wire is not step.request.handle:
-        detach(wire)
+        if isinstance(wire.stream, httpx.ByteStream):
+            wire.read()
+        copy_attachment(named, wire)
+    for name, value in step.changes:
+        wire.headers.pop(name, None)
+        if value is not None:
+            wire.headers[name] = value
+    if step.attachment is not NOTHING:
+        attach(wire, step.attachment)
+    return wire
 
 
 def _reply(response: httpx.Response, *, is_elsewhere: bool = False) -> Reply:
@@ -493,27 +491,34 @@ def _response(reply: Reply) -> httpx.Response:
         return given
     return httpx.Response(
         given.status_code,
-        headers=[line for line in given.headers.multi_items() if line[0].lower() not in reply.dropped],
+        headers=_without(given, reply.dropped),
         stream=httpx.ByteStream(reply.body),
         extensions=given.extensions,
     )
 
 
+def _without(response: httpx.Response, names: tuple[bytes, ...]) -> list[tuple[bytes, bytes]]:
+    """As bytes: httpx reads headers that are not ASCII, and does not write them."""
+    return [line for line in response.headers.raw if line[0].lower() not in names]
+
+
 def _error(refusal: Refusal, request: httpx.Request) -> httpx.HTTPError:
     """The error of httpx for a refusal."""
-    refusal.with_traceback(None)  # its frames are of no use to programs
-    if not isinstance(refusal, Rejected):
-        return _ERRORS[type(refusal)](refusal.text, request=request)
-    # As bytes: httpx reads headers that are not ASCII, and does not write them.
-    lines = [line for line in refusal.reply.handle.headers.raw if line[0].lower() not in _OF_BODIES]
-    return CredentialsRejectedError(
-        refusal.text,
-        request=request,
-        response=httpx.Response(refusal.reply.status, headers=lines, request=request),
-        schemes=refusal.schemes,
-        scopes=refusal.scopes,
-        resource_metadata=refusal.resource_metadata,
-    )
+    error: httpx.HTTPError
+    if isinstance(refusal, Rejected):
+        lines = _without(refusal.reply.handle, _OF_BODIES)
+        error = CredentialsRejectedError(
+            refusal.text,
+            request=request,
+            response=httpx.Response(refusal.reply.status, headers=lines, request=request),
+            schemes=refusal.schemes,
+            scopes=refusal.scopes,
+            resource_metadata=refusal.resource_metadata,
+        )
+    else:
+        error = _ERRORS[type(refusal)](refusal.text, request=request)
+    error.__cause__ = refusal.cause
+    return error
 
 
 _ERRORS: Final[Mapping[type[Refusal], Callable[..., httpx.RequestError]]] = {

@@ -33,7 +33,7 @@ def detach(request: httpx.Request) -> None:
     if isinstance(request.headers, _Headers):
         request.headers.attachment = NOTHING
     if isinstance(request.url, _Url):
-        request.url = httpx.URL(request.url)
+        request.url = request.url.shown
 
 
 def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> None:
@@ -63,6 +63,7 @@ class _Headers(httpx.Headers):
 class _Url(httpx.URL):
     def __init__(self, shown: httpx.URL, attachment: Attachment) -> None:
         super().__init__(shown)
+        self.shown: httpx.URL = shown.shown if isinstance(shown, _Url) else shown
         self._attachment = attachment
 
     @property

@@ -11,10 +11,12 @@ The rules:
 3. The first request to another URL starts a search for its card. It ends with the first card that the memory rejects. A
    failed search is not repeated for 10 seconds.
 4. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
-   Without a memory, cards do not go back within the life of the client.
-5. A client of one agent gets the agent's card before its first request. The card that permits a request chooses its
-   credentials. Other cards permit requests without credentials; so does every card a redirected request.
-6. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
+5. A client of one agent gets the agent's card before its first request: from the first of its URLs, and from the next
+   one only after a 404. A card from another of these URLs never takes its place. The agent's card chooses the
+   credentials of the requests that it permits. Other cards permit requests without credentials; so does every card a
+   redirected request.
+6. A permit is checked once more whenever a request is sent: meanwhile a token was fetched, or the agent has answered.
+7. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
 
 ``decisions`` has the decisions that need no state, ``adapters`` connects the door to an HTTP library.
 """
@@ -22,12 +24,10 @@ The rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import anyio
@@ -46,7 +46,7 @@ from a2a_trust.client.destinations import (
     check_extension,
     origin_in,
 )
-from a2a_trust.client.flow import Acquire, Awaited, Flow, Within
+from a2a_trust.client.flow import Awaited, Flow, Turns, Within
 from a2a_trust.client.location import Location, location_of
 from a2a_trust.client.messages import (
     NOTHING,
@@ -62,6 +62,7 @@ from a2a_trust.client.messages import (
     Send,
     TooSlow,
     Unreachable,
+    Unverified,
     not_passed_on,
     not_sent,
     without,
@@ -85,6 +86,7 @@ from a2a_trust.signing.verify import VerifiedCard
 _REMEMBERED: Final = 256
 _REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
 _FAILED_SECONDS: Final = 10.0
+_MOST_PERMITS: Final = 4
 _FETCH_SECONDS: Final = 5.0
 """For a whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile."""
 
@@ -99,10 +101,9 @@ class Agent:
 
 
 class Network(Protocol):
-    """The driver of an HTTP library: its locks, its errors when nothing came and when nothing was sent, and the origins
-    that may see the client's certificate."""
+    """The driver of an HTTP library: its errors when nothing came and when nothing was sent, and the origins that may
+    see the client's certificate."""
 
-    make_lock: Callable[[], Any]
     failures: tuple[type[Exception], ...]
     not_connected: tuple[type[Exception], ...]
     mutual_tls: Mapping[str, Any]
@@ -112,13 +113,13 @@ class Network(Protocol):
 class _Public:
     """A public card that was verified, and the URLs that it names. ``demands``: of the agent's card, when needed."""
 
+    place: str
     location: Location
     document: bytes
     view: CardView
     reach: Reach
     destinations: Destinations
     store: TrustStore
-    is_agents: bool
     demands: Demands | None = None
 
 
@@ -127,6 +128,10 @@ class _Permit(NamedTuple):
 
     origin: str = ""
     card: _Public | None = None
+
+
+class _Outdated(Exception):  # noqa: N818  a permit is asked for again
+    """The card that permits a request does not count any more. Nothing was sent."""
 
 
 class Connection:
@@ -146,6 +151,8 @@ class Connection:
     ) -> None:
         #: That of a client of one agent.
         self.agent: Agent | None = None
+        #: The URL that the agent's card was fetched from last, or is from first; the program may fetch it, too.
+        self._agents_place = ""
         self._verification, self._network, self._mesh = verification, network, mesh
         self._mutual_tls = frozenset(network.mutual_tls)
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
@@ -154,14 +161,18 @@ class Connection:
         self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also, mesh)
         #: URL of a card whose query counts -> where the memory keeps it
         self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
-        #: URL of a public card, with its query -> the card, while that counts without verifying it again
+        #: URL of a public card, with its query, in one spelling -> the card, while that counts without verifying it
         self._public = BoundedCache[str, _Public](max_entries=_REMEMBERED)
         #: base of an interface -> why the search for its card failed
         self._failed = BoundedCache[str, TrustError](max_entries=_REMEMBERED)
-        self._turns = _Turns[Any](network.make_lock)
+        self._turns = Turns()
         self._resolver = SystemResolver() if resolver is None else resolver
         #: Requests for one name that begin at once share a look-up: each takes a thread, and there are few.
         self._look_ups = SingleFlight[str, list[Address]]()
+
+    def be_for(self, agent: Agent) -> None:
+        """Be the door of a client of this agent."""
+        self.agent, self._agents_place = agent, _with_query(agent.places[0])
 
     def exchange(self, request: Request) -> Flow[Reply]:
         """The answer to a request of the program, in four steps.
@@ -169,6 +180,14 @@ class Connection:
         1. Find its purpose. 2. Permit it, or not. 3. Send it, with the credentials that the card demands. 4. Verify the
         cards that come. Refusal: it has no answer.
         """
+        for _ in range(_MOST_PERMITS):
+            try:
+                return (yield from self._exchange(request))
+            except _Outdated:
+                continue
+        raise Unverified(f"the request to {request.address} is not sent: its card changes all the time; try again")
+
+    def _exchange(self, request: Request) -> Flow[Reply]:
         try:
             if request.body is None and decisions.may_be_call(request):
                 request.body = yield Read(request, decisions.check_stream)
@@ -192,11 +211,9 @@ class Connection:
     def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
         """The permit for the request; None: only the GET of the card goes, without credentials. TrustError: nothing
         goes."""
-        counting = self._counting()
-        if self.agent is not None and not gets_card and not _agents(counting):
+        if self.agent is not None and not gets_card and self._agents_card() is None:
             yield from self._get_agents_card(self.agent, request)
-            counting = self._counting()
-            if not _agents(counting):  # the trusted keys have changed meanwhile
+            if self._agents_card() is None:  # the trusted keys have changed meanwhile
                 raise NoCredentials(
                     "the request is not sent: the card of the agent is not verified any more; try again"
                 )
@@ -204,21 +221,37 @@ class Connection:
         if is_added and self.agent is None and origin_in(request.url) not in self._mutual_tls:
             return _Permit()
         called = Destination.of(request.url, self._mesh)
-        card = _naming(called, counting)
+        card = self._naming(called)
         if card is None and (not is_added or called.origin in self._mutual_tls):
-            with self._turns.of(called.without_operation()) as turn:
-                yield Acquire(turn)
-                try:
-                    yield from self._verify_again(lambda public: public.destinations.cover(called))
-                    card = _naming(called, self._counting())
-                    if card is None and not is_added:
-                        if gets_card:
-                            self._check_query(called)
-                            return None
-                        card = yield from self._search(called, request)
-                finally:
-                    turn.release()
+            if gets_card:
+                yield from self._verify_again(lambda public: public.destinations.cover(called))
+                card = self._naming(called)
+                if card is None and not is_added:
+                    self._check_query(called)
+                    return None
+            else:
+                card = yield from self._found(called, request, searches=not is_added)
         return _Permit(called.origin, card)
+
+    def _found(self, called: Destination, request: Request, *, searches: bool) -> Flow[_Public | None]:
+        """The card that names the URL: verified again, or else searched for. Requests to one base do this in turn."""
+        base = str(called.without_operation())
+        while (yield from self._turns.wait(base)):
+            card = self._naming(called)
+            if card is not None:
+                return card
+            self._check_failed(base)
+        try:
+            yield from self._verify_again(lambda public: public.destinations.cover(called))
+            return self._naming(called) or ((yield from self._search(called, base, request)) if searches else None)
+        finally:
+            self._turns.end(base)
+
+    def _check_failed(self, base: str) -> None:
+        """TrustError: a search for the card of this interface failed a short time ago."""
+        refusal = self._failed.get(base, self._verification.clock())
+        if refusal is not None:
+            raise refusal
 
     def _is_added(self, url: str) -> bool:
         if not self._also:
@@ -227,23 +260,37 @@ class Connection:
             return True  # below an origin any path is, in any spelling
         return any(Destination.of(url, self._mesh).below(each) is not None for each in self._also)
 
-    def _counting(self) -> list[_Public]:
-        """The public cards that count now, the newest last."""
+    def _counts(self, public: _Public) -> bool:
+        """Whether the card still counts: nothing has taken its place, and neither time nor trusted keys have changed
+        it."""
+        now = self._verification.clock()
+        return self._public.get(public.place, now) is public and public.store is self._verification.trust.trust_store()
+
+    def _agents_card(self) -> _Public | None:
+        """The agent's card, if it counts now."""
+        public = self._public.get(self._agents_place)
+        return public if public is not None and self._counts(public) else None
+
+    def _naming(self, called: Destination) -> _Public | None:
+        """The newest card that counts and names the URL; that of the agent, if it does."""
+        agents = self._agents_card()
+        if agents is not None and agents.destinations.cover(called):
+            return agents
         now, store = self._verification.clock(), self._verification.trust.trust_store()
-        return [each for _, each in self._public.items(now) if each.store is store]
+        counting = [each for _, each in reversed(self._public.items(now)) if each.store is store]
+        return next((each for each in counting if each.destinations.cover(called)), None)
 
     def _verify_again(self, is_wanted: Callable[[_Public], bool]) -> Flow[None]:
         """Verify cards again, because time or trust may have changed; those that are not verified any more drop out."""
-        for url, public in self._public.items():
-            if is_wanted(public) and self._public.get(url) is public:
-                self._public.remove(url)
+        for place, public in self._public.items():
+            if is_wanted(public):
                 try:
-                    if public.document:
-                        yield from self._verified(public.document, public.location, url, public.demands)
+                    yield from self._verified(public.document, public.location, place, before=public)
                 except ConfigurationError:
                     raise
                 except TrustError:
-                    continue  # it names nothing any more
+                    if self._public.get(place) is public:
+                        self._public.remove(place)  # it names nothing any more
 
     def _check_query(self, called: Destination) -> None:
         """CardVerificationError: the GET of this card would go without credentials, but its query may be one."""
@@ -253,18 +300,15 @@ class Connection:
                 f"have it, write also=[{str(called)!r}]"
             )
 
-    def _search(self, called: Destination, request: Request) -> Flow[_Public]:
+    def _search(self, called: Destination, base: str, request: Request) -> Flow[_Public]:
         """The card that names the URL, from where it may be. TrustError: no verified card does."""
-        base = str(called.without_operation())
-        refusal = self._failed.get(base, self._verification.clock())
-        if refusal is not None:
-            raise refusal
+        self._check_failed(base)
         below = [interface for interface in self._cards if called.below(interface) is not None]
         listed = [self._cards[max(below, key=lambda interface: len(interface.path))]] if below else None
         outcomes: list[tuple[str, str | TrustError]] = []
         for card_url in listed or called.card_urls():
             outcome = yield from self._outcome(card_url, request)
-            card = _naming(called, self._counting())
+            card = self._naming(called)
             if card is not None:
                 return card
             outcomes.append((card_url, outcome))
@@ -288,27 +332,26 @@ class Connection:
 
     def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
         """One request gets the card for those that wait; if it fails, each of them gets it by itself."""
-        with self._turns.of(_AGENT) as turn:
-            waits = turn.locked()
-            yield Acquire(turn)
-            try:
-                if not waits:
-                    yield from self._fetch_agents_card(agent, request)
-            finally:
-                turn.release()
-        if waits and not _agents(self._counting()):
+        if (yield from self._turns.wait(_AGENT)):
+            if self._agents_card() is None:
+                yield from self._fetch_agents_card(agent, request)
+            return
+        try:
             yield from self._fetch_agents_card(agent, request)
+        finally:
+            self._turns.end(_AGENT)
 
     def _fetch_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
-        if self._public.items():
-            yield from self._verify_again(lambda public: public.is_agents)
-            if _agents(self._counting()):
-                return
+        """The agent's card: verified again, or else fetched."""
+        yield from self._verify_again(lambda public: public.place == self._agents_place)
+        if self._agents_card() is not None:
+            return
         status = 0
-        for place in agent.places:
-            Destination.of(place, self._mesh)
-            reply = yield from self._fetched(_bare(place, request, "application/json"))
+        for url in agent.places:
+            Destination.of(url, self._mesh)
+            reply = yield from self._fetched(_bare(url, request, "application/json"))
             if reply.status < 400:
+                self._agents_place = _with_query(url)
                 return
             status = reply.status
             if status != 404:
@@ -319,10 +362,6 @@ class Connection:
             "fetch_card(url, trust, credentials=…) and CardAuth"
         )
 
-    def _is_place(self, agent: Agent, url: str) -> bool:
-        """Whether that is a URL of the agent's card, in any spelling."""
-        return url in agent.places or _with_query(url) in map(_with_query, agent.places)
-
     def _demands(self, agent: Agent, card: _Public) -> Demands:
         try:
             card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
@@ -332,16 +371,16 @@ class Connection:
 
     def _forget_agents_card(self) -> None:
         """The card may have changed; and if the agent has moved, a newer card may name its URL."""
-        self._public.remove_where(lambda public: public.is_agents)
+        self._public.remove(self._agents_place)
 
     # Sending
 
     def _answered(self, request: Request, permit: _Permit, changes: Changes) -> Flow[Reply]:
         """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 and 6."""
         send = partial(self._sent, request, permit, changes)
-        if self.agent is None or request.is_redirected:
+        if self.agent is None or not request.is_own:
             return (yield from send(NOTHING))
-        if permit.card is None or not permit.card.is_agents:
+        if permit.card is None or permit.card.place != self._agents_place:
             reply = yield from send(NOTHING)
             if reply.status == 401:
                 self._forget_agents_card()
@@ -358,10 +397,16 @@ class Connection:
         if self._mesh.suffixes and request.url.startswith("http:"):
             host = urlsplit(request.url).hostname or ""
             if self._mesh.covers(host):
-                return (yield from self._sent_within_mesh(request, host, changes, attachment))
+                return (yield from self._sent_within_mesh(request, permit, host, changes, attachment))
         certified = self._certified(request, permit) if self._mutual_tls else ""
+        self._check(permit)
         reply: Reply = yield Send(request, attachment, changes, certified)
         return reply
+
+    def _check(self, permit: _Permit) -> None:
+        """_Outdated: the permit does not count any more."""
+        if permit.card is not None and not self._counts(permit.card):
+            raise _Outdated
 
     def _certified(self, request: Request, permit: _Permit) -> str:
         """The origin of the request if it shows the client's certificate, else ""."""
@@ -371,7 +416,9 @@ class Connection:
         is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
         return origin if permit.card is not None or is_listed else ""
 
-    def _sent_within_mesh(self, request: Request, host: str, changes: Changes, attachment: Attachment) -> Flow[Reply]:
+    def _sent_within_mesh(
+        self, request: Request, permit: _Permit, host: str, changes: Changes, attachment: Attachment
+    ) -> Flow[Reply]:
         """The answer of a checked address in place of the name, which may lead elsewhere by the time that the library
         asks for it.
 
@@ -386,6 +433,7 @@ class Connection:
             timeout["connect"] = connect / len(addresses)
         refused: Exception | None = None
         for address in addresses:
+            self._check(permit)
             try:
                 reply: Reply = yield Send(request, attachment, changes, host=str(address), timeout=timeout)
             except self._network.not_connected as error:  # nothing was sent
@@ -467,11 +515,12 @@ class Connection:
         document: bytes | dict[str, Any],
         location: Location,
         url: str,
-        demands: Demands | None = None,
         *,
         is_public: bool = True,
+        before: _Public | None = None,
     ) -> Flow[None]:
-        """Verify a card, and keep a public one; ``demands`` are those of the same card before."""
+        """Verify a card, and keep a public one, with the tokens and scopes of the same card ``before``."""
+        place = _with_query(url)
         verification = self._verification if is_public else self._verification.without_memory()
         kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
         publics: list[tuple[_Public, float, float]] = []
@@ -484,20 +533,24 @@ class Connection:
                 self._check_extension(reach, location.origin)
                 return
             public = _Public(
+                place=place,
                 location=location,
                 document=kept,
                 view=view,
                 reach=reach,
                 destinations=Destinations.of(view, url, self._mesh),
                 store=trusted,  # and not what is trusted by now: another thread may have read a revocation
-                is_agents=self.agent is not None and self._is_place(self.agent, url),
-                demands=demands,
             )
             publics.append((public, now, min(verified.valid_until, now + VERIFY_AGAIN_SECONDS)))
 
         yield from verification.verify(document, location, check)
         for public, since, until in publics:
-            self._public.put(url, public, since=since, until=until)
+            known = self._public.get(place)
+            if before is not None and known is not before:
+                return  # a newer card has come meanwhile
+            if known is not None and known.document == public.document != b"":
+                public.demands = known.demands
+            self._public.put(place, public, since=since, until=until)
 
     def _check_extension(self, extended: Reach, origin: str) -> None:
         """Refuse it when it leads further than every public card that names the origin it is from."""
@@ -515,39 +568,6 @@ class Connection:
 
 _AGENT: Final = Destination("", "")
 """The turn of the requests that wait for the agent's card."""
-_LockT = TypeVar("_LockT")
-
-
-class _Turns(Generic[_LockT]):
-    """One lock for each destination, as long as a request holds it or waits for it."""
-
-    def __init__(self, make: Callable[[], _LockT]) -> None:
-        self._make = make
-        self._guard = Lock()
-        self._taken: dict[Destination, tuple[_LockT, int]] = {}
-
-    @contextmanager
-    def of(self, destination: Destination) -> Iterator[_LockT]:
-        with self._guard:
-            lock, users = self._taken.get(destination) or (self._make(), 0)
-            self._taken[destination] = (lock, users + 1)
-        try:
-            yield lock
-        finally:
-            with self._guard:
-                lock, users = self._taken.pop(destination)
-                if users > 1:
-                    self._taken[destination] = (lock, users - 1)
-
-
-def _agents(publics: Iterable[_Public]) -> bool:
-    return any(each.is_agents for each in publics)
-
-
-def _naming(called: Destination, publics: list[_Public]) -> _Public | None:
-    """The newest card that names the URL, of those of the agent if possible."""
-    naming = [each for each in publics if each.destinations.cover(called)]
-    return max(reversed(naming), key=lambda each: each.is_agents) if naming else None
 
 
 def _bare(url: str, given: Request, accept: str = "") -> Request:

@@ -71,10 +71,10 @@ WHOLE_CARD: Final[Changes] = (
 BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
 """The headers that go with the GET of a card to a URL that no verified card names; every other one may be a secret."""
 
-OF_BODIES: Final = ("content-length", "content-encoding", "content-type", "transfer-encoding")
+OF_BODIES: Final = (b"content-length", b"content-encoding", b"content-type", b"transfer-encoding")
 """The headers of a body, which an error loses with it."""
 
-OF_STRANGERS: Final = ("set-cookie", "set-cookie2", "www-authenticate")
+OF_STRANGERS: Final = (b"set-cookie", b"set-cookie2", b"www-authenticate")
 """The headers that make a program send more: cookies, which go to every host below their ``Domain``, and challenges, to
 which a client may compute an answer from a password."""
 

@@ -18,7 +18,7 @@ from a2a_trust.client.credentials import Credential, CredentialValue
 from a2a_trust.client.decisions import Again, MoreScopes, Rejection, attachment_of, once_more, united
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.flow import Flow
-from a2a_trust.client.messages import Attachment, Close, NoCredentials, Reply, Request, Send, not_obtained
+from a2a_trust.client.messages import NOTHING, Attachment, Close, NoCredentials, Reply, Request, not_obtained
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
@@ -202,30 +202,34 @@ class GivenCard:
         #: The origin of a URL, "" for one that the card does not name.
         self._origins = BoundedCache[str, str](max_entries=_MAX_URLS)
 
-    def exchange(self, request: Request) -> Flow[Reply]:
-        """The answer to a request: with credentials, if the card names its URL. Refusal: it is not sent."""
-        store, since, until = self._verified
-        now = self._verification.clock()
+    def exchange(self, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
+        """The answer to a request, which ``send`` sends: with credentials, if the card names its URL.
+
+        Refusal: it is not sent.
+        """
+
+        def sent(attachment: Attachment) -> Flow[Reply]:
+            yield from self._verify_again()  # a token was fetched meanwhile, or the agent has answered
+            return (yield from send(attachment))
+
         try:
-            if not since <= now < until or self._verification.trust.trust_store() is not store:
-                yield from self._verify_again()
+            yield from self._verify_again()
             origin = self._origin(request.url)
+            if not origin:
+                return (yield from send(NOTHING))
+            return (yield from self._demands.send(request, origin, self._verification.clock, sent))
         except ConfigurationError:
             raise
         except TrustError as error:
             raise not_obtained(request.address, error) from None
-        if not origin:
-            reply: Reply = yield Send(request)
-            return reply
-
-        def send(attachment: Attachment) -> Flow[Reply]:
-            reply: Reply = yield Send(request, attachment)
-            return reply
-
-        return (yield from self._demands.send(request, origin, self._verification.clock, send))
 
     def _verify_again(self) -> Flow[None]:
+        """Verify the card again, if time or the trusted keys have changed. NoCredentials: it is not verified any
+        more."""
+        store, since, until = self._verified
         now = self._verification.clock()
+        if since <= now < until and self._verification.trust.trust_store() is store:
+            return
         try:
             card, store = yield from self._verification.verify_again(self._card)
         except CardVerificationError as error:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
@@ -66,7 +66,7 @@ class Destination:
 
     origin: str
     path: str
-    query: str = ""
+    query: str = field(default="", repr=False)  # it may be a secret, and tracebacks show locals
 
     @classmethod
     def of(cls, url: str, mesh: HttpWithin = NO_MESH) -> Self:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock, get_ident
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
 import anyio
 import anyio.to_thread
@@ -97,13 +97,6 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class Acquire:
-    """Take a lock of ``make_lock``. The flow releases it."""
-
-    lock: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Within:
     """The result of a flow. TimeoutError: it took longer; where nothing can end it, it looks at the clock itself."""
 
@@ -118,30 +111,75 @@ Flow: TypeAlias = Generator[Any, Any, T]
 """A flow with a result; its steps are those of this module, and those of a driver that is made for it."""
 
 
+class Steps:
+    """A flow that runs: ``for step in steps``, each step within ``with steps``.
+
+    What is appended to ``outcome`` within the block is the step's result, and what the block raises is raised in the
+    flow, which cleans up, and raises it again. The outcome is in no local when the flow goes on: it may be a secret,
+    and tracebacks show locals.
+    """
+
+    def __init__(self, flow: Flow[Any]) -> None:
+        self.outcome: list[Any] = [None]
+        self.result: Any = None
+        self._flow = flow
+        self._resume: Callable[[Any], Any] = flow.send
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._resume(self.outcome.pop())
+        except StopIteration as done:
+            self.result = done.value
+            raise
+
+    def __enter__(self) -> None:
+        self._resume = self._flow.send
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is not None:
+            self.outcome.append(error)
+            self._resume = self._flow.throw
+        return True
+
+
+class Turns:
+    """One flow at a time for each key, also of several threads and event loops."""
+
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._taken: dict[Hashable, Answered] = {}
+
+    def wait(self, key: Hashable) -> Flow[bool]:
+        """True: another flow had the turn, and has ended it. False: the caller has it, until it calls ``end``."""
+        ours = Answered(Future(), get_ident())
+        ours.future.set_running_or_notify_cancel()  # so no one who waits can cancel it for the others
+        with self._guard:
+            taken = self._taken.setdefault(key, ours)
+        return taken is not ours and (yield taken)
+
+    def end(self, key: Hashable) -> None:
+        with self._guard:
+            ours = self._taken.pop(key, None)
+        if ours is not None:  # else a call within that of this thread has ended it
+            ours.future.set_result(None)
+
+
 class Blocking:
     """Runs flows for sync programs. Steps that need an event loop get one, also where one is running."""
-
-    make_lock: Callable[[], Any] = Lock
 
     def __init__(self, fetcher: Fetcher | None = None) -> None:
         self._fetcher = fetcher
 
     def run(self, flow: Flow[T]) -> T:
-        """The result of the flow. A step's outcome is in no local when the flow goes on: it may be a secret, and
-        tracebacks show locals."""
-        outcome: list[Any] = [None]
-        resume: Callable[[Any], Any] = flow.send
-        try:
-            while True:
-                step = resume(outcome.pop())
-                try:
-                    outcome.append(self.take(step))
-                    resume = flow.send
-                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
-                    outcome.append(error)
-                    resume = flow.throw
-        except StopIteration as done:
-            return cast("T", done.value)
+        """The result of the flow."""
+        steps = Steps(flow)
+        for step in steps:
+            with steps:
+                steps.outcome.append(self.take(step))
+        return cast("T", steps.result)
 
     def take(self, step: Any) -> Any:
         """The result of one step."""
@@ -152,8 +190,6 @@ class Blocking:
                 return _plain(step.function())
             case Within():
                 return self.run(step.flow)
-            case Acquire():
-                return step.lock.acquire()
             case ToTheEnd():
                 try:
                     return self.run(step.flow)
@@ -170,26 +206,16 @@ class Blocking:
 class Awaiting:
     """Runs flows on the running event loop."""
 
-    make_lock: Callable[[], Any] = anyio.Lock
-
     def __init__(self, fetcher: Fetcher | None = None) -> None:
         self._fetcher = fetcher
 
     async def run(self, flow: Flow[T]) -> T:
         """As ``Blocking.run``."""
-        outcome: list[Any] = [None]
-        resume: Callable[[Any], Any] = flow.send
-        try:
-            while True:
-                step = resume(outcome.pop())
-                try:
-                    outcome.append(await self.take(step))
-                    resume = flow.send
-                except BaseException as error:  # noqa: BLE001  the flow cleans up, and raises it again
-                    outcome.append(error)
-                    resume = flow.throw
-        except StopIteration as done:
-            return cast("T", done.value)
+        steps = Steps(flow)
+        for step in steps:
+            with steps:
+                steps.outcome.append(await self.take(step))
+        return cast("T", steps.result)
 
     async def take(self, step: Any) -> Any:
         """The result of one step."""
@@ -202,11 +228,6 @@ class Awaiting:
             case Within():
                 with anyio.fail_after(step.seconds):
                     return await self.run(step.flow)
-            case Acquire():
-                try:
-                    return step.lock.acquire_nowait()
-                except anyio.WouldBlock:
-                    return await step.lock.acquire()
             case ToTheEnd():
                 task = asyncio.ensure_future(self.run(step.flow))
                 _UNATTENDED.add(task)

@@ -21,8 +21,9 @@ class Request:
     """A request. ``url`` is the URL that it is really sent to; ``body`` is None for a stream.
 
     ``headers`` are a mapping with names in any case, also of a ``Reply``, with ``get_list`` for all lines of a name.
-    ``timeout`` has seconds by connect, read, write and pool. ``handle`` is the request of the HTTP library; None: the
-    adapter makes one. ``is_redirected``: the library made it of another request.
+    ``timeout`` has seconds by connect, read, write and pool. ``handle`` is the request of the HTTP library, which the
+    program cannot change any more; None: the adapter makes one. ``is_own``: the program made it for this client, and
+    not the library after a redirect.
     """
 
     method: str
@@ -31,7 +32,7 @@ class Request:
     timeout: Mapping[str, float | None]
     body: bytes | None = b""
     handle: Any = None
-    is_redirected: bool = False
+    is_own: bool = False
 
     @property
     def address(self) -> str:
@@ -51,7 +52,7 @@ class Reply:
     handle: Any
     is_elsewhere: bool = False
     body: bytes | None = None
-    dropped: tuple[str, ...] = ()
+    dropped: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -143,7 +144,7 @@ class Rejected(Refusal):
         self.reply, self.schemes, self.scopes, self.resource_metadata = reply, schemes, scopes, resource_metadata
 
 
-def without(reply: Reply, names: tuple[str, ...], body: bytes | None = None) -> Reply:
+def without(reply: Reply, names: tuple[bytes, ...], body: bytes | None = None) -> Reply:
     """The reply without these headers, with its own body or this one."""
     return replace(reply, dropped=reply.dropped + names, body=reply.body if body is None else body)
 

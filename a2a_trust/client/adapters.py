@@ -32,12 +32,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import httpx
 
 from a2a_trust.client.answer import check_credentials
-from a2a_trust.client.attachment import attach, copy_attachment, detach, sent_to
+from a2a_trust.client.attachment import attach, copy_attachment, sent_to
 from a2a_trust.client.certificates import OwnCertificate, client_context
 from a2a_trust.client.connection import Agent, Connection
 from a2a_trust.client.credentials import Credential
@@ -150,7 +150,7 @@ class _Blocking(_Transports[httpx.BaseTransport], Blocking):
                 try:
                     return _reply(self.for_origin(step.certified).handle_request(wire))
                 finally:
-                    detach(wire)
+                    attach(wire, NOTHING)
             case Read():
                 body = bytearray()
                 for chunk in step.message.handle.stream:
@@ -172,7 +172,7 @@ class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
                 try:
                     return _reply(await self.for_origin(step.certified).handle_async_request(wire))
                 finally:
-                    detach(wire)
+                    attach(wire, NOTHING)
             case Read():
                 body = bytearray()
                 async for chunk in step.message.handle.stream:
@@ -221,8 +221,9 @@ class _Verifying(Generic[T]):
         if isinstance(copied.stream, httpx.ByteStream):
             copied.read()  # for transports that look at the content
         copy_attachment(request, copied)
+        is_first = request.extensions.setdefault(_FIRST, ref(request))() is request
         try:
-            values = _values(copied, not_sent, is_own=request in self._own)
+            values = _values(copied, not_sent, is_own=is_first and request in self._own)
             return _response((yield from self._connection.exchange(values)))
         except Refusal as refusal:
             error = _error(refusal, request)
@@ -336,7 +337,7 @@ class CardAuth(httpx.Auth):
             try:
                 response = yield request
             finally:
-                detach(request)
+                attach(request, NOTHING)
             return _reply(response, is_elsewhere=response.request is not request)
 
         try:
@@ -396,7 +397,7 @@ def verifying_client(
         trust,
         memory=memory,
         policy=policy,
-        cards=cards if len(places) > 1 else {url: url, **cards},
+        cards=cards if len(places) > 1 else {url.partition("?")[0]: url, **cards},
         also=also,
         http_within=mesh.suffixes,
         mutual_tls=mutual_tls,
@@ -413,6 +414,11 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
 
 
 # httpx and plain values
+
+
+_FIRST: Final = "a2a_trust.first"
+"""The extension of a request that refers to it. httpx copies extensions into the request after a redirect, which a
+program may send by itself."""
 
 
 class _Own(httpx.Auth):

@@ -20,19 +20,19 @@ _COOKIE: Final = b"cookie"
 
 
 def attach(request: httpx.Request, attachment: Attachment) -> None:
-    """Attach credentials. They replace attached ones, and headers, cookies and parameters with the same names."""
-    headers = _Headers(request.headers)
-    headers.attachment = attachment
-    request.headers = headers
+    """Attach credentials. They replace attached ones, and headers, cookies and parameters with the same names.
+
+    Attach NOTHING after sending: programs may send a request again, to another URL, or keep it.
+    """
+    headers = request.headers
+    if isinstance(headers, _Headers):
+        headers.attachment = attachment
+    elif attachment is not NOTHING:
+        request.headers = headers = _Headers(headers)
+        headers.attachment = attachment
     if attachment.parameters:
         request.url = _Url(request.url, attachment)
-
-
-def detach(request: httpx.Request) -> None:
-    """Remove the attached credentials, because programs may send a request again, to another URL, or keep it."""
-    if isinstance(request.headers, _Headers):
-        request.headers.attachment = NOTHING
-    if isinstance(request.url, _Url):
+    elif isinstance(request.url, _Url):
         request.url = request.url.shown
 
 

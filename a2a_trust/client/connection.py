@@ -26,7 +26,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -211,17 +210,15 @@ class Connection:
     def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
         """The permit for the request; None: only the GET of the card goes, without credentials. TrustError: nothing
         goes."""
-        if self.agent is not None and not gets_card and self._agents_card() is None:
-            yield from self._get_agents_card(self.agent, request)
-            if self._agents_card() is None:  # the trusted keys have changed meanwhile
-                raise NoCredentials(
-                    "the request is not sent: the card of the agent is not verified any more; try again"
-                )
+        card = None
+        if self.agent is not None and not gets_card:
+            card = self._counting(self._agents_place) or (yield from self._agents_card(self.agent, request))
         is_added = self._is_added(request.url)
         if is_added and self.agent is None and origin_in(request.url) not in self._mutual_tls:
             return _Permit()
         called = Destination.of(request.url, self._mesh)
-        card = self._naming(called)
+        if card is None or not card.destinations.cover(called):
+            card = self._naming(called)
         if card is None and (not is_added or called.origin in self._mutual_tls):
             if gets_card:
                 yield from self._verify_again(lambda public: public.destinations.cover(called))
@@ -260,22 +257,13 @@ class Connection:
             return True  # below an origin any path is, in any spelling
         return any(Destination.of(url, self._mesh).below(each) is not None for each in self._also)
 
-    def _counts(self, public: _Public) -> bool:
-        """Whether the card still counts: nothing has taken its place, and neither time nor trusted keys have changed
-        it."""
-        now = self._verification.clock()
-        return self._public.get(public.place, now) is public and public.store is self._verification.trust.trust_store()
-
-    def _agents_card(self) -> _Public | None:
-        """The agent's card, if it counts now."""
-        public = self._public.get(self._agents_place)
-        return public if public is not None and self._counts(public) else None
+    def _counting(self, place: str) -> _Public | None:
+        """The card from there, if it still counts: neither time nor trusted keys have changed it."""
+        public = self._public.get(place, self._verification.clock())
+        return public if public is not None and public.store is self._verification.trust.trust_store() else None
 
     def _naming(self, called: Destination) -> _Public | None:
-        """The newest card that counts and names the URL; that of the agent, if it does."""
-        agents = self._agents_card()
-        if agents is not None and agents.destinations.cover(called):
-            return agents
+        """The newest card that counts and names the URL."""
         now, store = self._verification.clock(), self._verification.trust.trust_store()
         counting = [each for _, each in reversed(self._public.items(now)) if each.store is store]
         return next((each for each in counting if each.destinations.cover(called)), None)
@@ -330,21 +318,25 @@ class Connection:
 
     # The agent
 
-    def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
-        """One request gets the card for those that wait; if it fails, each of them gets it by itself."""
-        if (yield from self._turns.wait(_AGENT)):
-            if self._agents_card() is None:
-                yield from self._fetch_agents_card(agent, request)
-            return
+    def _agents_card(self, agent: Agent, request: Request) -> Flow[_Public]:
+        """The agent's card. One request gets it for those that wait; if it fails, each of them gets it by itself."""
+        waited = yield from self._turns.wait(_AGENT)
         try:
-            yield from self._fetch_agents_card(agent, request)
+            card = self._counting(self._agents_place)
+            if card is None:
+                yield from self._get_agents_card(agent, request)
+                card = self._counting(self._agents_place)
         finally:
-            self._turns.end(_AGENT)
+            if not waited:
+                self._turns.end(_AGENT)
+        if card is None:  # the trusted keys have changed meanwhile
+            raise NoCredentials("the request is not sent: the card of the agent is not verified any more; try again")
+        return card
 
-    def _fetch_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
-        """The agent's card: verified again, or else fetched."""
+    def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
+        """Verify the agent's card again, or else fetch it."""
         yield from self._verify_again(lambda public: public.place == self._agents_place)
-        if self._agents_card() is not None:
+        if self._counting(self._agents_place) is not None:
             return
         status = 0
         for url in agent.places:
@@ -376,13 +368,16 @@ class Connection:
     # Sending
 
     def _answered(self, request: Request, permit: _Permit, changes: Changes) -> Flow[Reply]:
-        """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 and 6."""
-        send = partial(self._sent, request, permit, changes)
-        if self.agent is None or not request.is_own:
-            return (yield from send(NOTHING))
-        if permit.card is None or permit.card.place != self._agents_place:
-            reply = yield from send(NOTHING)
-            if reply.status == 401:
+        """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 to 7."""
+
+        def send(attachment: Attachment) -> Flow[Reply]:
+            self._check(permit)
+            return self._sent(request, permit, changes, attachment)
+
+        is_agents = permit.card is not None and permit.card.place == self._agents_place
+        if self.agent is None or permit.card is None or not is_agents or not request.is_own:
+            reply = yield from self._sent(request, permit, changes, NOTHING)
+            if reply.status == 401 and request.is_own and not is_agents:
                 self._forget_agents_card()
             return reply
         demands = permit.card.demands or self._demands(self.agent, permit.card)
@@ -399,13 +394,12 @@ class Connection:
             if self._mesh.covers(host):
                 return (yield from self._sent_within_mesh(request, permit, host, changes, attachment))
         certified = self._certified(request, permit) if self._mutual_tls else ""
-        self._check(permit)
         reply: Reply = yield Send(request, attachment, changes, certified)
         return reply
 
     def _check(self, permit: _Permit) -> None:
         """_Outdated: the permit does not count any more."""
-        if permit.card is not None and not self._counts(permit.card):
+        if permit.card is not None and self._counting(permit.card.place) is not permit.card:
             raise _Outdated
 
     def _certified(self, request: Request, permit: _Permit) -> str:
@@ -595,7 +589,7 @@ def _written(option: str, url: str, mesh: HttpWithin) -> Destination:
             raise MalformedError("URL: it has a query or a fragment; leave them out")
         return Destination.of(url, mesh)
     except (MalformedError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{option}: {ascii(url)[:80]}: {error}") from None
+        raise ConfigurationError(f"{option}: {ascii(str(url).partition('?')[0])[:80]}: {error}") from None
 
 
 def _card_destination(url: str, mesh: HttpWithin) -> Destination:

@@ -19,7 +19,6 @@ from a2a_trust import (
 )
 from a2a_trust.card.view import read_card
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
-from a2a_trust.client.connection import _Turns
 from a2a_trust.client.destinations import Destination, Destinations, check_plain, named_origins
 from a2a_trust.keys import UnsafeAnyOrigin
 from a2a_trust.net.urls import NO_MESH, HttpWithin
@@ -321,16 +320,6 @@ def test_a_key_for_every_host_names_only_what_its_card_says() -> None:
         with pytest.raises(UnverifiedCardError, match="its card is verified, and does not name it"):
             http.post(f"{AGENT}/rpc")
         assert http.post("https://other.test/rpc").status_code == 200
-
-
-def test_a_lock_lives_for_as_long_as_somebody_needs_it() -> None:
-    turns = _Turns(object)
-    here = location(AGENT)
-    with turns.of(here) as first:
-        with turns.of(here) as second, turns.of(location("https://other.test")) as other:
-            assert first is second is not other
-        assert list(turns._taken) == [here]
-    assert not turns._taken
 
 
 # --- the origins of a credential -----------------------------------------------------------------------------------

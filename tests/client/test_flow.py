@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 
-from a2a_trust.client.flow import Acquire, Ask, Awaited, Awaiting, Blocking, Flow, InThread, Within, run, run_async
+from a2a_trust.client.flow import Ask, Awaited, Awaiting, Flow, InThread, Turns, Within, run, run_async
 from tests.attacks.test_c05_traces_of_credentials import traces_of
 
 Run = Callable[[Flow[Any]], Any]
@@ -82,48 +83,73 @@ def test_a_result_is_in_no_traceback_of_the_package(drive: Run) -> None:
     assert not [each for each in traces_of(raised.value) if "secret" in each.replace("after a secret", "")]
 
 
-def test_a_cancelled_flow_frees_its_lock_and_cleans_up() -> None:
-    driver, done = Awaiting(), list[str]()
+def test_a_cancelled_flow_cleans_up_and_ends_its_turn() -> None:
+    driver, turns, done = Awaiting(), Turns(), list[str]()
+
+    def flow() -> Flow[None]:
+        assert not (yield from turns.wait("key"))
+        try:
+            yield Awaited(anyio.sleep_forever)
+        finally:
+            turns.end("key")
+            yield Ask(lambda: done.append("cleaned up"))
 
     async def main() -> None:
-        lock = driver.make_lock()
-
-        def flow() -> Flow[None]:
-            yield Acquire(lock)
-            try:
-                yield Awaited(anyio.sleep_forever)
-            finally:
-                lock.release()
-                yield Ask(lambda: done.append("cleaned up"))
-
         with pytest.raises(TimeoutError):
             await driver.run(one_step(Within(0.01, flow())))
-        assert not lock.locked()
 
     asyncio.run(main())
     assert done == ["cleaned up"]
+    assert not run(turns.wait("key"))
 
 
 def one_step(step: Any) -> Flow[Any]:
     return (yield step)
 
 
-def test_a_lock_makes_tasks_and_threads_wait() -> None:
-    async def main() -> list[str]:
-        driver, order = Awaiting(), list[str]()
-        lock = driver.make_lock()
+def test_flows_of_one_key_run_one_after_the_other() -> None:
+    turns, order = Turns(), list[str]()
 
-        def flow(name: str) -> Flow[None]:
-            yield Acquire(lock)
-            order.append(f"{name} begins")
-            yield Awaited(lambda: anyio.sleep(0))
-            order.append(f"{name} ends")
-            lock.release()
+    def flow(name: str, key: str) -> Flow[None]:
+        while (yield from turns.wait(key)):
+            order.append(f"{name} waited")
+        order.append(f"{name} begins")
+        yield Awaited(lambda: anyio.sleep(0))
+        order.append(f"{name} ends")
+        turns.end(key)
 
-        await asyncio.gather(driver.run(flow("one")), driver.run(flow("two")))
-        return order
+    async def main() -> None:
+        driver = Awaiting()
+        await asyncio.gather(
+            *[driver.run(flow(name, "key")) for name in ("one", "two")], driver.run(flow("x", "other"))
+        )
 
-    assert asyncio.run(main()) == ["one begins", "one ends", "two begins", "two ends"]
-    lock = Blocking.make_lock()
-    run(one_step(Acquire(lock)))
-    assert lock.locked()
+    asyncio.run(main())
+    mine = [each for each in order if not each.startswith("x")]
+    assert mine == ["one begins", "one ends", "two waited", "two begins", "two ends"]
+    assert order.index("x begins") < order.index("one ends")
+
+
+def test_threads_wait_for_each_other() -> None:
+    turns, order = Turns(), list[str]()
+    assert not run(turns.wait("key"))
+
+    def wait() -> None:
+        assert run(turns.wait("key"))
+        order.append("waited")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    order.append("ends")
+    turns.end("key")
+    thread.join(60)
+    assert order == ["ends", "waited"]
+
+
+def test_a_call_within_a_call_of_its_thread_does_not_wait_for_itself() -> None:
+    turns = Turns()
+    assert not run(turns.wait("key"))
+    assert not run(turns.wait("key"))
+    turns.end("key")
+    turns.end("key")
+    assert not run(turns.wait("key"))

@@ -41,6 +41,7 @@ from a2a_trust.client.attachment import attach, copy_attachment, sent_to
 from a2a_trust.client.certificates import OwnCertificate, client_context
 from a2a_trust.client.connection import Agent, Connection
 from a2a_trust.client.credentials import Credential
+from a2a_trust.client.decisions import OF_BODIES
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import card_urls
@@ -50,16 +51,13 @@ from a2a_trust.client.messages import (
     NOTHING,
     Attachment,
     Close,
-    NoCredentials,
     Read,
+    Reason,
     Refusal,
     Rejected,
     Reply,
     Request,
     Send,
-    TooSlow,
-    Unreachable,
-    Unverified,
     not_obtained,
     not_sent,
 )
@@ -76,7 +74,6 @@ T = TypeVar("T")
 NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 NO_TRANSPORTS: Final[Mapping[str, Any]] = MappingProxyType({})
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
-_OF_BODIES: Final = (b"content-length", b"content-encoding", b"transfer-encoding")
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
@@ -332,7 +329,10 @@ class CardAuth(httpx.Auth):
 
         def send(attachment: Attachment) -> Flow[Reply]:
             if request.url is not url:
-                raise NoCredentials("the URL of the request was changed while it was sent; make a request for each URL")
+                raise Refusal(
+                    Reason.NO_CREDENTIALS,
+                    "the URL of the request was changed while it was sent; make a request for each URL",
+                )
             attach(request, attachment)
             try:
                 response = yield request
@@ -512,26 +512,20 @@ def _error(refusal: Refusal, request: httpx.Request) -> httpx.HTTPError:
     """The error of httpx for a refusal."""
     error: httpx.HTTPError
     if isinstance(refusal, Rejected):
-        lines = _without(refusal.reply.handle, _OF_BODIES)
-        error = CredentialsRejectedError(
-            refusal.text,
-            request=request,
-            response=httpx.Response(refusal.reply.status, headers=lines, request=request),
-            schemes=refusal.schemes,
-            scopes=refusal.scopes,
-            resource_metadata=refusal.resource_metadata,
-        )
+        lines = _without(refusal.reply.handle, OF_BODIES)
+        response = httpx.Response(refusal.reply.status, headers=lines, request=request)
+        error = CredentialsRejectedError(refusal.text, request=request, response=response, **refusal.about)
     else:
-        error = _ERRORS[type(refusal)](refusal.text, request=request)
+        error = _ERRORS[refusal.reason](refusal.text, request=request)
     error.__cause__ = refusal.cause
     return error
 
 
-_ERRORS: Final[Mapping[type[Refusal], Callable[..., httpx.RequestError]]] = {
-    Unverified: UnverifiedCardError,
-    NoCredentials: CredentialsError,
-    Unreachable: httpx.ConnectError,
-    TooSlow: httpx.ConnectTimeout,
+_ERRORS: Final[Mapping[Reason, Callable[..., httpx.RequestError]]] = {
+    Reason.UNVERIFIED: UnverifiedCardError,
+    Reason.NO_CREDENTIALS: CredentialsError,
+    Reason.UNREACHABLE: httpx.ConnectError,
+    Reason.TOO_SLOW: httpx.ConnectTimeout,
 }
 
 

@@ -34,6 +34,7 @@ from a2a_trust.signing.forms import shown
 
 _MOST_COMBINATIONS: Final = 256
 _ANYBODY: Final = (Alternative(()),)
+_MOST_CHARACTERS: Final = 300
 _SHOWN: Final = 4
 """The number of alternatives in an error, and of schemes and problems of each: a stranger's card has thousands."""
 
@@ -224,3 +225,12 @@ def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) 
     kind = "a scheme that the card does not declare" if scheme is None else kind_of(scheme)[0]
     scoped = f" with the scopes {shown(nsmallest(9, scopes), ' ')[:200]}" if scopes else ""
     return f"{ascii(name[:80])[:80]} asks for {kind}{scoped}"
+
+
+def demand_in_words(view: CardView, demands: tuple[Alternative, ...]) -> str:
+    """The first demands of the card in words, for an error."""
+    alternatives = [
+        " and ".join(words_for(name, view.schemes.get(name), scopes) for name, scopes in each.schemes[:2])
+        for each in demands[:2]
+    ]
+    return ", or ".join(alternatives)[:_MOST_CHARACTERS]

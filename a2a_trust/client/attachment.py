@@ -47,13 +47,11 @@ class _Headers(httpx.Headers):
 
     @property
     def raw(self) -> list[tuple[bytes, bytes]]:
-        attached = self.attachment
-        names, lengths = attached.names, attached.lengths
-        lines = [line for line in super().raw if len(line[0]) not in lengths or line[0].lower() not in names]
-        if attached.cookies:
-            lines = _with_cookies(lines, attached.cookies)
-        lines += attached.headers
-        return lines
+        names = {name for name, _ in self.attachment.headers}
+        lines = [line for line in super().raw if line[0].lower() not in names]
+        if self.attachment.cookies:
+            lines = _with_cookies(lines, self.attachment.cookies)
+        return [*lines, *self.attachment.headers]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles, also of responses and errors with the request, do not contain attached credentials."""

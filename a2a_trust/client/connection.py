@@ -52,16 +52,13 @@ from a2a_trust.client.messages import (
     Attachment,
     Changes,
     Close,
-    NoCredentials,
     Read,
+    Reason,
     Refusal,
     Rejected,
     Reply,
     Request,
     Send,
-    TooSlow,
-    Unreachable,
-    Unverified,
     not_passed_on,
     not_sent,
     without,
@@ -184,7 +181,8 @@ class Connection:
                 return (yield from self._exchange(request))
             except _Outdated:
                 continue
-        raise Unverified(f"the request to {request.address} is not sent: its card changes all the time; try again")
+        text = f"the request to {request.address} is not sent: its card changes all the time; try again"
+        raise Refusal(Reason.UNVERIFIED, text)
 
     def _exchange(self, request: Request) -> Flow[Reply]:
         try:
@@ -330,7 +328,10 @@ class Connection:
             if not waited:
                 self._turns.end(_AGENT)
         if card is None:  # the trusted keys have changed meanwhile
-            raise NoCredentials("the request is not sent: the card of the agent is not verified any more; try again")
+            raise Refusal(
+                Reason.NO_CREDENTIALS,
+                "the request is not sent: the card of the agent is not verified any more; try again",
+            )
         return card
 
     def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
@@ -348,17 +349,18 @@ class Connection:
             status = reply.status
             if status != 404:
                 break
-        raise NoCredentials(
+        raise Refusal(
+            Reason.NO_CREDENTIALS,
             f"cannot fetch the card of the agent: {agent.places[0]} answers with status {status}; write the URL of "
             "the agent, not the URL of an interface. If the card itself needs a credential, use "
-            "fetch_card(url, trust, credentials=…) and CardAuth"
+            "fetch_card(url, trust, credentials=…) and CardAuth",
         )
 
     def _demands(self, agent: Agent, card: _Public) -> Demands:
         try:
             card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
         except ConfigurationError as error:  # the card may have changed since the program was written
-            raise NoCredentials(f"the request is not sent: {error}", error) from None
+            raise Refusal(Reason.NO_CREDENTIALS, f"the request is not sent: {error}", error) from None
         return card.demands
 
     def _forget_agents_card(self) -> None:
@@ -434,7 +436,7 @@ class Connection:
                 refused = error
             else:
                 return reply
-        raise refused or Unreachable(f"{request.address}: the name has no address")
+        raise refused or Refusal(Reason.UNREACHABLE, f"{request.address}: the name has no address")
 
     def _checked_addresses(self, request: Request, host: str) -> Flow[list[Address]]:
         """All addresses of the name. Unverified: one of them is outside of the mesh."""
@@ -453,7 +455,7 @@ class Connection:
             addresses: list[Address] = yield Awaited(found)
             check_private(f"http://{host}:{port}", addresses)
         except TimeoutError:
-            raise TooSlow(f"{host}: its name servers do not answer in time") from None
+            raise Refusal(Reason.TOO_SLOW, f"{host}: its name servers do not answer in time") from None
         except FetchError as error:
             raise not_sent(request.address, error) from None
         return addresses

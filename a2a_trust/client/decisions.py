@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from email.message import Message
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -31,14 +32,15 @@ from a2a_trust import strict_json
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, METHODS, ROUTES, Operation
 from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace
 from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.client.answer import Answer, Part
-from a2a_trust.client.challenges import Challenge, challenges_of
+from a2a_trust.card.view import Alternative, CardView
+from a2a_trust.client.answer import Answer, Part, demand_in_words, scopes_named
 from a2a_trust.client.credentials import CredentialValue
 from a2a_trust.client.destinations import Destination
 from a2a_trust.client.dpop import ath_of, nonce_of
 from a2a_trust.client.location import plain_url
 from a2a_trust.client.messages import Attachment, Changes, Rejected, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
+from a2a_trust.net.challenges import Challenge, challenges_of
 from a2a_trust.signing.forms import shown
 from a2a_trust.strict_json import MAX_BYTES
 
@@ -261,7 +263,7 @@ def once_more(
 
     For other values the caller has to see whether there are any.
     """
-    if rejection.status == 401:
+    if rejection.reply.status == 401:
         if Again.WITH_NONCE not in tried and rejection.wants_nonce:
             return Again.WITH_NONCE, more_scopes
         if Again.WITH_OTHER_VALUES not in tried:
@@ -278,49 +280,37 @@ def united(some: MoreScopes, others: MoreScopes) -> MoreScopes:
     return {name: some.get(name, _NO_SCOPES) | others.get(name, _NO_SCOPES) for name in {**some, **others}}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Rejection:
-    """An answer of 401 or 403, and what went along with its request.
+    """An answer of 401 or 403, and what went along with its request; ``demands`` are those of the card."""
 
-    ``demand`` gives what the card asks for, in words; ``scopes_named`` gives the scopes that it has for a scheme.
-    """
+    view: CardView
+    demands: tuple[Alternative, ...]
+    answer: Answer
+    values: list[CredentialValue]
+    request: Request
+    reply: Reply
 
-    def __init__(
-        self,
-        answer: Answer,
-        values: list[CredentialValue],
-        request: Request,
-        reply: Reply,
-        *,
-        demand: Callable[[], str],
-        scopes_named: Callable[[str], frozenset[str]],
-    ) -> None:
-        self._answer, self._values, self._request, self._reply = answer, values, request, reply
-        self._demand, self._scopes_named = demand, scopes_named
-        self._challenges = challenges_of(reply.headers.get_list("WWW-Authenticate"))
-        self.status: Final[int] = reply.status
+    @property
+    def challenges(self) -> tuple[Challenge, ...]:
+        return challenges_of(self.reply.headers.get_list("WWW-Authenticate"))
 
     @property
     def wants_nonce(self) -> bool:
         """Whether a proof with the nonce that came along may do (RFC 9449 9)."""
-        asked = any(
-            each.scheme == "dpop" and each.parameters.get("error") == "use_dpop_nonce" for each in self._challenges
-        )
-        nonce = nonce_of(self._reply.headers.get_list("DPoP-Nonce"))
-        return asked and nonce is not None and any(value.proofs is not None for value in self._values)
+        asked = ("dpop", "use_dpop_nonce") in [(each.scheme, each.parameters.get("error")) for each in self.challenges]
+        nonce = nonce_of(self.reply.headers.get_list("DPoP-Nonce"))
+        return asked and nonce is not None and any(value.proofs is not None for value in self.values)
 
     @property
     def is_for_scopes(self) -> bool:
         """Whether the token lacks scopes (RFC 6750 3.1)."""
-        return any(each.parameters.get("error") == "insufficient_scope" for each in self._challenges)
+        return any(each.parameters.get("error") == "insufficient_scope" for each in self.challenges)
 
     @property
     def scopes(self) -> frozenset[str]:
         """The scopes that the agent asks for."""
-        return _NO_SCOPES.union(*[each.scopes for each in self._challenges])
-
-    def is_same(self, values: list[CredentialValue]) -> bool:
-        """Whether these are the values that were rejected."""
-        return [each.text for each in values] == [each.text for each in self._values]
+        return _NO_SCOPES.union(*[each.scopes for each in self.challenges])
 
     def more_scopes(self, known: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
         """The scopes to ask for in addition, by scheme; none if the agent asks for one that is not allowed.
@@ -328,56 +318,46 @@ class Rejection:
         ``known`` are those that are asked for beyond what the card demands.
         """
         more: dict[str, frozenset[str]] = {}
-        for part in self._answer.parts:
+        for part in self.answer.parts:
             missing = self.scopes - part.scopes - known.get(part.name, _NO_SCOPES)
-            if missing and missing == part.credential.may_step_up(missing & self._scopes_named(part.name)):
+            if missing and missing == part.credential.may_step_up(missing & scopes_named(self.view, part.name)):
                 more[part.name] = missing
         return more
 
     def _forbidden(self, scopes: frozenset[str]) -> str:
         """Why no token with these scopes is asked for."""
-        for part in self._answer.parts if self.is_for_scopes else ():
+        for part in self.answer.parts if self.is_for_scopes else ():
             allowed = part.credential.may_step_up(scopes)
             if allowed is None:
                 continue
-            unnamed, denied = scopes - self._scopes_named(part.name), scopes - allowed
+            unnamed, denied = scopes - scopes_named(self.view, part.name), scopes - allowed
             if unnamed:
                 return f"; no token is asked for with {shown(sorted(unnamed), ' ')}: the card does not name it"
             if denied:
                 return f"; allowed_scopes does not have {shown(sorted(denied), ' ')}"
         return ""
 
-    @property
-    def is_of_credentials(self) -> bool:
-        """False for a 403 without ``insufficient_scope``."""
-        return self.status == 401 or self.is_for_scopes
-
-    def check_replayable(self) -> None:
-        """Rejected: the request cannot be sent twice."""
-        if self._request.body is None:
-            raise self.error("; the body is a stream, which cannot be sent twice: make the request again")
-
     def error(self, hint: str = "") -> Rejected:
         """The error for the program; ``hint`` is added to the text."""
-        names = self._answer.schemes
-        demanded = _NO_SCOPES.union(*[part.scopes for part in self._answer.parts])
+        names = self.answer.schemes
+        demanded = _NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
         scopes = self.scopes
-        metadata = next((each.resource_metadata for each in self._challenges if each.resource_metadata), "")
+        metadata = next((each.resource_metadata for each in self.challenges if each.resource_metadata), "")
         asked = ", ".join(
             [
-                *sorted({_shown(each) for each in self._challenges}),
+                *sorted({_shown(each) for each in self.challenges}),
                 *([f"scopes {' '.join(sorted(scopes))}"] if scopes else []),
                 *([f"metadata at {metadata}"] if metadata else []),
             ]
         )
-        if any(value.is_in(asked) for value in self._values):
+        if any(value.is_in(asked) for value in self.values):
             asked, scopes, metadata = "something that repeats a credential", _NO_SCOPES, ""
         sent = "with " + shown(f"'{name}'" for name in names) if names else "without a credential"
         return Rejected(
-            f"{'/'.join(self._request.address.split('/', 3)[:3])} answers {self.status} to a request {sent}. "
-            f"In the card, {self._demand() or 'no credential is demanded'}. "
+            f"{'/'.join(self.request.address.split('/', 3)[:3])} answers {self.reply.status} to a request {sent}. "
+            f"In the card, {demand_in_words(self.view, self.demands) or 'no credential is demanded'}. "
             f"The agent asks for {asked[:_MAX_SHOWN] or 'a credential of unknown kind'}{self._forbidden(scopes)}{hint}",
-            self._reply,
+            self.reply,
             schemes=names,
             scopes=tuple(sorted(scopes | demanded)),
             resource_metadata=metadata,

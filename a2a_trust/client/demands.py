@@ -7,25 +7,23 @@ answer of 401 or 403 whether to send it once more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import CardView, read_card
-from a2a_trust.client.answer import Answer, answer_for, demands_of, scopes_named, words_for
+from a2a_trust.client.answer import Answer, answer_for, demands_of
 from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential, CredentialValue
 from a2a_trust.client.decisions import Again, MoreScopes, Rejection, attachment_of, once_more, united
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.flow import Flow
-from a2a_trust.client.messages import NOTHING, Attachment, Close, NoCredentials, Reply, Request, not_obtained
+from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request, not_obtained
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.signing.verify import VerifiedCard
 
 _MAX_URLS: Final = 256
-_MAX_SHOWN: Final = 300
 _NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
@@ -51,6 +49,9 @@ class _Sent:
         if not self._has_proofs:
             self._made = attachment
         return attachment
+
+    def is_same(self, values: list[CredentialValue]) -> bool:
+        return [each.text for each in values] == [each.text for each in self.values]
 
     def renew(self) -> bool:
         """Forget the values, which were rejected; whether there may be others."""
@@ -142,24 +143,25 @@ class Demands:
     ) -> Flow[_Sent | None]:
         """The credentials for sending the request once more; None: the answer is passed on."""
         rejection = Rejection(
-            sent.answer,
-            sent.values,
-            request,
-            reply,
-            demand=self._demand,
-            scopes_named=partial(scopes_named, self._view),
+            view=self._view,
+            demands=self._demands,
+            answer=sent.answer,
+            values=sent.values,
+            request=request,
+            reply=reply,
         )
         again, more_scopes = once_more(rejection, sent.more_scopes, tried)
         if again is None or (again is Again.WITH_OTHER_VALUES and not sent.renew()):
-            if not rejection.is_of_credentials:
+            if reply.status == 403 and not rejection.is_for_scopes:
                 return None
             raise rejection.error()
         tried.add(again)
         if again is not Again.WITH_NONCE:
             sent = yield from self._obtain(origin, sent.answer, more_scopes)
             self._ask_further_for(sent)
-        rejection.check_replayable()
-        if again is Again.WITH_OTHER_VALUES and rejection.is_same(sent.values):
+        if request.body is None:
+            raise rejection.error("; the body is a stream, which cannot be sent twice: make the request again")
+        if again is Again.WITH_OTHER_VALUES and sent.is_same(rejection.values):
             raise rejection.error()
         return sent
 
@@ -169,14 +171,6 @@ class Demands:
             names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
             kept = {name: sent.more_scopes[name] for name in names if name in sent.more_scopes}
             self._more_scopes = united(self._more_scopes, kept)
-
-    def _demand(self) -> str:
-        """The demands of the card, in words."""
-        alternatives = [
-            " and ".join(words_for(name, self._view.schemes.get(name), scopes) for name, scopes in each.schemes[:2])
-            for each in self._demands[:2]
-        ]
-        return ", or ".join(alternatives)[:_MAX_SHOWN]
 
 
 class GivenCard:
@@ -233,7 +227,8 @@ class GivenCard:
         try:
             card, store = yield from self._verification.verify_again(self._card)
         except CardVerificationError as error:
-            raise NoCredentials(
+            raise Refusal(
+                Reason.NO_CREDENTIALS,
                 "the request is not sent, because the card is not verified any more; call fetch_card again, and make a "
                 f"new CardAuth: {error}",
                 error,

@@ -7,7 +7,8 @@ headers and bodies may hold secrets, and tracebacks show locals, so no repr show
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from a2a_trust.errors import TrustError
@@ -63,17 +64,6 @@ class Attachment:
     cookies: tuple[tuple[str, str], ...] = ()
     parameters: tuple[tuple[str, str], ...] = ()
 
-    names: frozenset[bytes] = field(init=False)
-    lengths: frozenset[int] = field(init=False)
-    """The lengths of the names: comparing lengths first is faster than lowering every header's name."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", frozenset(name for name, _ in self.headers))
-        object.__setattr__(self, "lengths", frozenset(map(len, self.names)))
-
-    def __repr__(self) -> str:
-        return "Attachment(…)"
-
 
 NOTHING: Final = Attachment()
 
@@ -109,39 +99,31 @@ class Close:
     reply: Reply
 
 
-class Refusal(Exception):  # noqa: N818  the adapter raises an error
-    """Why a request has no answer, for the adapter to raise as an error of its HTTP library, caused by ``cause``."""
+class Reason(Enum):
+    """Why a request has no answer."""
 
-    def __init__(self, text: str, cause: TrustError | None = None) -> None:
+    UNVERIFIED = "the request is not sent, or the card is not passed on"
+    NO_CREDENTIALS = "no credential fits, or it cannot be obtained"
+    UNREACHABLE = "there is no address to connect to"
+    TOO_SLOW = "connecting takes too long"
+    REJECTED = "the agent rejects the credentials"
+
+
+class Refusal(Exception):  # noqa: N818  the adapter raises an error
+    """A request has no answer; for the adapter to raise as an error of its HTTP library, caused by ``cause``."""
+
+    def __init__(self, reason: Reason, text: str, cause: TrustError | None = None) -> None:
         super().__init__(text)
-        self.text = text
+        self.reason, self.text = reason, text
         self.cause = None if cause is None else cause.with_traceback(None)  # its frames may show the URL
 
 
-class Unverified(Refusal):
-    """The request is not sent, or the card is not passed on."""
-
-
-class NoCredentials(Refusal):
-    """No credential fits, or it cannot be obtained."""
-
-
-class Unreachable(Refusal):
-    """There is no address to connect to."""
-
-
-class TooSlow(Refusal):
-    """Connecting takes too long."""
-
-
 class Rejected(Refusal):
-    """The agent rejects the credentials."""
+    """The agent rejects the credentials; ``about`` are the arguments of the error that say more."""
 
-    def __init__(
-        self, text: str, reply: Reply, *, schemes: tuple[str, ...], scopes: tuple[str, ...], resource_metadata: str
-    ) -> None:
-        super().__init__(text)
-        self.reply, self.schemes, self.scopes, self.resource_metadata = reply, schemes, scopes, resource_metadata
+    def __init__(self, text: str, reply: Reply, **about: Any) -> None:
+        super().__init__(Reason.REJECTED, text)
+        self.reply, self.about = reply, about
 
 
 def without(reply: Reply, names: tuple[bytes, ...], body: bytes | None = None) -> Reply:
@@ -149,13 +131,13 @@ def without(reply: Reply, names: tuple[bytes, ...], body: bytes | None = None) -
     return replace(reply, dropped=reply.dropped + names, body=reply.body if body is None else body)
 
 
-def not_sent(address: str, error: TrustError) -> Unverified:
-    return Unverified(f"the request to {address} is not sent: {error}", error)
+def not_sent(address: str, error: TrustError) -> Refusal:
+    return Refusal(Reason.UNVERIFIED, f"the request to {address} is not sent: {error}", error)
 
 
-def not_passed_on(address: str, error: TrustError) -> Unverified:
-    return Unverified(f"the card from {address} is not passed on: {error}", error)
+def not_passed_on(address: str, error: TrustError) -> Refusal:
+    return Refusal(Reason.UNVERIFIED, f"the card from {address} is not passed on: {error}", error)
 
 
-def not_obtained(_: str, error: TrustError) -> NoCredentials:
-    return NoCredentials(f"no credential for the request: {error}", error)
+def not_obtained(_: str, error: TrustError) -> Refusal:
+    return Refusal(Reason.NO_CREDENTIALS, f"no credential for the request: {error}", error)

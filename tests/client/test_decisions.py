@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_trust import CardVerificationError, FetchError, MalformedError, TrustError
+from a2a_trust.card.view import read_card
 from a2a_trust.client.answer import Answer
 from a2a_trust.client.decisions import (
     Again,
@@ -24,6 +25,7 @@ from a2a_trust.client.decisions import (
 from a2a_trust.client.destinations import Destination
 from a2a_trust.client.messages import Reply, Request
 from a2a_trust.errors import UnsignedCardError
+from tests.client.agents import card_of
 from tests.tables import walk
 
 AGENT = "https://agent.example"
@@ -140,7 +142,8 @@ def test_a_search_in_vain_names_the_option_that_admits_the_request(
 )
 def test_why_a_request_is_sent_once_more(status: int, challenge: str, tried: Any, expected: Again | None) -> None:
     reply = Reply(status=status, headers=Lines({"WWW-Authenticate": challenge, "DPoP-Nonce": "n"}), handle=None)
-    rejection = Rejection(Answer(), [], request(), reply, demand=str, scopes_named=lambda _: frozenset())
+    view = read_card(card_of(AGENT))
+    rejection = Rejection(view=view, demands=(), answer=Answer(), values=[], request=request(), reply=reply)
     assert once_more(rejection, {}, tried) == (expected, {})
 
 

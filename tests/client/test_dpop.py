@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from a2a_trust import ConfigurationError, VerifiedCard, generate_signer, verify_card
+from a2a_trust.card.view import read_card
 from a2a_trust.client import (
     BearerToken,
     CardAuth,
@@ -242,7 +243,8 @@ def test_the_demand_for_a_nonce_names_scheme_and_error(challenge: str, wanted: b
     response = httpx.Response(401, headers=headers)
     reply = Reply(status=401, headers=response.headers, handle=response)
     sent = [CredentialValue("t", DPoPProofs(SIGNER))]
-    rejection = Rejection(Answer(), sent, request, reply, demand=str, scopes_named=lambda name: frozenset())
+    view = read_card(card_of("https://agent.example"))
+    rejection = Rejection(view=view, demands=(), answer=Answer(), values=sent, request=request, reply=reply)
     assert rejection.wants_nonce is wanted
 
 

@@ -50,7 +50,6 @@ HOMES = {
     "anyio": (
         "net/fetcher.py",
         "client/flow.py",
-        "client/connection.py",
         "middleware/agents.py",
         "middleware/application.py",
         "middleware/caller.py",

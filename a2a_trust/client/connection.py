@@ -26,12 +26,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-import anyio
-
-from a2a_trust.cache import BoundedCache, SingleFlight
+from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client import decisions
 from a2a_trust.client.certificates import OwnCertificate
@@ -75,8 +74,8 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.net.addresses import Address
-from a2a_trust.net.fetcher import MAX_ATTEMPTS, Resolver, SystemResolver, addresses_of
-from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin, check_private
+from a2a_trust.net.fetcher import MeshNames, Resolver
+from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
 _REMEMBERED: Final = 256
@@ -162,9 +161,7 @@ class Connection:
         #: base of an interface -> why the search for its card failed
         self._failed = BoundedCache[str, TrustError](max_entries=_REMEMBERED)
         self._turns = Turns()
-        self._resolver = SystemResolver() if resolver is None else resolver
-        #: Requests for one name that begin at once share a look-up: each takes a thread, and there are few.
-        self._look_ups = SingleFlight[str, list[Address]]()
+        self._names = MeshNames(resolver)
 
     def be_for(self, agent: Agent) -> None:
         """Be the door of a client of this agent."""
@@ -421,12 +418,16 @@ class Connection:
         ``Host`` is the name, whatever the program wrote: sidecars go by it. The addresses share the time to connect, so
         that one which swallows packets leaves some for the next.
         """
-        addresses = (yield from self._checked_addresses(request, host))[:MAX_ATTEMPTS]
-        changes = (*changes, ("Host", urlsplit(request.url).netloc))
-        timeout = dict(request.timeout)
-        connect = timeout.get("connect")
-        if connect is not None and addresses:
-            timeout["connect"] = connect / len(addresses)
+        parts, connect = urlsplit(request.url), request.timeout.get("connect")
+        port = parts.port or DEFAULT_PORTS["http"]
+        try:
+            addresses: list[Address] = yield Awaited(partial(self._names.addresses, host, port, connect))
+        except TimeoutError:
+            raise Refusal(Reason.TOO_SLOW, f"{host}: its name servers do not answer in time") from None
+        except FetchError as error:
+            raise not_sent(request.address, error) from None
+        changes = (*changes, ("Host", parts.netloc))
+        timeout = {**request.timeout, "connect": connect and connect / max(len(addresses), 1)}
         refused: Exception | None = None
         for address in addresses:
             self._check(permit)
@@ -437,28 +438,6 @@ class Connection:
             else:
                 return reply
         raise refused or Refusal(Reason.UNREACHABLE, f"{request.address}: the name has no address")
-
-    def _checked_addresses(self, request: Request, host: str) -> Flow[list[Address]]:
-        """All addresses of the name. Unverified: one of them is outside of the mesh."""
-        port = urlsplit(request.url).port or DEFAULT_PORTS["http"]
-        seconds = request.timeout.get("connect")
-
-        async def look_up() -> list[Address]:
-            with anyio.fail_after(_FETCH_SECONDS):
-                return await addresses_of(host, port, self._resolver)
-
-        async def found() -> list[Address]:
-            with anyio.fail_after(seconds):
-                return await self._look_ups.run(f"{host}:{port}", look_up)
-
-        try:
-            addresses: list[Address] = yield Awaited(found)
-            check_private(f"http://{host}:{port}", addresses)
-        except TimeoutError:
-            raise Refusal(Reason.TOO_SLOW, f"{host}: its name servers do not answer in time") from None
-        except FetchError as error:
-            raise not_sent(request.address, error) from None
-        return addresses
 
     # Cards
 

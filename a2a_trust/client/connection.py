@@ -76,7 +76,6 @@ from a2a_trust.keys.trust import TrustStore
 from a2a_trust.net.addresses import Address
 from a2a_trust.net.fetcher import MeshNames, Resolver
 from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin
-from a2a_trust.signing.verify import VerifiedCard
 
 _REMEMBERED: Final = 256
 _REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
@@ -497,35 +496,29 @@ class Connection:
         """Verify a card, and keep a public one, with the tokens and scopes of the same card ``before``."""
         place = _with_query(url)
         verification = self._verification if is_public else self._verification.without_memory()
+        verified, store = yield from verification.verify_signatures(document, location)
+        check_whole(verified)
+        now, view = verification.clock(), read_card(verified.card)
+        reach = Reach.of(view)
+        if not is_public:
+            self._check_extension(reach, location.origin)
+            return
+        yield from verification.admit(verified, location)
+        known = self._public.get(place)
+        if before is not None and known is not before:
+            return  # a newer card has come meanwhile
         kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
-        publics: list[tuple[_Public, float, float]] = []
-
-        def check(verified: VerifiedCard, trusted: TrustStore) -> None:
-            check_whole(verified)
-            now, view = verification.clock(), read_card(verified.card)
-            reach = Reach.of(view)
-            if not is_public:
-                self._check_extension(reach, location.origin)
-                return
-            public = _Public(
-                place=place,
-                location=location,
-                document=kept,
-                view=view,
-                reach=reach,
-                destinations=Destinations.of(view, url, self._mesh),
-                store=trusted,  # and not what is trusted by now: another thread may have read a revocation
-            )
-            publics.append((public, now, min(verified.valid_until, now + VERIFY_AGAIN_SECONDS)))
-
-        yield from verification.verify(document, location, check)
-        for public, since, until in publics:
-            known = self._public.get(place)
-            if before is not None and known is not before:
-                return  # a newer card has come meanwhile
-            if known is not None and known.document == public.document != b"":
-                public.demands = known.demands
-            self._public.put(place, public, since=since, until=until)
+        public = _Public(
+            place=place,
+            location=location,
+            document=kept,
+            view=view,
+            reach=reach,
+            destinations=Destinations.of(view, url, self._mesh),
+            store=store,  # and not what is trusted by now: another thread may have read a revocation
+            demands=known.demands if known is not None and kept and known.document == kept else None,
+        )
+        self._public.put(place, public, since=now, until=min(verified.valid_until, now + VERIFY_AGAIN_SECONDS))
 
     def _check_extension(self, extended: Reach, origin: str) -> None:
         """Refuse it when it leads further than every public card that names the origin it is from."""

@@ -76,11 +76,9 @@ def _extending(
     fetched = yield request
     document = fetched.body if request.content is None else _result(fetched.body)
     public = Reach.of(read_card(card.card))
-    return (
-        yield from verification.verify(
-            document, request.url, lambda extended, _: check_extension(public, Reach.of(read_card(extended.card)))
-        )
-    )
+    extended, _ = yield from verification.verify_signatures(document, request.url)
+    check_extension(public, Reach.of(read_card(extended.card)))
+    return extended
 
 
 def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) -> Get:

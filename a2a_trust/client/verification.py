@@ -75,17 +75,22 @@ class Verification:
             raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
         check_first_use(self.on_first_use, self.memory)
 
-    def verify(
-        self,
-        document: bytes | Mapping[str, Any],
-        url: str,
-        check: Callable[[VerifiedCard, TrustStore], None] = lambda verified, store: None,  # noqa: ARG005
-    ) -> Flow[VerifiedCard]:
+    def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
         """Verify a card from that URL. The errors are those of ``verify_card`` and the memory.
 
-        ``check`` may raise for another reason, before the card is remembered. It gets the trusted keys that verified
-        the card, without those of a first use. ConfigurationError: with a memory, the URL is not an agent location.
+        ConfigurationError: with a memory, the URL is not an agent location.
         """
+        verified, _ = yield from self.verify_signatures(document, url)
+        yield from self.admit(verified, url)
+        return verified
+
+    def admit(self, verified: VerifiedCard, url: str) -> Flow[None]:
+        """Check a verified card against the memory, which then remembers it."""
+        if self.memory is not None:
+            yield InThread(partial(self.memory.admit, verified, named_location(url), now=self.clock()))
+
+    def verify_signatures(self, document: bytes | Mapping[str, Any], url: str) -> Flow[tuple[VerifiedCard, TrustStore]]:
+        """The card, which is not remembered yet, and the trusted keys, without those of a first use."""
         if self.memory is not None:
             url = named_location(url)
         trusted, unreachable = self.trust.trust_store(), None
@@ -114,10 +119,7 @@ class Verification:
             raise
         except CardVerificationError as error:
             raise error from unreachable
-        check(verified, trusted)
-        if self.memory is not None:
-            yield InThread(partial(self.memory.admit, verified, url, now=now))
-        return verified
+        return verified, trusted
 
     def verify_again(self, card: VerifiedCard) -> Flow[tuple[VerifiedCard, TrustStore]]:
         """Verify a card again by the keys that are trusted now; the result has these keys, too.

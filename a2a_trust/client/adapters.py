@@ -308,20 +308,24 @@ class CardAuth(httpx.Auth):
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         steps = Steps(self._exchange(request))
         for step in steps:
-            with steps:
+            try:
                 if isinstance(step, httpx.Request):
                     steps.outcome.append((yield step))
                 else:
                     steps.outcome.append(_drop(step) if isinstance(step, Close) else _BLOCKING.take(step))
+            except BaseException as error:  # noqa: BLE001  it is raised in the flow
+                steps.failed(error)
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         steps = Steps(self._exchange(request))
         for step in steps:
-            with steps:
+            try:
                 if isinstance(step, httpx.Request):
                     steps.outcome.append((yield step))
                 else:
                     steps.outcome.append(_drop(step) if isinstance(step, Close) else await _AWAITING.take(step))
+            except BaseException as error:  # noqa: BLE001  it is raised in the flow
+                steps.failed(error)
 
     def _exchange(self, request: httpx.Request) -> Flow[None]:
         """The steps of a request; the request itself is the step that httpx takes."""

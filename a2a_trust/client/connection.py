@@ -145,7 +145,8 @@ class Connection:
     ) -> None:
         #: That of a client of one agent.
         self.agent: Agent | None = None
-        #: The URL that the agent's card was fetched from last, or is from first; the program may fetch it, too.
+        #: The URLs of the agent's card, and the one that it was fetched from last, by the program or by the client.
+        self._agents_places: list[str] = []
         self._agents_place = ""
         self._verification, self._network, self._mesh = verification, network, mesh
         self._mutual_tls = frozenset(network.mutual_tls)
@@ -164,7 +165,8 @@ class Connection:
 
     def be_for(self, agent: Agent) -> None:
         """Be the door of a client of this agent."""
-        self.agent, self._agents_place = agent, _with_query(agent.places[0])
+        self.agent, self._agents_places = agent, [*map(_with_query, agent.places)]
+        self._agents_place = self._agents_places[0]
 
     def exchange(self, request: Request) -> Flow[Reply]:
         """The answer to a request of the program, in four steps.
@@ -316,7 +318,7 @@ class Connection:
         """The agent's card. One request gets it for those that wait; if it fails, each of them gets it by itself."""
         waited = yield from self._turns.wait(_AGENT)
         try:
-            card = self._counting(self._agents_place)
+            card = self._counting(self._agents_place) if waited else None
             if card is None:
                 yield from self._get_agents_card(agent, request)
                 card = self._counting(self._agents_place)
@@ -336,11 +338,11 @@ class Connection:
         if self._counting(self._agents_place) is not None:
             return
         status = 0
-        for url in agent.places:
+        for url, place in zip(agent.places, self._agents_places, strict=True):
             Destination.of(url, self._mesh)
             reply = yield from self._fetched(_bare(url, request, "application/json"))
             if reply.status < 400:
-                self._agents_place = _with_query(url)
+                self._agents_place = place
                 return
             status = reply.status
             if status != 404:

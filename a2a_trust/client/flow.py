@@ -112,11 +112,10 @@ Flow: TypeAlias = Generator[Any, Any, T]
 
 
 class Steps:
-    """A flow that runs: ``for step in steps``, each step within ``with steps``.
+    """A flow that runs: ``for step in steps``, and then ``outcome.append`` the result of the step, or ``failed``.
 
-    What is appended to ``outcome`` within the block is the step's result, and what the block raises is raised in the
-    flow, which cleans up, and raises it again. The outcome is in no local when the flow goes on: it may be a secret,
-    and tracebacks show locals.
+    What failed is raised in the flow, which cleans up, and raises it again. The outcome is in no local when the flow
+    goes on: it may be a secret, and tracebacks show locals.
     """
 
     def __init__(self, flow: Flow[Any]) -> None:
@@ -129,20 +128,16 @@ class Steps:
         return self
 
     def __next__(self) -> Any:
+        resume, self._resume = self._resume, self._flow.send
         try:
-            return self._resume(self.outcome.pop())
+            return resume(self.outcome.pop())
         except StopIteration as done:
             self.result = done.value
             raise
 
-    def __enter__(self) -> None:
-        self._resume = self._flow.send
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is not None:
-            self.outcome.append(error)
-            self._resume = self._flow.throw
-        return True
+    def failed(self, error: BaseException) -> None:
+        self.outcome.append(error)
+        self._resume = self._flow.throw
 
 
 class Turns:
@@ -177,8 +172,10 @@ class Blocking:
         """The result of the flow."""
         steps = Steps(flow)
         for step in steps:
-            with steps:
+            try:
                 steps.outcome.append(self.take(step))
+            except BaseException as error:  # noqa: BLE001  it is raised in the flow
+                steps.failed(error)
         return cast("T", steps.result)
 
     def take(self, step: Any) -> Any:
@@ -213,8 +210,10 @@ class Awaiting:
         """As ``Blocking.run``."""
         steps = Steps(flow)
         for step in steps:
-            with steps:
+            try:
                 steps.outcome.append(await self.take(step))
+            except BaseException as error:  # noqa: BLE001  it is raised in the flow
+                steps.failed(error)
         return cast("T", steps.result)
 
     async def take(self, step: Any) -> Any:

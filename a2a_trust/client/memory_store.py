@@ -120,15 +120,7 @@ class _Table:
         )
         self._connection.execute(
             f"INSERT OR REPLACE INTO card ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
-            (
-                record.location,
-                " ".join(sorted(record.thumbprints)),
-                record.issued,
-                record.version,
-                record.first_seen,
-                record.last_seen,
-                record.on_first_use,
-            ),
+            record.row(),
         )
 
     def remove(self, location: Location) -> None:
@@ -138,18 +130,4 @@ class _Table:
 
 def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> tuple[Remembered, ...]:
     query = f"SELECT {_COLUMNS}, {_INTERFACES} FROM card {where} ORDER BY location"  # noqa: S608  constants
-    return tuple(
-        Remembered(
-            location=Location(location),
-            thumbprints=frozenset(thumbprints.split()),
-            issued=issued,
-            version=version,
-            first_seen=first_seen,
-            last_seen=last_seen,
-            interfaces=frozenset((interfaces or "").split()),
-            on_first_use=bool(on_first_use),
-        )
-        for location, thumbprints, issued, version, first_seen, last_seen, on_first_use, interfaces in (
-            connection.execute(query, values)
-        )
-    )
+    return tuple(map(Remembered.of_row, connection.execute(query, values)))

@@ -18,6 +18,7 @@ import re
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
@@ -27,7 +28,7 @@ from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path, told_in_log
+from a2a_trust.files.watched import Stamp, Watched, open_regular, reason_of, stamp_of, stamp_of_path, told_in_log
 from a2a_trust.keys.signer import HoldsSecret, Signer
 
 _log: Final = getLogger(__name__)
@@ -41,6 +42,7 @@ _HTTP_KINDS: Final = {
     "basic": ("HTTP Basic", "BasicCredentials(…, origins=[…])"),
     "bearer": ("an HTTP bearer token", "BearerToken(…, origins=[…])"),
 }
+_FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
 _LISTED: Final = 80  # characters of a text of the card in an error
 
 
@@ -61,9 +63,8 @@ class SecretFile(HoldsSecret):
                 tell=told_in_log(_log, self),
             )
         except (OSError, MalformedError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigurationError(
-                f"SecretFile: {self._path}: {reason}; name a file that has only the secret, on one line"
+                f"SecretFile: {self._path}: {reason_of(error)}; name a file that has only the secret, on one line"
             ) from None
 
     def read(self) -> str:
@@ -89,33 +90,23 @@ Secret: TypeAlias = str | Callable[[], str | Awaitable[str]] | SecretFile
 """A secret: its text, a function that returns it (asynchronous for ``httpx.AsyncClient``), or a file."""
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class CredentialValue(HoldsSecret):
     """The text of a credential as a request carries it, with ``proofs`` if every request needs a DPoP proof, too.
 
-    It may be used again before ``until``, in seconds since the epoch. Its repr is empty, because tracebacks, logs and
-    debuggers show locals.
+    ``password`` is the password that the text encodes, if it does. The value may be used again before ``until``, in
+    seconds since the epoch. Its repr is empty, because tracebacks, logs and debuggers show locals.
     """
 
-    __slots__ = ("password", "proofs", "text", "until")
-
     text: str
-    password: str
-    """The password that the text encodes, if it does; else the text."""
-    proofs: DPoPProofs | None
-    until: float
-
-    def __init__(
-        self, text: str, proofs: DPoPProofs | None = None, *, until: float = -math.inf, password: str = ""
-    ) -> None:
-        self.text = text
-        self.password = password or text
-        self.proofs = proofs
-        self.until = until
+    proofs: DPoPProofs | None = None
+    until: float = field(default=-math.inf, kw_only=True)
+    password: str = field(default="", kw_only=True)
 
     def is_in(self, text: str) -> bool:
         """Whether the text contains it, ignoring case."""
         text = text.lower()
-        return self.text.lower() in text or self.password.lower() in text
+        return self.text.lower() in text or (self.password or self.text).lower() in text
 
     def __repr__(self) -> str:
         return "CredentialValue(…)"
@@ -163,10 +154,10 @@ class Credential(HoldsSecret, ABC):
 class _Held(Credential):
     """A credential that the program has; no server issues it."""
 
-    def __init__(self, secret: KeptSecret, origins: Iterable[str], what: str) -> None:
+    def __init__(self, secret: KeptSecret, origins: Iterable[str]) -> None:
         super().__init__(origins)
-        check_secret(secret, what)
-        self._what = what
+        self._what = type(self).__name__
+        check_secret(secret, self._what)
         self._secret = secret
         self._fixed = self._value(secret.text, until=math.inf) if isinstance(secret, CredentialValue) else None
 
@@ -186,7 +177,7 @@ class ApiKey(_Held):
     def __init__(self, key: Secret, *, origins: Iterable[str]) -> None:
         secret = kept(key)
         del key  # tracebacks show locals
-        super().__init__(secret, origins, "ApiKey")
+        super().__init__(secret, origins)
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:  # noqa: ARG002
         return "" if isinstance(scheme, ApiKeyScheme) else "an ApiKey does not answer it"
@@ -204,7 +195,7 @@ class BasicCredentials(_Held):
                 "(RFC 7617 2); use another user name"
             )
         self._username = username
-        super().__init__(secret, origins, "BasicCredentials")
+        super().__init__(secret, origins)
 
     def _value(self, text: str, *, until: float = -math.inf) -> CredentialValue:
         encoded = b64encode(f"{self._username}:{text}".encode()).decode("ascii")
@@ -224,7 +215,7 @@ class BearerToken(_Held):
         secret = kept(token)
         del token  # tracebacks show locals
         self._proofs = None if dpop is None else DPoPProofs(dpop)
-        super().__init__(secret, origins, "BearerToken")
+        super().__init__(secret, origins)
 
     def _value(self, text: str, *, until: float = -math.inf) -> CredentialValue:
         if not TOKEN68.fullmatch(text):
@@ -254,12 +245,9 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
         case OAuth2Scheme():
             urls = [url for flow in scheme.flows for name, url in flow.urls if name == "tokenUrl"]
             where = f" from {', '.join(map(_cut, urls))}" if urls else ""
-            return f"an OAuth 2.0 token{where}", "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
+            return f"an OAuth 2.0 token{where}", _FROM_SERVER
         case OpenIdConnectScheme():
-            return (
-                f"a token of the OpenID provider of {_cut(scheme.discovery_url)}",
-                "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])",
-            )
+            return f"a token of the OpenID provider of {_cut(scheme.discovery_url)}", _FROM_SERVER
         case HttpScheme() | NamedScheme():
             unknown = f"a scheme that a2a-trust does not know ({_cut(http_scheme(scheme))})", "another alternative"
             return _HTTP_KINDS.get(http_scheme(scheme), unknown)

@@ -27,15 +27,10 @@ from a2a_trust.client.credentials import (
     text_of,
 )
 from a2a_trust.client.flow import Ask, Flow
-from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, Parameters, TokenRequest
+from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
 from a2a_trust.net.issuers import SCOPE
 from a2a_trust.signing.forms import shown
-
-
-def _nothing_more() -> Flow[Parameters]:
-    yield from ()
-    return {}
 
 
 class _Grant(Credential):
@@ -57,7 +52,9 @@ class _Grant(Credential):
                 f"{type(self).__name__}(OAuthClient(…), …)"
             )
         self._client = client
-        self._allowed = _scope_names(allowed_scopes)
+        self._allowed = frozenset(allowed_scopes)
+        if isinstance(allowed_scopes, str) or not all(map(SCOPE.fullmatch, self._allowed)):
+            raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows no scope')
         self._resources = (resource,) if isinstance(resource, str) else tuple(resource)
         self._audience = audience
 
@@ -77,7 +74,7 @@ class _Grant(Credential):
 
     def _request(self, scopes: frozenset[str], grant_type: str, subject: str = "", **more: Any) -> TokenRequest:
         key = type(self), subject, self._audience, self._resources, scopes
-        asked = {"flight": key, "parameters": _nothing_more, **more}
+        asked = {"flight": key, **more}
         return TokenRequest(
             key=key, grant_type=grant_type, audience=self._audience, resources=self._resources, scopes=scopes, **asked
         )
@@ -130,16 +127,16 @@ class RefreshToken(_Grant):
             "refresh_token",
             self._subject,
             flight=("refresh", self._subject),
-            parameters=self._parameters,
+            refresh_token=self._refresh_token,
             rotated=self._rotated,
         )
         return (yield from self._client.token(request))
 
-    def _parameters(self) -> Flow[Parameters]:
+    def _refresh_token(self) -> Flow[CredentialValue]:
         given = CredentialValue((yield from text_of(self._given, "RefreshToken")))
         if self._current is None or _digest(given) != self._digest:
             self._current, self._digest = given, _digest(given)
-        return {"refresh_token": self._current}
+        return self._current
 
     def _rotated(self, value: CredentialValue) -> Flow[None]:
         self._current = value
@@ -180,41 +177,27 @@ class TokenExchange(_Grant):
             raise TokenRequestError(
                 "TokenExchange: the caller's token has expired; answer 401, so that the caller sends a new one"
             )
-        request = self._request(
-            scopes, EXCHANGE, _digest(subject), parameters=lambda: _exchanged(subject), expires_at=expires_at
-        )
+        types = {"subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
+        exchanged = {"subject_token": subject, **types}
+        request = self._request(scopes, EXCHANGE, _digest(subject), parameters=exchanged, expires_at=expires_at)
         return (yield from self._client.token(request))
 
     def _subject(self) -> Flow[tuple[CredentialValue, float]]:
-        given = self._subject_token
-        if isinstance(given, SubjectToken):
-            return _subject_of(given)
+        """The text of the caller's token, and its expiry."""
+        given: object = self._subject_token
         if isinstance(given, CredentialValue | SecretFile):
-            return _subject_of((yield from text_of(given, "TokenExchange")))
-        return _subject_of((yield Ask(given)))
-
-
-def _subject_of(given: object) -> tuple[CredentialValue, float]:
-    """The text of a caller's token, and its expiry."""
-    if isinstance(given, SubjectToken):
-        return CredentialValue(given.reveal()), given.expires_at
-    if isinstance(given, str) and PRINTABLE.fullmatch(given):
-        return CredentialValue(given), math.inf
-    del given  # tracebacks show locals
-    raise ConfigurationError("TokenExchange: the function returns neither a SubjectToken nor a text of printable ASCII")
-
-
-def _exchanged(subject: CredentialValue) -> Flow[Parameters]:
-    yield from ()
-    return {"subject_token": subject, "subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
+            return CredentialValue((yield from text_of(given, "TokenExchange"))), math.inf
+        if callable(given):
+            given = yield Ask(given)
+        if isinstance(given, SubjectToken):
+            return CredentialValue(given.reveal()), given.expires_at
+        if isinstance(given, str) and PRINTABLE.fullmatch(given):
+            return CredentialValue(given), math.inf
+        del given  # tracebacks show locals
+        raise ConfigurationError(
+            "TokenExchange: the function returns neither a SubjectToken nor a text of printable ASCII"
+        )
 
 
 def _digest(value: CredentialValue) -> str:
     return hashlib.sha256(value.text.encode()).hexdigest()
-
-
-def _scope_names(scopes: Iterable[str]) -> frozenset[str]:
-    names = frozenset([scopes] if isinstance(scopes, str) else scopes)
-    if isinstance(scopes, str) or not all(map(SCOPE.fullmatch, names)):
-        raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows no scope')
-    return names

@@ -19,14 +19,14 @@ import re
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
 from threading import Lock, get_ident
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
@@ -127,21 +127,6 @@ class PrivateKeyJwt(_Authentication):
 
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         yield from ()
-        # Made here, where no other secret is: a signer in a cloud may fail.
-        added = urlencode(
-            {
-                "client_id": client.client_id,
-                "client_assertion_type": _ASSERTION_TYPE,
-                "client_assertion": self._assertion(client),
-            }
-        )
-
-        def method(auth: ClientAuth, verb: str, url: str, headers: Any, body: str) -> tuple[str, Any, str]:  # noqa: ARG001
-            return url, headers, f"{body}&{added}"
-
-        return ClientAuth(client.client_id, None, method)
-
-    def _assertion(self, client: EndpointClient) -> str:
         now = int(client.clock())
         claims = {
             "iss": client.client_id,
@@ -152,7 +137,16 @@ class PrivateKeyJwt(_Authentication):
             "jti": secrets.token_urlsafe(16),
         }
         header = {"typ": "JWT", "alg": self._signer.alg, "kid": self._signer.kid}
-        return signed_jwt(header, claims, self._signer)
+        # Made here, where no other secret is: a signer in a cloud may fail.
+        assertion = signed_jwt(header, claims, self._signer)
+        added = urlencode(
+            {"client_id": client.client_id, "client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion}
+        )
+
+        def method(auth: ClientAuth, verb: str, url: str, headers: Any, body: str) -> tuple[str, Any, str]:  # noqa: ARG001
+            return url, headers, f"{body}&{added}"
+
+        return ClientAuth(client.client_id, None, method)
 
     def __repr__(self) -> str:
         return f"PrivateKeyJwt(kid={self._signer.kid!r})"
@@ -173,25 +167,22 @@ class TlsClientAuth(_Authentication):
         return "TlsClientAuth()"
 
 
-Parameters: TypeAlias = "dict[str, str | CredentialValue]"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
     """A request to the token endpoint. The token is remembered by ``key``; of requests of one ``flight``, one is
-    under way at a time."""
+    under way at a time. ``refresh_token`` gives the refresh token when the request is sent, because it may have changed
+    by then, and ``rotated`` gets a new one."""
 
     key: tuple[object, ...]
     flight: tuple[object, ...]
     grant_type: str
-    parameters: Callable[[], Flow[Parameters]]
-    """The parameters of the grant, made when the request is sent: the refresh token may have changed by then."""
     audience: str
     resources: tuple[str, ...]
     scopes: frozenset[str]
+    parameters: Mapping[str, str | CredentialValue] = field(default_factory=dict)
     expires_at: float = math.inf
+    refresh_token: Callable[[], Flow[CredentialValue]] | None = None
     rotated: Callable[[CredentialValue], Flow[None]] | None = None
-    """Gets a new refresh token."""
 
 
 @dataclass(slots=True)
@@ -265,22 +256,19 @@ class OAuthClient(HoldsSecret):
 
     def mismatch(self, scheme: SecurityScheme) -> str:
         """Why tokens of this client do not satisfy the scheme; "" when they do."""
+        urls: set[str] = set()
         if isinstance(scheme, OpenIdConnectScheme):
-            if scheme.discovery_url in self._metadata_urls:
-                return ""
-            return f"the OAuthClient is for the issuer {self.issuer}"
-        if isinstance(scheme, OAuth2Scheme):
+            metadata: str | None = scheme.discovery_url
+        elif isinstance(scheme, OAuth2Scheme):
+            metadata = scheme.metadata_url
             urls = {url for flow in scheme.flows for name, url in flow.urls if name in ("tokenUrl", "refreshUrl")}
-            if scheme.metadata_url is not None and scheme.metadata_url not in self._metadata_urls:
-                return f"the OAuthClient is for the issuer {self.issuer}"
-            if urls and self.token_endpoint not in urls:
-                return f"the OAuthClient is for the token endpoint {self.token_endpoint}"
-            return (
-                ""
-                if urls or scheme.metadata_url
-                else "the card names neither a token endpoint nor metadata; use BearerToken"
-            )
-        return "" if http_scheme(scheme) == "bearer" else "an access token does not answer it"
+        else:
+            return "" if http_scheme(scheme) == "bearer" else "an access token does not answer it"
+        if metadata is not None and metadata not in self._metadata_urls:
+            return f"the OAuthClient is for the issuer {self.issuer}"
+        if urls and self.token_endpoint not in urls:
+            return f"the OAuthClient is for the token endpoint {self.token_endpoint}"
+        return "" if urls or metadata else "the card names neither a token endpoint nor metadata; use BearerToken"
 
     def forget(self, value: CredentialValue) -> None:
         """Drop a token that was rejected."""
@@ -355,7 +343,10 @@ class OAuthClient(HoldsSecret):
                 "the log of that server has the reason",
                 error,
             )
-        return self._read(answer, request)
+        token = _token_or_reason(answer, self._proofs, is_exchange=request.grant_type == EXCHANGE)
+        if isinstance(token, str):
+            raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {token}")
+        return token
 
     def _sent(self, request: TokenRequest) -> Flow[FormAnswer]:
         posted = yield from self._post(request)
@@ -376,7 +367,9 @@ class OAuthClient(HoldsSecret):
         auth = yield from self._authentication.authentication_of(self)
         place = self._endpoint.origin, self._endpoint.path or "/"
         proof = {} if self._proofs is None else {"DPoP": self._proofs.proof("POST", *place, None)}
-        given = yield from request.parameters()
+        given = dict(request.parameters)
+        if request.refresh_token is not None:
+            given["refresh_token"] = yield from request.refresh_token()
         # From here on nothing is raised: tracebacks show locals.
         parameters = {name: value if isinstance(value, str) else value.text for name, value in given.items()}
         if request.audience:
@@ -389,32 +382,31 @@ class OAuthClient(HoldsSecret):
         posted = form.encode("ascii")
         return Awaited(partial(self._fetcher.post_form, self.token_endpoint, posted, headers={**headers, **proof}))
 
-    def _read(self, answer: FormAnswer, request: TokenRequest) -> _Token:
-        """The token of an answer (RFC 6749 5.1)."""
-        wanted = "dpop" if self._proofs is not None else "bearer"
-        token = _token_or_reason(answer, self._proofs, wanted, is_exchange=request.grant_type == EXCHANGE)
-        if isinstance(token, str):
-            raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {token}")
-        return token
-
     def __repr__(self) -> str:
         return f"OAuthClient(issuer={self.issuer!r}, client_id={self.client_id!r})"
 
 
-def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, wanted: str, *, is_exchange: bool) -> _Token | str:
-    """The token, or why the answer is not one. Nothing is raised, because tracebacks show locals."""
+def _members_or_reason(answer: FormAnswer) -> dict[str, Any] | str:
+    """The members of the answer that are not null, or why it has none."""
     try:
         members = strict_json.parse(answer.body, what="answer")
     except MalformedError:
         return "it is malformed JSON"
     if type(members) is not dict:
         return "it is not a JSON object"
-    members = {name: value for name, value in members.items() if value is not None}
-    if str(members.get("token_type")).lower() != wanted:
-        hint = (
-            "" if wanted == "bearer" else ", so the token is not bound to the key: leave dpop out, or enable it there"
-        )
-        return f"token_type is not {wanted}{hint}"
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, *, is_exchange: bool) -> _Token | str:
+    """The token (RFC 6749 5.1), or why the answer is not one. Nothing is raised, because tracebacks show locals."""
+    members = _members_or_reason(answer)
+    if isinstance(members, str):
+        return members
+    kind = str(members.get("token_type")).lower()
+    if proofs is None and kind != "bearer":
+        return "token_type is not bearer"
+    if proofs is not None and kind != "dpop":
+        return "token_type is not dpop, so the token is not bound to the key: leave dpop out, or enable it there"
     if is_exchange and members.get("issued_token_type") not in _ISSUED_TYPES:
         return "issued_token_type is not that of an access token (RFC 8693 2.2.1)"
     if not _is_text(members.get("access_token"), TOKEN68):
@@ -448,9 +440,6 @@ def _seconds_of(given: object) -> float:
 
 def _error_of(answer: FormAnswer) -> str:
     """The error of RFC 6749 5.2 and its extensions; "" for every other text, which may repeat a secret."""
-    try:
-        members = strict_json.parse(answer.body, what="answer")
-    except MalformedError:
-        return ""
-    error = members.get("error") if type(members) is dict else None
+    members = _members_or_reason(answer)
+    error = None if isinstance(members, str) else members.get("error")
     return error if type(error) is str and error in _ERRORS else ""

@@ -50,8 +50,7 @@ def fetch_extended_card(
     names origins of interfaces, or URLs for credentials, that the public card does not name.
     """
     credentials = HiddenHeaders(credentials)
-    verification = verification_by(options, trust).without_memory()
-    return run(_extending(card, verification, credentials, tenant), options.fetcher)
+    return run(_extending(card, verification_by(options, trust), credentials, tenant), options.fetcher)
 
 
 async def async_fetch_extended_card(
@@ -64,13 +63,13 @@ async def async_fetch_extended_card(
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
     credentials = HiddenHeaders(credentials)
-    verification = verification_by(options, trust).without_memory()
-    return await run_async(_extending(card, verification, credentials, tenant), options.fetcher)
+    return await run_async(_extending(card, verification_by(options, trust), credentials, tenant), options.fetcher)
 
 
 def _extending(
     card: VerifiedCard, verification: Verification, credentials: Mapping[str, str], tenant: str
 ) -> Flow[VerifiedCard]:
+    verification = verification.without_memory()
     card, _ = yield from verification.verify_again(card)  # the request has credentials for what it names
     request = _request(card, credentials, tenant)
     fetched = yield request

@@ -173,9 +173,8 @@ def fetching(
     url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_CREDENTIALS
 ) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
-    if credentials:
-        return (yield from _at_first(url, lambda place: _fetching_with(place, verification, credentials)))
-    return (yield from _at_first(url, lambda place: _fetching_from(place, verification, cache)))
+    kept_in = None if credentials else cache
+    return (yield from _at_first(url, lambda place: _fetching_from(place, verification, kept_in, credentials)))
 
 
 def finding(url: str) -> Flow[tuple[str, Fetched]]:
@@ -199,12 +198,9 @@ def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
     return (yield from attempt(oldest))
 
 
-def _fetching_with(place: str, verification: Verification, credentials: Mapping[str, str]) -> Flow[VerifiedCard]:
-    fetched = yield Get(url=place, headers=credentials)
-    return (yield from verification.verify(fetched.body, place))
-
-
-def _fetching_from(place: str, verification: Verification, cache: CardCache | None) -> Flow[VerifiedCard]:
+def _fetching_from(
+    place: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str]
+) -> Flow[VerifiedCard]:
     fresh = None if cache is None else cache.fresh(place, verification.clock())
     if fresh is not None:
         try:
@@ -212,7 +208,8 @@ def _fetching_from(place: str, verification: Verification, cache: CardCache | No
         except CardVerificationError:
             pass  # a key was revoked, or a signature has expired: the server may have a newer card
     now = verification.clock()  # before the request: its answer may be as old as that
-    fetched = yield Get(url=place, known=None if cache is None else cache.known(place))
+    known = None if cache is None else cache.known(place)
+    fetched = yield Get(url=place, known=known, headers=credentials)
     verified = yield from verification.verify(fetched.body, place)
     if cache is not None:
         cache.keep(place, fetched, now)

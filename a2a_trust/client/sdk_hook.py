@@ -86,37 +86,26 @@ def _writings(card: Any) -> tuple[JSONObject, ...]:
     A protobuf message does not tell whether an empty REQUIRED member was there. The specification keeps it, and the SDK
     does not print it.
     """
+    no_json = MalformedError(f"card: the SDK's object cannot be written as JSON; {_INSTEAD}")
     if is_message(card):
-        printed = _printed(card)
+        from google.protobuf.json_format import Error, MessageToDict
+
+        try:
+            printed: JSONObject = MessageToDict(card)  # type: ignore[no-untyped-call, unused-ignore]
+        except Error:  # a number that JSON does not have
+            raise no_json from None
         completed = _completed(printed, MESSAGES["AgentCard"])
         return (completed,) if completed == printed else (completed, printed)
     if callable(getattr(card, "model_dump", None)):
-        return (_dumped(card),)
+        try:
+            # Only the members that were there: the model gives the others a default, also in the card that was signed.
+            return (card.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=False),)
+        except ValueError:
+            raise no_json from None
     raise ConfigurationError(
         f"signature_verifier: {type(card).__name__} is not an AgentCard of the a2a-sdk; for bytes and dicts, use "
         "verify_card"
     )
-
-
-def _printed(card: SdkCard) -> JSONObject:
-    from google.protobuf.json_format import Error, MessageToDict
-
-    try:
-        printed: JSONObject = MessageToDict(card)  # type: ignore[no-untyped-call, unused-ignore]
-    except Error:  # a number that JSON does not have
-        raise MalformedError(f"card: {_NO_JSON}") from None
-    return printed
-
-
-def _dumped(card: PydanticCard) -> JSONObject:
-    """The members that were there: the model gives the others a default, also in the card that was signed."""
-    try:
-        return card.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=False)
-    except ValueError:
-        raise MalformedError(f"card: {_NO_JSON}") from None
-
-
-_NO_JSON: Final = f"the SDK's object cannot be written as JSON; {_INSTEAD}"
 
 
 def _completed(members: JSONObject, fields: Mapping[str, Field]) -> JSONObject:

@@ -20,7 +20,7 @@ import logging
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -63,13 +63,13 @@ class Remembered:
     """
 
     location: Location
-    thumbprints: frozenset[str]
-    issued: float | None
-    version: str | None
+    thumbprints: frozenset[str] = frozenset()
+    issued: float | None = None
+    version: str | None = None
     first_seen: float
     last_seen: float
-    interfaces: frozenset[str]
-    on_first_use: bool
+    interfaces: frozenset[str] = frozenset()
+    on_first_use: bool = True
     """Whether the keys were trusted on first use, or accepted by a person, and not named by a trust store."""
 
     @classmethod
@@ -86,6 +86,12 @@ class Remembered:
             interfaces=frozenset((interfaces or "").split()),
             on_first_use=bool(on_first_use),
         )
+
+    def bound_by(self, keys: frozenset[str]) -> Remembered:
+        """The record, or what is left of it for a card of none of its keys: the times when the location was seen."""
+        if self.thumbprints & keys:
+            return self
+        return Remembered(location=self.location, first_seen=self.first_seen, last_seen=self.last_seen)
 
     def row(self) -> tuple[Any, ...]:
         """The members that are columns of a database."""
@@ -168,11 +174,11 @@ class CardTable(Protocol):
 
     def get(self, location: Location) -> Remembered | None: ...
 
-    def neighbours(self, location: Location) -> Iterable[Remembered]:
-        """The entries of the other locations of the same host, at every port."""
+    def neighbours(self, location: Location) -> Sequence[Remembered]:
+        """The records of the other locations of the same host, at every port."""
         ...
 
-    def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> Iterable[Remembered]:
+    def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> Sequence[Remembered]:
         """The records of other locations that have one of these interfaces: URLs by digest.
 
         It comes before the other calls of its transaction, which may lock what it reads.
@@ -199,7 +205,7 @@ class Admission:
         self._interfaces = _interfaces_of(verified, location)
         self._elsewhere = table.elsewhere(location, self._interfaces)
         self._before = table.get(location)
-        self._past = self._before or _no_claims(location, now, now)
+        self._past = self._before or Remembered(location=location, first_seen=now, last_seen=now)
         self._presented = frozenset([key.thumbprint for key in verified.keys])
         self._issued: float | None = None
         version = verified.card.get("version")
@@ -260,7 +266,7 @@ class Admission:
         """
         if not self._verified.on_first_use or self._before is not None:
             return
-        neighbours = list(self._table.neighbours(self._location))
+        neighbours = self._table.neighbours(self._location)
         pinned = frozenset[str]().union(*[each.thumbprints for each in neighbours if each.on_first_use])
         if neighbours and not self._presented <= pinned:
             raise self._other_key(
@@ -289,8 +295,8 @@ class Admission:
         """4. When a key of the trust store replaces a key of first use, the remembered ``iat`` and version no longer
         count.
         """
-        if self._past.on_first_use and not self._verified.on_first_use and not self._presented & self._past.thumbprints:
-            self._past = _no_claims(self._location, self._past.first_seen, self._past.last_seen)
+        if self._past.on_first_use and not self._verified.on_first_use:
+            self._past = self._past.bound_by(self._presented)
 
     def _reject_older(self) -> None:
         """5. A card with a lower ``iat`` than the remembered one is rejected; an equal one is accepted. A card without
@@ -354,30 +360,15 @@ class Admission:
     def _remembered(self) -> Remembered:
         before, past, on_first_use = self._before, self._past, self._verified.on_first_use
         interfaces = [*self._interfaces, *sorted(past.interfaces - self._interfaces.keys())]
-        return Remembered(
-            location=self._location,
+        return replace(
+            past,
             thumbprints=before.thumbprints if before is not None and on_first_use else self._presented,
             issued=self._issued,
             version=past.version if self._version is None else self._version,
-            first_seen=past.first_seen,
             last_seen=max(self._now, past.last_seen),
             interfaces=frozenset(interfaces[:_MOST_INTERFACES]),
             on_first_use=on_first_use and past.on_first_use,
         )
-
-
-def _no_claims(location: Location, first_seen: float, last_seen: float) -> Remembered:
-    """A record of first use that binds no card."""
-    return Remembered(
-        location=location,
-        thumbprints=frozenset(),
-        issued=None,
-        version=None,
-        first_seen=first_seen,
-        last_seen=last_seen,
-        interfaces=frozenset(),
-        on_first_use=True,
-    )
 
 
 class TableCardMemory:
@@ -427,10 +418,8 @@ class TableCardMemory:
         """
         named, keys = acceptance(location, thumbprints)
         with self._writing() as table:
-            past = table.get(named) or _no_claims(named, now, now)
-            if not past.thumbprints & keys:
-                past = _no_claims(named, past.first_seen, past.last_seen)
-            record = replace(past, thumbprints=keys, on_first_use=True)
+            past = table.get(named) or Remembered(location=named, first_seen=now, last_seen=now)
+            record = replace(past.bound_by(keys), thumbprints=keys, on_first_use=True)
             table.put(record)
         return record
 
@@ -466,7 +455,7 @@ class VolatileCardMemory(TableCardMemory):
     def records(self) -> tuple[Remembered, ...]:
         """All records, by location."""
         with self._lock:
-            return tuple(self._table.all())
+            return tuple(record for _, record in sorted(self._table.records.items()))
 
     def expects_signature(self, url: str) -> bool:
         with self._lock:
@@ -485,30 +474,27 @@ class VolatileCardMemory(TableCardMemory):
 
 class _Table:
     def __init__(self) -> None:
-        self._records: dict[Location, Remembered] = {}
-
-    def all(self) -> list[Remembered]:
-        return [record for _, record in sorted(self._records.items())]
+        self.records: dict[Location, Remembered] = {}
 
     def get(self, location: Location) -> Remembered | None:
-        return self._records.get(location)
+        return self.records.get(location)
 
     def neighbours(self, location: Location) -> list[Remembered]:
         host = location.host
-        return [each for each in self._records.values() if each.location.host == host and each.location != location]
+        return [each for each in self.records.values() if each.location.host == host and each.location != location]
 
     def elsewhere(self, location: Location, interfaces: Iterable[str]) -> list[Remembered]:
         named = frozenset(interfaces)
-        found = [each for each in self._records.values() if each.interfaces & named and each.location != location]
+        found = [each for each in self.records.values() if each.interfaces & named and each.location != location]
         return sorted(found, key=lambda each: each.location)
 
     def put(self, record: Remembered) -> None:
         for other in self.elsewhere(record.location, record.interfaces):
-            self._records[other.location] = replace(other, interfaces=other.interfaces - record.interfaces)
-        self._records[record.location] = record
+            self.records[other.location] = replace(other, interfaces=other.interfaces - record.interfaces)
+        self.records[record.location] = record
 
     def remove(self, location: Location) -> None:
-        del self._records[location]
+        del self.records[location]
 
 
 def _shown(thumbprints: Iterable[str]) -> str:

@@ -71,6 +71,8 @@ class SecretFile(HoldsSecret):
         """The current secret in the file."""
         return self._watched.value().text
 
+    __call__ = read
+
     def _read(self) -> tuple[CredentialValue, Stamp]:
         with open_regular(self._path) as file:
             stamp = stamp_of(os.fstat(file.fileno()))
@@ -112,13 +114,13 @@ class CredentialValue(HoldsSecret):
         return "CredentialValue(…)"
 
 
-KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]] | SecretFile
+KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]]
 """A secret from ``kept``: ``vars`` and tracebacks do not show its text."""
 
 
 def kept(secret: Any) -> Any:
     """A ``Secret`` as a ``KeptSecret``. Every value except a function or a file is hidden, because it may be a text."""
-    return secret if callable(secret) or isinstance(secret, SecretFile) else CredentialValue(secret)
+    return secret if callable(secret) else CredentialValue(secret)
 
 
 class Credential(HoldsSecret, ABC):
@@ -258,7 +260,7 @@ def _cut(text: str) -> str:
     return ascii(text[:_LISTED])[1:-1][:_LISTED]
 
 
-def check_secret(secret: KeptSecret, what: str) -> None:
+def check_secret(secret: object, what: str) -> None:
     """ConfigurationError: it is not a secret. So a missing variable of the environment is found at start."""
     if isinstance(secret, CredentialValue):
         if not isinstance(secret.text, str):
@@ -270,8 +272,6 @@ def check_secret(secret: KeptSecret, what: str) -> None:
 
 def text_of(secret: KeptSecret, what: str) -> Flow[str]:
     """The text of a secret. ConfigurationError: a function returns something else."""
-    if isinstance(secret, SecretFile):
-        return secret.read()
     return _checked(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
 
 

@@ -39,11 +39,6 @@ class DPoPProofs:
         self._header = {"typ": "dpop+jwt", "alg": signer.alg, "jwk": dict(signer.public_key.jwk)}
         self._nonces = BoundedCache[str, str](max_entries=_MAX_ORIGINS)
 
-    @property
-    def jkt(self) -> str:
-        """The SHA-256 thumbprint of the key (RFC 7638), for ``dpop_jkt`` and ``cnf.jkt`` (RFC 9449 6.1, 10)."""
-        return self._signer.public_key.thumbprint
-
     def proof(self, method: str, origin: str, path: str, ath: str | None) -> str:
         """A proof for one request, with the newest nonce of that origin. ``path`` is the path that is sent; ``ath`` is
         the hash of the access token, or None."""
@@ -68,7 +63,7 @@ class DPoPProofs:
         return nonce is not None
 
     def __repr__(self) -> str:
-        return f"DPoPProofs(jkt={self.jkt!r})"
+        return f"DPoPProofs(jkt={self._signer.public_key.thumbprint!r})"
 
 
 def ath_of(token: str) -> str:

@@ -21,7 +21,6 @@ from a2a_trust.client.credentials import (
     CredentialValue,
     KeptSecret,
     Secret,
-    SecretFile,
     check_secret,
     kept,
     text_of,
@@ -168,8 +167,7 @@ class TokenExchange(_Grant):
         self._subject_token = subject_token if isinstance(subject_token, SubjectToken) else kept(subject_token)
         del subject_token  # tracebacks show locals
         super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
-        if not isinstance(self._subject_token, SubjectToken):
-            check_secret(self._subject_token, "TokenExchange")
+        check_secret(self._subject_token, "TokenExchange")
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
         subject, expires_at = yield from self._subject()
@@ -185,8 +183,8 @@ class TokenExchange(_Grant):
     def _subject(self) -> Flow[tuple[CredentialValue, float]]:
         """The text of the caller's token, and its expiry."""
         given: object = self._subject_token
-        if isinstance(given, CredentialValue | SecretFile):
-            return CredentialValue((yield from text_of(given, "TokenExchange"))), math.inf
+        if isinstance(given, CredentialValue):
+            return given, math.inf
         if callable(given):
             given = yield Ask(given)
         if isinstance(given, SubjectToken):

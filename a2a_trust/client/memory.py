@@ -31,13 +31,7 @@ from typing import Any, Final, Protocol
 from a2a_trust.card.view import Interface, read_interfaces
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.dates import date_of
-from a2a_trust.errors import (
-    CardMemoryError,
-    ConfigurationError,
-    MalformedError,
-    PinnedKeyError,
-    RolledBackCardError,
-)
+from a2a_trust.errors import CardMemoryError, ConfigurationError, MalformedError, PinnedKeyError, RolledBackCardError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.policy import is_thumbprint

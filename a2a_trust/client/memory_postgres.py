@@ -112,14 +112,12 @@ class _Table:
     def _lock(self, *hosts: str) -> None:
         needed = {*hosts} - self._locked
         if needed:
+            # Two hosts with the same number wait for each other, and nothing else.
+            digests = [sha256(f"a2a_trust.card {host}".encode()).digest() for host in needed]
+            numbers = sorted(int.from_bytes(digest[:8], "big", signed=True) for digest in digests)
             # In a statement of its own: a statement sees what was committed when it began, and this one waits.
-            self._session.execute(_LOCK, sorted(map(_lock_of, needed)))
+            self._session.execute(_LOCK, numbers)
             self._locked |= needed
-
-
-def _lock_of(host: str) -> int:
-    """The number of the host's lock; two hosts with the same number wait for each other, and nothing else."""
-    return int.from_bytes(sha256(f"a2a_trust.card {host}".encode()).digest()[:8], "big", signed=True)
 
 
 def _records(session: Session, where: str = "", *values: object) -> tuple[Remembered, ...]:

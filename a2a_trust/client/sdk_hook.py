@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Final
 
 from a2a_trust.card.given import PydanticCard, SdkCard, is_message
-from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
+from a2a_trust.card.schema import MESSAGES, Kind, Presence
 from a2a_trust.client.verification import ANY_KEY, check_whole
 from a2a_trust.errors import (
     CardVerificationError,
@@ -77,7 +77,12 @@ def _verify(verify: Callable[[JSONObject], VerifiedCard], card: SdkCard | Pydant
         if _read(card, {**verified.card, "signatures": writing["signatures"]}) != card:
             raise CardVerificationError(f"the SDK's object differs from the signed card; {_INSTEAD}")
         return
-    raise _with_advice(refusals[0]) from None
+    refusal = refusals[0]
+    reasons = {failure.reason for failure in refusal.failures}
+    if FailureReason.BAD_SIGNATURE in reasons and not isinstance(refusal, UncoveredFieldsError):
+        text = "no signature covers the card as the SDK has read it; if the SDK's model dropped signed members,"
+        refusal = type(refusal)(f"{text} {_INSTEAD}\n  {refusal.message}", refusal.failures)
+    raise refusal from None
 
 
 def _writings(card: Any) -> tuple[JSONObject, ...]:
@@ -94,7 +99,7 @@ def _writings(card: Any) -> tuple[JSONObject, ...]:
             printed: JSONObject = MessageToDict(card)  # type: ignore[no-untyped-call, unused-ignore]
         except Error:  # a number that JSON does not have
             raise no_json from None
-        completed = _completed(printed, MESSAGES["AgentCard"])
+        completed = _completed(printed, "AgentCard", Kind.MESSAGE)
         return (completed,) if completed == printed else (completed, printed)
     if callable(getattr(card, "model_dump", None)):
         try:
@@ -108,25 +113,21 @@ def _writings(card: Any) -> tuple[JSONObject, ...]:
     )
 
 
-def _completed(members: JSONObject, fields: Mapping[str, Field]) -> JSONObject:
-    """The members with the REQUIRED ones that are not printed because they are empty."""
-    completed = {
-        name: _completed_value(value, fields[name]) if name in fields else value for name, value in members.items()
-    }
-    for field in fields.values():
-        if field.presence is Presence.REQUIRED and field.kind in _EMPTY:
-            completed.setdefault(field.name, _EMPTY[field.kind]())
+def _completed(value: JSON, message: str, kind: Kind) -> JSON:
+    """The value, and in its messages the REQUIRED members that are not printed because they are empty."""
+    if kind is Kind.MESSAGES:
+        return [_completed(each, message, Kind.MESSAGE) for each in value]
+    if kind is Kind.MESSAGE_MAP:
+        return {name: _completed(each, message, Kind.MESSAGE) for name, each in value.items()}
+    if kind is not Kind.MESSAGE:
+        return value
+    completed = dict(value)
+    for name, field in MESSAGES[message].items():
+        if name in completed:
+            completed[name] = _completed(completed[name], field.message, field.kind)
+        elif field.presence is Presence.REQUIRED and field.kind in _EMPTY:
+            completed[name] = _EMPTY[field.kind]()
     return completed
-
-
-def _completed_value(value: JSON, field: Field) -> JSON:
-    if field.kind is Kind.MESSAGE:
-        return _completed(value, MESSAGES[field.message])
-    if field.kind is Kind.MESSAGES:
-        return [_completed(each, MESSAGES[field.message]) for each in value]
-    if field.kind is Kind.MESSAGE_MAP:
-        return {name: _completed(each, MESSAGES[field.message]) for name, each in value.items()}
-    return value
 
 
 _EMPTY: Final[Mapping[Kind, Callable[[], JSON]]] = {
@@ -144,16 +145,3 @@ def _read(card: Any, members: JSONObject) -> Any:
 
         return ParseDict(members, type(card)())  # type: ignore[no-untyped-call, unused-ignore]
     return type(card).model_validate(members)
-
-
-def _with_advice(refusal: CardVerificationError) -> CardVerificationError:
-    """The refusal; where a signature does not fit, with the other reason that this may have."""
-    if isinstance(refusal, UncoveredFieldsError) or FailureReason.BAD_SIGNATURE not in {
-        failure.reason for failure in refusal.failures
-    }:
-        return refusal
-    return type(refusal)(
-        f"no signature covers the card as the SDK has read it; if the SDK's model dropped signed members, {_INSTEAD}\n"
-        f"  {refusal.message}",
-        refusal.failures,
-    )

@@ -7,9 +7,8 @@
 
 A context knows only the host that it connects to, and shows the certificate to the hosts of ``origins``.
 ``verifying_client`` and ``VerifyingTransport(mutual_tls=…)`` do more: they use connections with the certificate only
-for requests to URLs at ``origins`` that a verified card names, and for cards there that the program lists.
-
-Every new connection uses the newest certificate, open connections keep theirs.
+for requests to URLs at ``origins`` that a verified card names, and for cards there that the program lists. Every new
+connection uses the newest certificate, open connections keep theirs.
 
 Python's ``ssl`` reads private keys only from files. So a key is written to a file for the moment of loading, in a new
 folder that only its owner can enter, encrypted with a random passphrase that is never written. If a crash or a backup
@@ -61,10 +60,8 @@ class OwnCertificate(Protocol):
 class CertificateFiles:
     """A certificate in files: the chain in PEM, the client's own first, and the key as for ``load_private_key``.
 
-    ``origins`` may get the certificate, and no others. ConfigurationError: one is not an origin.
-
-    Changed files are read again. While only one of the two is replaced, they do not match, and the previous certificate
-    stays in use.
+    ``origins`` may get the certificate, and no others. Changed files are read again. While only one of the two is
+    replaced, they do not match, and the previous certificate stays in use. ConfigurationError: one is not an origin.
     """
 
     def __init__(
@@ -120,9 +117,7 @@ def _signer(key: bytes | LocalSigner) -> LocalSigner:
 
 
 def client_context(certificate: OwnCertificate, *, authorities: Path | str | None = None) -> ssl.SSLContext:
-    """A context that shows the certificate to the hosts of its origins, at every port.
-
-    It is for ``httpx.Client(verify=…)``, ``httpx.HTTPTransport(verify=…)`` and other users of ``ssl.SSLContext``.
+    """A context, for ``httpx.Client(verify=…)``, that shows the certificate to the hosts of its origins at every port.
 
     Servers and their host names are verified against ``authorities``, a file of CA certificates in PEM, or against the
     authorities of the system. Certificates, authorities and ciphers that you load into the context later have no

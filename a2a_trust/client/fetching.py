@@ -173,7 +173,7 @@ def fetching(
     url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_CREDENTIALS
 ) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
-    kept_in = None if credentials else cache
+    kept_in = CardCache(1) if cache is None or credentials else cache  # one that ends with this flow
     return (yield from _at_first(url, lambda place: _fetching_from(place, verification, kept_in, credentials)))
 
 
@@ -199,20 +199,18 @@ def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
 
 
 def _fetching_from(
-    place: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str]
+    place: str, verification: Verification, cache: CardCache, credentials: Mapping[str, str]
 ) -> Flow[VerifiedCard]:
-    fresh = None if cache is None else cache.fresh(place, verification.clock())
+    fresh = cache.fresh(place, verification.clock())
     if fresh is not None:
         try:
             return (yield from verification.verify(fresh.body, place))
         except CardVerificationError:
             pass  # a key was revoked, or a signature has expired: the server may have a newer card
     now = verification.clock()  # before the request: its answer may be as old as that
-    known = None if cache is None else cache.known(place)
-    fetched = yield Get(url=place, known=known, headers=credentials)
+    fetched = yield Get(url=place, known=cache.known(place), headers=credentials)
     verified = yield from verification.verify(fetched.body, place)
-    if cache is not None:
-        cache.keep(place, fetched, now)
+    cache.keep(place, fetched, now)
     return verified
 
 

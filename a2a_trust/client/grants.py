@@ -71,12 +71,10 @@ class _Grant(Credential):
         self._client.forget(value)
         return True
 
-    def _request(self, scopes: frozenset[str], grant_type: str, subject: str = "", **more: Any) -> TokenRequest:
+    def _token(self, scopes: frozenset[str], grant_type: str, subject: str = "", **more: Any) -> Flow[CredentialValue]:
         key = type(self), subject, self._audience, self._resources, scopes
-        asked = {"flight": key, **more}
-        return TokenRequest(
-            key=key, grant_type=grant_type, audience=self._audience, resources=self._resources, scopes=scopes, **asked
-        )
+        asked = {"grant_type": grant_type, "audience": self._audience, "resources": self._resources, "scopes": scopes}
+        return self._client.token(TokenRequest(key=key, **{"flight": key, **asked, **more}))
 
 
 class ClientCredentials(_Grant):
@@ -88,7 +86,7 @@ class ClientCredentials(_Grant):
     """
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
-        return (yield from self._client.token(self._request(scopes, "client_credentials")))
+        return self._token(scopes, "client_credentials")
 
 
 class RefreshToken(_Grant):
@@ -121,15 +119,8 @@ class RefreshToken(_Grant):
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
         # One flight for all scopes: a refresh token that is used twice looks stolen to the server (RFC 9700 4.14.2).
-        request = self._request(
-            scopes,
-            "refresh_token",
-            self._subject,
-            flight=("refresh", self._subject),
-            refresh_token=self._refresh_token,
-            rotated=self._rotated,
-        )
-        return (yield from self._client.token(request))
+        flight, login = ("refresh", self._subject), {"refresh_token": self._refresh_token, "rotated": self._rotated}
+        return self._token(scopes, "refresh_token", self._subject, flight=flight, **login)
 
     def _refresh_token(self) -> Flow[CredentialValue]:
         given = CredentialValue((yield from text_of(self._given, "RefreshToken")))
@@ -177,8 +168,8 @@ class TokenExchange(_Grant):
             )
         types = {"subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
         exchanged = {"subject_token": subject, **types}
-        request = self._request(scopes, EXCHANGE, _digest(subject), parameters=exchanged, expires_at=expires_at)
-        return (yield from self._client.token(request))
+        token = self._token(scopes, EXCHANGE, _digest(subject), parameters=exchanged, expires_at=expires_at)
+        return (yield from token)
 
     def _subject(self) -> Flow[tuple[CredentialValue, float]]:
         """The text of the caller's token, and its expiry."""

@@ -358,10 +358,8 @@ class OAuthClient(HoldsSecret):
 
     def _learned(self, answer: FormAnswer) -> bool:
         """Remember the nonce for the next proof; whether a usable one came (RFC 9449 8.2)."""
-        if self._proofs is None:
-            return False
-        lines = [answer.headers["dpop-nonce"]] if "dpop-nonce" in answer.headers else []
-        return self._proofs.learn(self._endpoint.origin, lines)
+        nonce = answer.headers.get("dpop-nonce", "")
+        return self._proofs is not None and self._proofs.learn(self._endpoint.origin, [nonce])
 
     def _post(self, request: TokenRequest) -> Flow[Awaited]:
         auth = yield from self._authentication.authentication_of(self)
@@ -372,12 +370,9 @@ class OAuthClient(HoldsSecret):
             given["refresh_token"] = yield from request.refresh_token()
         # From here on nothing is raised: tracebacks show locals.
         parameters = {name: value if isinstance(value, str) else value.text for name, value in given.items()}
-        if request.audience:
-            parameters["audience"] = request.audience
-        if request.scopes:
-            parameters["scope"] = " ".join(sorted(request.scopes))
         resources = urlencode([("resource", each) for each in request.resources])
-        form = prepare_token_request(request.grant_type, resources, **parameters)
+        wanted = {"audience": request.audience, "scope": sorted(request.scopes)}  # left out where they are empty
+        form = prepare_token_request(request.grant_type, resources, **parameters, **wanted)
         _, headers, form = auth.prepare("POST", self.token_endpoint, {}, form)
         posted = form.encode("ascii")
         return Awaited(partial(self._fetcher.post_form, self.token_endpoint, posted, headers={**headers, **proof}))

@@ -185,12 +185,9 @@ class _ReloadingContext(ssl.SSLContext):
         self._certificate, self._without_certificate = certificate, without_certificate
         self._hosts = frozenset(map(host_of, certificate.origins))
         self._without = without_certificate()
-        self._contexts = Watched(
-            self._made,
-            lambda: certificate.version,
-            failures=(OSError, MalformedError, ConfigurationError, Warning),  # warnings may be made errors
-            tell=told_in_log(_log, repr(certificate)),
-        )
+        failures = (OSError, MalformedError, ConfigurationError, Warning)  # warnings may be made errors
+        tell = told_in_log(_log, repr(certificate))
+        self._contexts = Watched(self._made, lambda: certificate.version, failures=failures, tell=tell)
 
     def newest(self, server: str | None) -> ssl.SSLContext:
         """The context for a connection to that host: with the newest certificate, or without any."""

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
@@ -38,10 +39,6 @@ PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 """The text of a secret, without blanks around it."""
 TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """The text of a token in a header (RFC 9110 11.2)."""
-_HTTP_KINDS: Final = {
-    "basic": ("HTTP Basic", "BasicCredentials(…, origins=[…])"),
-    "bearer": ("an HTTP bearer token", "BearerToken(…, origins=[…])"),
-}
 _FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
 _LISTED: Final = 80  # characters of a text of the card in an error
 
@@ -55,14 +52,10 @@ class SecretFile(HoldsSecret):
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
+        look, failures = partial(stamp_of_path, self._path), (OSError, MalformedError)
         try:
-            self._watched = Watched(
-                self._read,
-                lambda: stamp_of_path(self._path),
-                failures=(OSError, MalformedError),
-                tell=told_in_log(_log, self),
-            )
-        except (OSError, MalformedError) as error:
+            self._watched = Watched(self._read, look, failures=failures, tell=told_in_log(_log, self))
+        except failures as error:
             raise ConfigurationError(
                 f"SecretFile: {self._path}: {reason_of(error)}; name a file that has only the secret, on one line"
             ) from None
@@ -118,7 +111,7 @@ KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]]
 """A secret from ``kept``: ``vars`` and tracebacks do not show its text."""
 
 
-def kept(secret: Any) -> Any:
+def kept(secret: Any) -> KeptSecret:
     """A ``Secret`` as a ``KeptSecret``. Every value except a function or a file is hidden, because it may be a text."""
     return secret if callable(secret) else CredentialValue(secret)
 
@@ -251,8 +244,12 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
         case OpenIdConnectScheme():
             return f"a token of the OpenID provider of {_cut(scheme.discovery_url)}", _FROM_SERVER
         case HttpScheme() | NamedScheme():
-            unknown = f"a scheme that a2a-trust does not know ({_cut(http_scheme(scheme))})", "another alternative"
-            return _HTTP_KINDS.get(http_scheme(scheme), unknown)
+            name = http_scheme(scheme)
+            if name == "basic":
+                return "HTTP Basic", "BasicCredentials(…, origins=[…])"
+            if name == "bearer":
+                return "an HTTP bearer token", "BearerToken(…, origins=[…])"
+            return f"a scheme that a2a-trust does not know ({_cut(name)})", "another alternative"
     return "a client certificate", "CertificateFiles(…, origins=[…])"
 
 

@@ -15,16 +15,7 @@ from typing import Any, ClassVar
 
 from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.card.view import SecurityScheme
-from a2a_trust.client.credentials import (
-    PRINTABLE,
-    Credential,
-    CredentialValue,
-    KeptSecret,
-    Secret,
-    check_secret,
-    kept,
-    text_of,
-)
+from a2a_trust.client.credentials import PRINTABLE, Credential, CredentialValue, Secret, check_secret, kept, text_of
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
@@ -108,7 +99,7 @@ class RefreshToken(_Grant):
         audience: str = "",
         on_rotation: Callable[[str], object] | None = None,
     ) -> None:
-        self._given: KeptSecret = kept(refresh_token)
+        self._given = kept(refresh_token)
         del refresh_token  # tracebacks show locals
         super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
         check_secret(self._given, "RefreshToken")

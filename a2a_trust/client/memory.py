@@ -200,7 +200,7 @@ class Admission:
         self._before = table.get(location)
         self._past = self._before or Remembered(location=location, first_seen=now, last_seen=now)
         self._presented = frozenset([key.thumbprint for key in verified.keys])
-        self._issued = None if verified.issued is None else max(float(verified.issued), 0.0)  # 1970: as old as can be
+        self._issued: float | None = None
         version = verified.card.get("version")
         self._version = version if isinstance(version, str) and len(version) <= _LONGEST_VERSION else None
         self._warnings: list[str] = []
@@ -220,12 +220,15 @@ class Admission:
     def _reject_future(self) -> None:
         """1. A card from the future is rejected: after its ``iat``, all honest cards would count as older."""
         issued = self._verified.issued
-        if issued is not None and not issued <= self._now + CLOCK_SKEW:  # so what is not a number is rejected too
+        if issued is None:
+            return
+        if not issued <= self._now + CLOCK_SKEW:  # written so that what is not a number is rejected too
             raise CardMemoryError(
                 f"{self._location}: the card was signed in the future, says its protected iat; check this machine's "
                 "clock, else the signer's",
                 self._location,
             )
+        self._issued = max(float(issued), 0.0)  # before 1970 is as old as can be
 
     def _reject_changed_key(self) -> None:
         """2. A key that the trust store names is accepted, whatever the key was before. A key from the agent's own

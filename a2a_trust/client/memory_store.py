@@ -6,7 +6,6 @@ every key as a first use.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import shlex
 import sqlite3
@@ -100,13 +99,11 @@ class _Table:
         return next(iter(_records(self._connection, "WHERE location = ?", location)), None)
 
     def neighbours(self, location: Location) -> tuple[Remembered, ...]:
-        # The host itself, its paths and its other ports: all from "https://host/" to what comes next after what begins
-        # so. "0" follows "/", and ";" follows ":".
+        # The host, its paths and its ports are in these ranges, because ";" follows ":". So are some other hosts.
         bases = [f"{scheme}://{location.host}" for scheme in ("https", "http")]
-        ranges = [(base, f"{base}/", f"{base}0", f"{base}:", f"{base};") for base in bases]
-        one = "location = ? OR (location > ? AND location < ?) OR (location > ? AND location < ?)"
-        where = f"WHERE ({' OR '.join([one] * len(ranges))}) AND location != ?"
-        return _records(self._connection, where, *itertools.chain(*ranges), location)
+        where = "WHERE location BETWEEN ? AND ? OR location BETWEEN ? AND ?"
+        near = _records(self._connection, where, *[f"{base}{end}" for base in bases for end in ("", ";")])
+        return tuple(each for each in near if each.location.host == location.host and each.location != location)
 
     def elsewhere(self, location: Location, interfaces: Iterable[str]) -> tuple[Remembered, ...]:
         digests = [*interfaces]

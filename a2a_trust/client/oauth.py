@@ -39,7 +39,6 @@ from a2a_trust.client.credentials import (
     PRINTABLE,
     TOKEN68,
     CredentialValue,
-    KeptSecret,
     Secret,
     check_secret,
     http_scheme,
@@ -65,13 +64,11 @@ _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"
 _ISSUED_TYPES: Final = (ACCESS_TYPE, "urn:ietf:params:oauth:token-type:jwt")
-_ERRORS: Final = frozenset(
-    {
-        "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
-        "invalid_scope", "invalid_target", "invalid_dpop_proof", "use_dpop_nonce", "access_denied",
-        "temporarily_unavailable", "server_error",
-    }
-)  # fmt: skip
+_ERRORS: Final = frozenset({
+    "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
+    "invalid_scope", "invalid_target", "invalid_dpop_proof", "use_dpop_nonce", "access_denied",
+    "temporarily_unavailable", "server_error",
+})  # fmt: skip
 
 
 class _Authentication(ABC):
@@ -95,7 +92,7 @@ class ClientSecret(HoldsSecret, _Authentication):
     def __init__(
         self, secret: Secret, *, method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
     ) -> None:
-        self._secret: KeptSecret = kept(secret)
+        self._secret = kept(secret)
         del secret  # tracebacks show locals
         self._method = method
         if method not in ("client_secret_basic", "client_secret_post"):

@@ -2,10 +2,8 @@
 
 The rules:
 
-1. The fetcher sends requests: https, checked addresses, no redirects, limits of bytes and time
-   (``a2a_trust.net.fetcher``).
-2. The newer well-known path is fetched first, and the older one only after a 404. A URL that ends in ``.json`` is
-   fetched as it is.
+1. The fetcher sends requests: https, checked addresses, no redirects, limits of bytes and time (``net.fetcher``).
+2. The newer well-known path is fetched first, the older one only after a 404; a URL that ends in ``.json`` as it is.
 3. Answers are cached as the server allows, and revalidated.
 4. The card is verified for the host of the URL before any member is used.
 5. The memory of cards comes last, so only verified cards are remembered.
@@ -38,7 +36,7 @@ from a2a_trust.strict_json import JSON
 
 T = TypeVar("T")
 
-NO_CREDENTIALS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_CACHED_SECONDS: Final = 86_400.0
 """The upper limit, so that a replaced card is noticed within a day."""
 
@@ -117,11 +115,7 @@ def verification_by(options: Any, trust: TrustSource) -> Verification:
 
 
 def fetch_card(
-    url: str,
-    trust: TrustSource,
-    options: FetchOptions = FetchOptions(),
-    *,
-    credentials: Mapping[str, str] = NO_CREDENTIALS,
+    url: str, trust: TrustSource, options: FetchOptions = FetchOptions(), *, credentials: Mapping[str, str] = NO_HEADERS
 ) -> VerifiedCard:
     """Fetch the card of the agent at that URL, and verify it with the keys of ``trust``.
 
@@ -137,11 +131,7 @@ def fetch_card(
 
 
 async def async_fetch_card(
-    url: str,
-    trust: TrustSource,
-    options: FetchOptions = FetchOptions(),
-    *,
-    credentials: Mapping[str, str] = NO_CREDENTIALS,
+    url: str, trust: TrustSource, options: FetchOptions = FetchOptions(), *, credentials: Mapping[str, str] = NO_HEADERS
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
     credentials = HiddenHeaders(credentials)
@@ -170,7 +160,7 @@ def card_urls(url: str) -> tuple[str, ...]:
 
 
 def fetching(
-    url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_CREDENTIALS
+    url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_HEADERS
 ) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
     kept_in = CardCache(1) if cache is None or credentials else cache  # one that ends with this flow

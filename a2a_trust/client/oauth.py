@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
 from threading import Lock, get_ident
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
@@ -79,8 +79,7 @@ class _Authentication(ABC):
         """The function that adds the proof to a request."""
 
     async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[HiddenHeaders, bytes]:
-        """The headers and the form of a request to ``url`` that proves who the client is, as
-        ``IntrospectionVerifier`` sends it."""
+        """The headers and the form of a request that proves who the client is, as ``IntrospectionVerifier`` sends."""
         auth = await run_async(self.authentication_of(client))
         _, headers, content = auth.prepare("POST", url, {}, form)
         return HiddenHeaders(headers), content.encode("ascii")
@@ -192,14 +191,8 @@ class _Flight:
     failure: TrustError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Token:
-    """A token as the server issued it."""
-
-    value: CredentialValue
-    scopes: frozenset[str] | None
-    seconds: float
-    refresh_token: CredentialValue | None
+_Issued: TypeAlias = "tuple[CredentialValue, frozenset[str], CredentialValue | None]"
+"""An access token, its scopes, and a new refresh token."""
 
 
 class OAuthClient(HoldsSecret):
@@ -314,20 +307,19 @@ class OAuthClient(HoldsSecret):
 
     def _asked(self, request: TokenRequest) -> Flow[CredentialValue]:
         now = self.clock()  # before asking: a token is no younger than its request
-        token = yield from self._issued(request)
-        if token.refresh_token is not None and request.rotated is not None:
-            yield from request.rotated(token.refresh_token)
-        if token.scopes is not None and not request.scopes <= token.scopes:
+        value, granted, refresh_token = yield from self._issued(request, now)
+        if refresh_token is not None and request.rotated is not None:
+            yield from request.rotated(refresh_token)
+        missing = request.scopes - granted
+        if missing:
             raise TokenRequestError(
                 f"{self.issuer} granted fewer scopes than were requested; missing: "
-                f"{shown(nsmallest(9, request.scopes - token.scopes), ' ')}; grant them to the client on that server"
+                f"{shown(nsmallest(9, missing), ' ')}; grant them to the client on that server"
             )
-        margin = min(_MARGIN_SECONDS, token.seconds * _MARGIN_SHARE)
-        token.value.until = min(now + token.seconds - margin, request.expires_at)
-        self._tokens.put(request.key, token.value, until=token.value.until)
-        return token.value
+        self._tokens.put(request.key, value, until=value.until)
+        return value
 
-    def _issued(self, request: TokenRequest) -> Flow[_Token]:
+    def _issued(self, request: TokenRequest, now: float) -> Flow[_Issued]:
         answer = yield from self._sent(request)
         if self._learned(answer) and _error_of(answer) == "use_dpop_nonce":
             answer = yield from self._sent(request)
@@ -340,10 +332,10 @@ class OAuthClient(HoldsSecret):
                 "the log of that server has the reason",
                 error,
             )
-        token = _token_or_reason(answer, self._proofs, is_exchange=request.grant_type == EXCHANGE)
-        if isinstance(token, str):
-            raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {token}")
-        return token
+        issued = _issued_or_reason(answer, request, self._proofs, now)
+        if isinstance(issued, str):
+            raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {issued}")
+        return issued
 
     def _sent(self, request: TokenRequest) -> Flow[FormAnswer]:
         posted = yield from self._post(request)
@@ -389,7 +381,9 @@ def _members_or_reason(answer: FormAnswer) -> dict[str, Any] | str:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, *, is_exchange: bool) -> _Token | str:
+def _issued_or_reason(
+    answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | None, now: float
+) -> _Issued | str:
     """The token (RFC 6749 5.1), or why the answer is not one. Nothing is raised, because tracebacks show locals."""
     members = _members_or_reason(answer)
     if isinstance(members, str):
@@ -399,7 +393,7 @@ def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, *, is_exchan
         return "token_type is not bearer"
     if proofs is not None and kind != "dpop":
         return "token_type is not dpop, so the token is not bound to the key: leave dpop out, or enable it there"
-    if is_exchange and members.get("issued_token_type") not in _ISSUED_TYPES:
+    if request.grant_type == EXCHANGE and members.get("issued_token_type") not in _ISSUED_TYPES:
         return "issued_token_type is not that of an access token (RFC 8693 2.2.1)"
     if not _is_text(members.get("access_token"), TOKEN68):
         return "access_token is not the text of a token"
@@ -411,12 +405,10 @@ def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, *, is_exchan
     seconds = _seconds_of(members.get("expires_in", _UNSTATED_SECONDS))
     if not 0 < seconds < math.inf:
         return "expires_in is not a positive number of seconds"
-    return _Token(
-        value=CredentialValue(members["access_token"], proofs),
-        scopes=None if scope is None else frozenset(scope.split()),
-        seconds=seconds,
-        refresh_token=CredentialValue(members["refresh_token"]) if "refresh_token" in members else None,
-    )
+    until = min(now + seconds - min(_MARGIN_SECONDS, seconds * _MARGIN_SHARE), request.expires_at)
+    granted = request.scopes if scope is None else frozenset(scope.split())
+    refresh_token = CredentialValue(members["refresh_token"]) if "refresh_token" in members else None
+    return CredentialValue(members["access_token"], proofs, until=until), granted, refresh_token
 
 
 def _is_text(given: object, syntax: re.Pattern[str]) -> bool:

@@ -7,18 +7,16 @@ are:
 2. Verify one of them completely, as ``verify_card`` does.
 3. Read the signed JSON with the SDK's own model: the result must equal the object.
 
-Step 3 makes step 1 safe: a wrong guess there rejects a valid card, and never accepts a forged one.
-
-Members that the model has dropped cannot be written again: members of 0.3 in a 1.0 model, members of 1.0 in a 0.3
-model, and unknown members. A signature over such a member is rejected here, and accepted by the transport, which
-verifies the bytes.
+Step 3 makes step 1 safe: a wrong guess there rejects a valid card, and never accepts a forged one. Members that the
+model has dropped cannot be written again: members of 0.3 in a 1.0 model, members of 1.0 in a 0.3 model, and unknown
+members. A signature over such a member is rejected here, and accepted by the transport, which verifies the bytes.
 
 The hook does not use the network or the card memory: the key sets of a ``TrustFile`` are those that its ``fetch`` got.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -38,6 +36,9 @@ from a2a_trust.keys.trust import TrustSource
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
+_EMPTY: Final[dict[Kind, type[Any]]] = {
+    Kind.STRING: str, Kind.STRINGS: list, Kind.STRING_MAP: dict, Kind.MESSAGES: list,
+}  # fmt: skip
 _INSTEAD: Final = "verify the bytes that the agent serves, with AsyncVerifyingTransport or fetch_card"
 
 
@@ -128,14 +129,6 @@ def _completed(value: JSON, message: str, kind: Kind) -> JSON:
         elif field.presence is Presence.REQUIRED and field.kind in _EMPTY:
             completed[name] = _EMPTY[field.kind]()
     return completed
-
-
-_EMPTY: Final[Mapping[Kind, Callable[[], JSON]]] = {
-    Kind.STRING: str,
-    Kind.STRINGS: list,
-    Kind.STRING_MAP: dict,
-    Kind.MESSAGES: list,
-}
 
 
 def _read(card: Any, members: JSONObject) -> Any:

@@ -45,16 +45,13 @@ class OwnCertificate(Protocol):
     @property
     def origins(self) -> frozenset[str]:
         """The origins that may get the certificate."""
-        ...
 
     @property
     def version(self) -> object:
         """A value that changes with the certificate."""
-        ...
 
     def load(self) -> tuple[bytes, LocalSigner]:
         """The chain in PEM, the client's own certificate first, and the private key."""
-        ...
 
 
 class CertificateFiles:

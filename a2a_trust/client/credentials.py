@@ -35,10 +35,8 @@ from a2a_trust.keys.signer import HoldsSecret, Signer
 _log: Final = getLogger(__name__)
 
 _MAX_BYTES: Final = 65_536
-PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-"""The text of a secret, without blanks around it."""
-TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""The text of a token in a header (RFC 9110 11.2)."""
+PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # a secret, without blanks around it
+TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a token in a header (RFC 9110 11.2)
 _FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
 _LISTED: Final = 80  # characters of a text of the card in an error
 

@@ -37,15 +37,13 @@ from a2a_trust.strict_json import JSON
 T = TypeVar("T")
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-_MOST_CACHED_SECONDS: Final = 86_400.0
-"""The upper limit, so that a replaced card is noticed within a day."""
+_MOST_CACHED_SECONDS: Final = 86_400.0  # so that a replaced card is noticed within a day
 
 
 class CardCache:
-    """A private HTTP cache (RFC 9111): keeps the answers of the last ``size`` URLs, to save requests and bytes.
+    """A private HTTP cache (RFC 9111): keeps the answers of the last ``size`` URLs. Threads may share one.
 
     Only verified cards are kept, and a kept card is verified again at each use, because its keys may have been revoked.
-    Threads may share one.
     """
 
     def __init__(self, size: int = 256) -> None:

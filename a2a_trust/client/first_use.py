@@ -32,8 +32,7 @@ class TrustOnFirstUse:
         """
         # Only entries of the operator: a fetched key set must not block another party's first use.
         said = trust.revoked.union([entry.key.thumbprint for entry in trust.keys if entry.source is None])
-        believed = [key for key in published if not said & {key.kid, key.thumbprint}]
-        if not self.applies_to(url, trust):
-            believed = []
+        applies = self.applies_to(url, trust)
+        believed = [key for key in published if applies and not said & {key.kid, key.thumbprint}]
         origins = Origins(host_of(named_location(url)))
         return TrustStore([TrustedKey(key=key, origins=origins, on_first_use=True) for key in believed])

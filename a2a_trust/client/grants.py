@@ -49,11 +49,9 @@ class _Grant(Credential):
         self._audience = audience
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
-        refused = self._client.mismatch(scheme)
-        if refused:
-            return refused
         beyond = scopes - self._allowed
-        return f"allowed_scopes does not have '{shown(nsmallest(9, beyond), ' ')}'" if beyond else ""
+        missing = f"allowed_scopes does not have '{shown(nsmallest(9, beyond), ' ')}'" if beyond else ""
+        return self._client.mismatch(scheme) or missing
 
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str]:
         return scopes & self._allowed
@@ -157,8 +155,7 @@ class TokenExchange(_Grant):
             raise TokenRequestError(
                 "TokenExchange: the caller's token has expired; answer 401, so that the caller sends a new one"
             )
-        types = {"subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
-        exchanged = {"subject_token": subject, **types}
+        exchanged = {"subject_token": subject, "subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
         token = self._token(scopes, EXCHANGE, _digest(subject), parameters=exchanged, expires_at=expires_at)
         return (yield from token)
 

@@ -118,14 +118,11 @@ class CardMemory(Protocol):
         CardMemoryError, RolledBackCardError, PinnedKeyError: the card is rejected, and nothing is recorded.
         CardMemoryUnavailableError: the memory cannot be read or written, so the card must not be used.
         """
-        ...
 
     def expects_signature(self, url: str) -> bool:
         """Whether the location has a record, from a signed card or an accepted key. Then reject an unsigned card.
-
         CardMemoryUnavailableError: the memory cannot be read.
         """
-        ...
 
 
 def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, frozenset[str]]:
@@ -169,18 +166,15 @@ class CardTable(Protocol):
 
     def neighbours(self, location: Location) -> Sequence[Remembered]:
         """The records of the other locations of the same host, at every port."""
-        ...
 
     def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> Sequence[Remembered]:
         """The records of other locations that have one of these interfaces: URLs by digest.
 
         It comes before the other calls of its transaction, which may lock what it reads.
         """
-        ...
 
     def put(self, record: Remembered) -> None:
         """Keep the record. Records of other locations lose the interfaces that it has."""
-        ...
 
     def remove(self, location: Location) -> None: ...
 
@@ -213,8 +207,7 @@ class Admission:
         self._end_first_use()
         self._reject_older()
         self._reject_older_than_elsewhere()
-        self._warn_of_lower_version()
-        self._warn_of_key_of_neighbour()
+        self._warn_of_changes()
         return Admitted(remembered=self._remembered(), before=self._before, warnings=tuple(self._warnings))
 
     def _reject_future(self) -> None:
@@ -285,9 +278,7 @@ class Admission:
         )
 
     def _end_first_use(self) -> None:
-        """4. When a key of the trust store replaces a key of first use, the remembered ``iat`` and version no longer
-        count.
-        """
+        """4. When a key of the trust store replaces a key of first use, the remembered ``iat`` and version end."""
         if self._past.on_first_use and not self._verified.on_first_use:
             self._past = self._past.bound_by(self._presented)
 
@@ -331,15 +322,14 @@ class Admission:
                 remembered=other.issued,
             )
 
-    def _warn_of_lower_version(self) -> None:
-        """7. A lower ``version`` is only a warning: people go back on purpose, and versions have no fixed order."""
+    def _warn_of_changes(self) -> None:
+        """7. A lower ``version`` is only a warning: people go back on purpose, and versions have no fixed order. So is
+        a change to a key of the trust store that belongs to another agent on the host.
+        """
         if _is_lower(self._version, self._past.version):
             self._warnings.append(
                 f"{self._location}: the card's version is {self._version!a}, and was {self._past.version!a} before"
             )
-
-    def _warn_of_key_of_neighbour(self) -> None:
-        """7. A change to a key of the trust store that belongs to another agent on the host is a warning, too."""
         if not self._past.thumbprints or self._presented & self._past.thumbprints:
             return
         neighbours = self._table.neighbours(self._location)
@@ -417,10 +407,8 @@ class TableCardMemory:
         return record
 
     def forget(self, location: str) -> Remembered:
-        """Remove the record of this location with its interfaces, and return it. Its next card counts as the first
-        one, and other locations may name its interfaces with older cards.
-
-        ``location`` is as for ``accept``.
+        """Remove the record of this location, as for ``accept``, with its interfaces, and return it. Its next card
+        counts as the first one, and other locations may name its interfaces with older cards.
         """
         named = named_location(location, with_query=True)
         with self._writing() as table:

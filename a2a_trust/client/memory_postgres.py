@@ -45,7 +45,6 @@ _PUT_INTERFACES: Final = """
 INSERT INTO a2a_trust.card_interface (digest, location) SELECT digest, $1 FROM unnest($2::text[]) AS digest
 ON CONFLICT (digest) DO UPDATE SET location = excluded.location
 """
-_REMOVE: Final = "DELETE FROM a2a_trust.card WHERE location = $1"
 
 
 class PostgresCardMemory(TableCardMemory):
@@ -107,7 +106,7 @@ class _Table:
 
     def remove(self, location: Location) -> None:
         self._lock(location.host)
-        self._session.execute(_REMOVE, location)
+        self._session.execute("DELETE FROM a2a_trust.card WHERE location = $1", location)
 
     def _lock(self, *hosts: str) -> None:
         needed = {*hosts} - self._locked

@@ -41,6 +41,7 @@ CREATE INDEX interface_location ON interface (location);
 """
 
 _COLUMNS: Final = "location, thumbprints, issued, version, first_seen, last_seen, on_first_use"
+_PUT: Final = f"INSERT OR REPLACE INTO card ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  a constant
 _INTERFACES: Final = "(SELECT group_concat(digest, ' ') FROM interface WHERE interface.location = card.location)"
 
 
@@ -115,10 +116,7 @@ class _Table:
         self._connection.executemany(
             "INSERT OR REPLACE INTO interface VALUES (?, ?)", [(each, record.location) for each in record.interfaces]
         )
-        self._connection.execute(
-            f"INSERT OR REPLACE INTO card ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
-            record.row(),
-        )
+        self._connection.execute(_PUT, record.row())
 
     def remove(self, location: Location) -> None:
         for table in ("interface", "card"):

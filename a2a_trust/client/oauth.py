@@ -57,8 +57,7 @@ from a2a_trust.signing.forms import shown
 _MAX_TOKENS: Final = 1024  # remembered for one client
 _MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1
-_UNSTATED_SECONDS: Final = 60.0
-"""The lifetime of a token without ``expires_in``, which RFC 6749 5.1 only recommends."""
+_UNSTATED_SECONDS: Final = 60.0  # for a token without ``expires_in``, which RFC 6749 5.1 only recommends
 _ASSERTION_SECONDS: Final = 60
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -332,7 +331,7 @@ class OAuthClient(HoldsSecret):
                 "the log of that server has the reason",
                 error,
             )
-        issued = _issued_or_reason(answer, request, self._proofs, now)
+        issued = _token_in(answer, request, self._proofs, now)
         if isinstance(issued, str):
             raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {issued}")
         return issued
@@ -381,9 +380,7 @@ def _members_or_reason(answer: FormAnswer) -> dict[str, Any] | str:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _issued_or_reason(
-    answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | None, now: float
-) -> _Issued | str:
+def _token_in(answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | None, now: float) -> _Issued | str:
     """The token (RFC 6749 5.1), or why the answer is not one. Nothing is raised, because tracebacks show locals."""
     members = _members_or_reason(answer)
     if isinstance(members, str):

@@ -35,7 +35,6 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.net.urls import read_host
 
 _MAX_BYTES: Final = 1_048_576
-
 _log: Final = logging.getLogger(__name__)
 
 

@@ -38,7 +38,6 @@ _MAX_BYTES: Final = 65_536
 PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # a secret, without blanks around it
 TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a token in a header (RFC 9110 11.2)
 _FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
-_LISTED: Final = 80  # characters of a text of the card in an error
 
 
 class SecretFile(HoldsSecret):
@@ -252,7 +251,7 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
 
 
 def _cut(text: str) -> str:
-    return ascii(text[:_LISTED])[1:-1][:_LISTED]
+    return ascii(text[:80])[1:-1][:80]
 
 
 def check_secret(secret: object, what: str) -> None:

@@ -39,7 +39,6 @@ from a2a_trust.signing.verify import VerifiedCard
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 _log: Final = logging.getLogger(__name__)
-
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)
 _LONGEST_VERSION: Final = 64  # longer ones are no version, and not remembered
 _MOST_INTERFACES: Final = 256  # of one location

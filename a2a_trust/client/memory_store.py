@@ -22,7 +22,6 @@ from a2a_trust.files.sqlite import SqliteFile
 _log: Final = logging.getLogger(__name__)
 
 _APPLICATION_ID: Final = 0x41324350  # "A2CP"
-
 _TABLES: Final = """
 CREATE TABLE card (
     location TEXT NOT NULL PRIMARY KEY,

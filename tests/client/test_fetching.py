@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -730,6 +731,17 @@ def test_an_answer_without_a_verified_card_is_an_error(
     agent.pages["/rpc"] = answer
     with pytest.raises(error, match=match):
         fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+
+
+def test_the_memory_neither_gets_an_extended_card_nor_rejects_an_older_one(agent: Agent, fetcher: Fetcher) -> None:
+    """The times of its signatures are independent of the public card's."""
+    card, memory = public(agent, fetcher), VolatileCardMemory()
+    memory.admit(replace(card, issued=time.time()), agent.origin(), now=time.time())
+    known = memory.records()
+    agent.pages["/rpc"] = by_json_rpc(signed(card_of(agent.origin(), description="More."), iat=time.time() - 60))
+    options = FetchOptions(fetcher=fetcher, memory=memory)
+    fetch_extended_card(card, trusting(HOST), credentials=KEY, options=options)
+    assert memory.records() == known
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -37,7 +37,7 @@ from weakref import WeakSet, ref
 import httpx
 
 from a2a_trust.client.answer import check_credentials
-from a2a_trust.client.attachment import attach, copy_attachment, sent_to
+from a2a_trust.client.attachment import attach, copy_attachment, place_of, sent_to
 from a2a_trust.client.certificates import OwnCertificate, client_context
 from a2a_trust.client.connection import Agent, Connection
 from a2a_trust.client.credentials import Credential
@@ -218,12 +218,19 @@ class _Verifying(Generic[T]):
         if isinstance(copied.stream, httpx.ByteStream):
             copied.read()  # for transports that look at the content
         copy_attachment(request, copied)
-        is_first = request.extensions.setdefault(_FIRST, ref(request))() is request
+        streamed = copied.stream
+        is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
         try:
-            values = _values(copied, not_sent, is_own=is_first and request in self._own)
-            return _response((yield from self._connection.exchange(values)))
+            values = _values(copied, not_sent, is_own=request in self._own and not is_redirected)
+            response = _response((yield from self._connection.exchange(values)))
+            if response.has_redirect_location:
+                request.extensions[_FIRST] = ref(request)
+            return response
         except Refusal as refusal:
             error = _error(refusal, request)
+        finally:
+            if copied.stream is not streamed:  # it was read, and the program may send its request again
+                request.stream = copied.stream
         raise error  # here, where the answer to the wire's request is not its context
 
 
@@ -329,10 +336,10 @@ class CardAuth(httpx.Auth):
 
     def _exchange(self, request: httpx.Request) -> Flow[None]:
         """The steps of a request; the request itself is the step that httpx takes."""
-        url = request.url
+        place = place_of(request)
 
         def send(attachment: Attachment) -> Flow[Reply]:
-            if request.url is not url:
+            if place_of(request) != place:
                 raise Refusal(
                     Reason.NO_CREDENTIALS,
                     "the URL of the request was changed while it was sent; make a request for each URL",
@@ -342,10 +349,12 @@ class CardAuth(httpx.Auth):
                 response = yield request
             finally:
                 attach(request, NOTHING)
+            values.body = _body(request)  # a transport may have read a stream
             return _reply(response, is_elsewhere=response.request is not request)
 
         try:
-            yield from self._card.exchange(_values(request, not_obtained), send)
+            values = _values(request, not_obtained)
+            yield from self._card.exchange(values, send)
             return
         except Refusal as refusal:
             error = _error(refusal, request)
@@ -421,7 +430,7 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
 
 
 _FIRST: Final = "a2a_trust.first"
-"""The extension of a request that refers to it. httpx copies extensions into the request after a redirect, which a
+"""The extension of a redirected request that refers to it. httpx copies extensions into the next request, which a
 program may send by itself."""
 
 
@@ -450,10 +459,14 @@ def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal
         url=url,
         headers=request.headers,
         timeout=request.extensions.get("timeout", {}),
-        body=request.read() if isinstance(request.stream, httpx.ByteStream) else None,
+        body=_body(request),
         handle=request,
         is_own=is_own,
     )
+
+
+def _body(request: httpx.Request) -> bytes | None:
+    return request.read() if isinstance(request.stream, httpx.ByteStream) else None
 
 
 def _wire(step: Send) -> httpx.Request:

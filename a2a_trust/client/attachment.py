@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 from urllib.parse import quote, unquote_plus
+from weakref import ref
 
 import httpx
 
@@ -22,14 +23,15 @@ _COOKIE: Final = b"cookie"
 def attach(request: httpx.Request, attachment: Attachment) -> None:
     """Attach credentials. They replace attached ones, and headers, cookies and parameters with the same names.
 
-    Attach NOTHING after sending: programs may send a request again, to another URL, or keep it.
+    They count for this origin and path: a hook that changes the URL takes them away. Attach NOTHING after sending:
+    programs may send a request again, to another URL, or keep it.
     """
     headers = request.headers
-    if isinstance(headers, _Headers):
-        headers.attachment = attachment
-    elif attachment is not NOTHING:
+    if not isinstance(headers, _Headers):
+        if attachment is NOTHING:
+            return
         request.headers = headers = _Headers(headers)
-        headers.attachment = attachment
+    headers.attached = attachment, ref(request), place_of(request)
     if attachment.parameters:
         request.url = _Url(request.url, attachment)
     elif isinstance(request.url, _Url):
@@ -42,16 +44,29 @@ def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> Non
         attach(written_again, request.headers.attachment)
 
 
+def place_of(request: httpx.Request) -> tuple[str, bytes, str]:
+    """The scheme, the host with its port, and the path that the request is sent to."""
+    return request.url.scheme, request.url.netloc, request.url.path
+
+
 class _Headers(httpx.Headers):
-    attachment: Attachment
+    #: The credentials, and the request and the place that they are for.
+    attached: tuple[Attachment, ref[httpx.Request], tuple[str, bytes, str]]
+
+    @property
+    def attachment(self) -> Attachment:
+        attachment, request_of, place = self.attached
+        request = request_of()
+        return attachment if request is not None and place_of(request) == place else NOTHING
 
     @property
     def raw(self) -> list[tuple[bytes, bytes]]:
-        names = {name for name, _ in self.attachment.headers}
+        attachment = self.attachment
+        names = {name for name, _ in attachment.headers}
         lines = [line for line in super().raw if line[0].lower() not in names]
-        if self.attachment.cookies:
-            lines = _with_cookies(lines, self.attachment.cookies)
-        return [*lines, *self.attachment.headers]
+        if attachment.cookies:
+            lines = _with_cookies(lines, attachment.cookies)
+        return [*lines, *attachment.headers]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles, also of responses and errors with the request, do not contain attached credentials."""

@@ -25,8 +25,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -103,13 +105,28 @@ class Network(Protocol):
     mutual_tls: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class _Source:
+    """Where a card is from; its URL may hold a secret, and tracebacks show locals.
+
+    ``place`` is the URL in one spelling, ``key`` tells the cards from there apart that a server makes for different
+    headers. ``is_private``: the request had credentials of the program.
+    """
+
+    url: str
+    place: str
+    key: str
+    location: Location
+    is_private: bool
+
+
 @dataclass(slots=True, kw_only=True, repr=False)
 class _Public:
     """A public card that was verified, and the URLs that it names. ``demands``: of the agent's card, when needed."""
 
-    place: str
-    location: Location
+    source: _Source
     document: bytes
+    digest: bytes
     view: CardView
     reach: Reach
     destinations: Destinations
@@ -145,9 +162,8 @@ class Connection:
     ) -> None:
         #: That of a client of one agent.
         self.agent: Agent | None = None
-        #: The URLs of the agent's card, and the one that it was fetched from last, by the program or by the client.
-        self._agents_places: list[str] = []
-        self._agents_place = ""
+        #: The place of the agent's card, and its key: other cards from there do not take its place while it counts.
+        self._agents_place = self._agents_key = ""
         self._verification, self._network, self._mesh = verification, network, mesh
         self._mutual_tls = frozenset(network.mutual_tls)
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
@@ -156,7 +172,7 @@ class Connection:
         self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also, mesh)
         #: URL of a card whose query counts -> where the memory keeps it
         self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
-        #: URL of a public card, with its query, in one spelling -> the card, while that counts without verifying it
+        #: key of a source -> the public card, while that counts without verifying it
         self._public = BoundedCache[str, _Public](max_entries=_REMEMBERED)
         #: base of an interface -> why the search for its card failed
         self._failed = BoundedCache[str, TrustError](max_entries=_REMEMBERED)
@@ -165,8 +181,7 @@ class Connection:
 
     def be_for(self, agent: Agent) -> None:
         """Be the door of a client of this agent."""
-        self.agent, self._agents_places = agent, [*map(_with_query, agent.places)]
-        self._agents_place = self._agents_places[0]
+        self.agent, self._agents_place = agent, _with_query(agent.places[0])
 
     def exchange(self, request: Request) -> Flow[Reply]:
         """The answer to a request of the program, in four steps.
@@ -179,7 +194,7 @@ class Connection:
                 return (yield from self._exchange(request))
             except _Outdated:
                 continue
-        text = f"the request to {request.address} is not sent: its card changes all the time; try again"
+        text = f"the request to {request.address} is given up: the card that permits it changes all the time; try again"
         raise Refusal(Reason.UNVERIFIED, text)
 
     def _exchange(self, request: Request) -> Flow[Reply]:
@@ -208,7 +223,7 @@ class Connection:
         goes."""
         card = None
         if self.agent is not None and not gets_card:
-            card = self._counting(self._agents_place) or (yield from self._agents_card(self.agent, request))
+            card = self._counting(self._agents_key) or (yield from self._agents_card(self.agent, request))
         is_added = self._is_added(request.url)
         if is_added and self.agent is None and origin_in(request.url) not in self._mutual_tls:
             return _Permit()
@@ -229,22 +244,15 @@ class Connection:
     def _found(self, called: Destination, request: Request, *, searches: bool) -> Flow[_Public | None]:
         """The card that names the URL: verified again, or else searched for. Requests to one base do this in turn."""
         base = str(called.without_operation())
-        while (yield from self._turns.wait(base)):
-            card = self._naming(called)
-            if card is not None:
-                return card
-            self._check_failed(base)
+        turn = self._turns.begin(base)
         try:
-            yield from self._verify_again(lambda public: public.destinations.cover(called))
-            return self._naming(called) or ((yield from self._search(called, base, request)) if searches else None)
+            card = self._naming(called) if (yield from turn.wait()) else None
+            if card is None:
+                yield from self._verify_again(lambda public: public.destinations.cover(called))
+                card = self._naming(called)
+            return card or ((yield from self._search(called, base, request)) if searches else None)
         finally:
-            self._turns.end(base)
-
-    def _check_failed(self, base: str) -> None:
-        """TrustError: a search for the card of this interface failed a short time ago."""
-        refusal = self._failed.get(base, self._verification.clock())
-        if refusal is not None:
-            raise refusal
+            turn.end()
 
     def _is_added(self, url: str) -> bool:
         if not self._also:
@@ -253,9 +261,9 @@ class Connection:
             return True  # below an origin any path is, in any spelling
         return any(Destination.of(url, self._mesh).below(each) is not None for each in self._also)
 
-    def _counting(self, place: str) -> _Public | None:
+    def _counting(self, key: str) -> _Public | None:
         """The card from there, if it still counts: neither time nor trusted keys have changed it."""
-        public = self._public.get(place, self._verification.clock())
+        public = self._public.get(key, self._verification.clock())
         return public if public is not None and public.store is self._verification.trust.trust_store() else None
 
     def _naming(self, called: Destination) -> _Public | None:
@@ -266,15 +274,15 @@ class Connection:
 
     def _verify_again(self, is_wanted: Callable[[_Public], bool]) -> Flow[None]:
         """Verify cards again, because time or trust may have changed; those that are not verified any more drop out."""
-        for place, public in self._public.items():
+        for key, public in self._public.items():
             if is_wanted(public):
                 try:
-                    yield from self._verified(public.document, public.location, place, before=public)
+                    yield from self._verified(public.document, public.source, before=public)
                 except ConfigurationError:
                     raise
                 except TrustError:
-                    if self._public.get(place) is public:
-                        self._public.remove(place)  # it names nothing any more
+                    if self._public.get(key) is public:
+                        self._public.remove(key)  # it names nothing any more
 
     def _check_query(self, called: Destination) -> None:
         """CardVerificationError: the GET of this card would go without credentials, but its query may be one."""
@@ -286,7 +294,9 @@ class Connection:
 
     def _search(self, called: Destination, base: str, request: Request) -> Flow[_Public]:
         """The card that names the URL, from where it may be. TrustError: no verified card does."""
-        self._check_failed(base)
+        refusal = self._failed.get(base, self._verification.clock())
+        if refusal is not None:
+            raise copy(refusal) from refusal.__cause__  # what raises an error adds to it what the program does
         below = [interface for interface in self._cards if called.below(interface) is not None]
         listed = [self._cards[max(below, key=lambda interface: len(interface.path))]] if below else None
         outcomes: list[tuple[str, str | TrustError]] = []
@@ -300,7 +310,7 @@ class Connection:
                 break  # no card of another folder may do what one that the memory rejects may not
         refusal, now = decisions.no_card_names(called, outcomes), self._verification.clock()
         self._failed.put(base, refusal, since=now, until=now + _FAILED_SECONDS)
-        raise refusal
+        raise copy(refusal) from refusal.__cause__
 
     def _outcome(self, card_url: str, request: Request) -> Flow[str | TrustError]:
         """The outcome of a fetch from the URL of a card."""
@@ -316,15 +326,17 @@ class Connection:
 
     def _agents_card(self, agent: Agent, request: Request) -> Flow[_Public]:
         """The agent's card. One request gets it for those that wait; if it fails, each of them gets it by itself."""
-        waited = yield from self._turns.wait(_AGENT)
+        turn = self._turns.begin(_AGENT)
         try:
-            card = self._counting(self._agents_place) if waited else None
+            card = None
+            if (yield from turn.wait()):
+                turn.end()
+                card = self._counting(self._agents_key)
             if card is None:
                 yield from self._get_agents_card(agent, request)
-                card = self._counting(self._agents_place)
+                card = self._counting(self._agents_key)
         finally:
-            if not waited:
-                self._turns.end(_AGENT)
+            turn.end()
         if card is None:  # the trusted keys have changed meanwhile
             raise Refusal(
                 Reason.NO_CREDENTIALS,
@@ -334,23 +346,25 @@ class Connection:
 
     def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
         """Verify the agent's card again, or else fetch it."""
-        yield from self._verify_again(lambda public: public.place == self._agents_place)
-        if self._counting(self._agents_place) is not None:
+        yield from self._verify_again(lambda public: public.source.key == self._agents_key)
+        if self._counting(self._agents_key) is not None:
             return
         status = 0
-        for url, place in zip(agent.places, self._agents_places, strict=True):
+        for url in agent.places:
             Destination.of(url, self._mesh)
-            reply = yield from self._fetched(_bare(url, request, "application/json"))
+            bare = _bare(url, request, "application/json")
+            reply = yield from self._fetched(bare)
             if reply.status < 400:
-                self._agents_place = place
+                source = self._source(bare)
+                self._agents_place, self._agents_key = source.place, source.key
                 return
             status = reply.status
             if status != 404:
                 break
         raise Refusal(
             Reason.NO_CREDENTIALS,
-            f"cannot fetch the card of the agent: {agent.places[0]} answers with status {status}; write the URL of "
-            "the agent, not the URL of an interface. If the card itself needs a credential, use "
+            f"cannot fetch the card of the agent: {agent.places[0].partition('?')[0]} answers with status {status}; "
+            "write the URL of the agent, not the URL of an interface. If the card itself needs a credential, use "
             "fetch_card(url, trust, credentials=…) and CardAuth",
         )
 
@@ -363,7 +377,7 @@ class Connection:
 
     def _forget_agents_card(self) -> None:
         """The card may have changed; and if the agent has moved, a newer card may name its URL."""
-        self._public.remove(self._agents_place)
+        self._public.remove(self._agents_key)
 
     # Sending
 
@@ -374,7 +388,7 @@ class Connection:
             self._check(permit)
             return self._sent(request, permit, changes, attachment)
 
-        is_agents = permit.card is not None and permit.card.place == self._agents_place
+        is_agents = permit.card is not None and permit.card.source.key == self._agents_key
         if self.agent is None or permit.card is None or not is_agents or not request.is_own:
             reply = yield from self._sent(request, permit, changes, NOTHING)
             if reply.status == 401 and request.is_own and not is_agents:
@@ -399,7 +413,7 @@ class Connection:
 
     def _check(self, permit: _Permit) -> None:
         """_Outdated: the permit does not count any more."""
-        if permit.card is not None and self._counting(permit.card.place) is not permit.card:
+        if permit.card is not None and self._counting(permit.card.source.key) is not permit.card:
             raise _Outdated
 
     def _certified(self, request: Request, permit: _Permit) -> str:
@@ -468,10 +482,10 @@ class Connection:
         reply = yield from answer
         try:
             if reply.status >= 400:
-                return without(reply, decisions.OF_BODIES, b"")
+                return without(reply, (*decisions.OF_BODIES, b"content-type"), b"")
             decisions.check_head(reply)
             body = yield Read(reply, check)
-            yield from self._judged(purpose, request.url, body)
+            yield from self._judged(purpose, request, body)
         except ConfigurationError:
             raise
         except TrustError as error:
@@ -480,47 +494,53 @@ class Connection:
             yield Close(reply)
         return without(reply, (), body)
 
-    def _judged(self, purpose: decisions.Purpose, url: str, body: bytes) -> Flow[None]:
+    def _judged(self, purpose: decisions.Purpose, request: Request, body: bytes) -> Flow[None]:
         """Return when all cards in the answer are verified. TrustError: one is not."""
-        location = (self._locations and self._locations.get(_with_query(url))) or location_of(url.partition("?")[0])
-        for each in decisions.cards_in(body) if purpose is decisions.Purpose.CALL else [body]:
-            yield from self._verified(each, location, url, is_public=purpose is decisions.Purpose.CARD)
-
-    def _verified(
-        self,
-        document: bytes | dict[str, Any],
-        location: Location,
-        url: str,
-        *,
-        is_public: bool = True,
-        before: _Public | None = None,
-    ) -> Flow[None]:
-        """Verify a card, and keep a public one, with the tokens and scopes of the same card ``before``."""
-        place = _with_query(url)
-        verification = self._verification if is_public else self._verification.without_memory()
-        verified, store = yield from verification.verify_signatures(document, location)
-        check_whole(verified)
-        now, view = verification.clock(), read_card(verified.card)
-        reach = Reach.of(view)
-        if not is_public:
-            self._check_extension(reach, location.origin)
+        source = self._source(request)
+        if purpose is decisions.Purpose.CARD:
+            yield from self._verified(body, source)
             return
-        yield from verification.admit(verified, location)
-        known = self._public.get(place)
+        for document in decisions.cards_in(body) if purpose is decisions.Purpose.CALL else [body]:
+            verification = self._verification.without_memory()
+            verified, _ = yield from verification.verify_signatures(document, source.location)
+            check_whole(verified)
+            self._check_extension(Reach.of(read_card(verified.card)), source.location.origin)
+
+    def _source(self, request: Request) -> _Source:
+        place, headers = _with_query(request.url), request.headers
+        is_private = "authorization" in headers or "cookie" in headers
+        return _Source(
+            url=request.url,
+            place=place,
+            key=f"{place} {headers.get('a2a-version')} {headers.get('accept-language')} {is_private}",
+            location=self._locations.get(place) or location_of(request.url.partition("?")[0]),
+            is_private=is_private,
+        )
+
+    def _verified(self, document: bytes, source: _Source, before: _Public | None = None) -> Flow[None]:
+        """Verify a public card, and keep it; the same card as before stays what it is."""
+        verified, store = yield from self._verification.verify_signatures(document, source.location)
+        check_whole(verified)
+        now, view = self._verification.clock(), read_card(verified.card)
+        yield from self._verification.admit(verified, source.location)
+        known = self._public.get(source.key)
         if before is not None and known is not before:
             return  # a newer card has come meanwhile
-        kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
         public = _Public(
-            place=place,
-            location=location,
-            document=kept,
+            source=source,
+            document=document if len(document) <= _REMEMBERED_BYTES else b"",
+            digest=sha256(document).digest(),
             view=view,
-            reach=reach,
-            destinations=Destinations.of(view, url, self._mesh),
+            reach=Reach.of(view),
+            destinations=Destinations.of(view, source.url, self._mesh),
             store=store,  # and not what is trusted by now: another thread may have read a revocation
-            demands=known.demands if known is not None and kept and known.document == kept else None,
         )
-        self._public.put(place, public, since=now, until=min(verified.valid_until, now + VERIFY_AGAIN_SECONDS))
+        if known is not None and known.digest == public.digest:
+            public.demands = known.demands
+            public = known if known.store is store else public  # so permits by it go on
+        self._public.put(source.key, public, since=now, until=min(verified.valid_until, now + VERIFY_AGAIN_SECONDS))
+        if source.place == self._agents_place and not source.is_private and not self._counting(self._agents_key):
+            self._agents_key = source.key
 
     def _check_extension(self, extended: Reach, origin: str) -> None:
         """Refuse it when it leads further than every public card that names the origin it is from."""

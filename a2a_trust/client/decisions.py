@@ -73,7 +73,7 @@ WHOLE_CARD: Final[Changes] = (
 BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
 """The headers that go with the GET of a card to a URL that no verified card names; every other one may be a secret."""
 
-OF_BODIES: Final = (b"content-length", b"content-encoding", b"content-type", b"transfer-encoding")
+OF_BODIES: Final = (b"content-length", b"content-encoding", b"transfer-encoding")
 """The headers of a body, which an error loses with it."""
 
 OF_STRANGERS: Final = (b"set-cookie", b"set-cookie2", b"www-authenticate")

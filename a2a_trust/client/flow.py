@@ -141,25 +141,51 @@ class Steps:
 
 
 class Turns:
-    """One flow at a time for each key, also of several threads and event loops."""
+    """One flow at a time for each key, in the order in which they begin, also of several threads and event loops."""
 
     def __init__(self) -> None:
         self._guard = Lock()
-        self._taken: dict[Hashable, Answered] = {}
+        self._queues: dict[Hashable, list[_Turn]] = {}
 
-    def wait(self, key: Hashable) -> Flow[bool]:
-        """True: another flow had the turn, and has ended it. False: the caller has it, until it calls ``end``."""
-        ours = Answered(Future(), get_ident())
-        ours.future.set_running_or_notify_cancel()  # so no one who waits can cancel it for the others
+    def begin(self, key: Hashable) -> _Turn:
+        turn = _Turn(self, key)
         with self._guard:
-            taken = self._taken.setdefault(key, ours)
-        return taken is not ours and (yield taken)
+            queue = self._queues.setdefault(key, [])
+            turn.thread_before = queue[-1].thread if queue else None
+            queue.append(turn)
+        return turn
 
-    def end(self, key: Hashable) -> None:
+    def end(self, key: Hashable, turn: _Turn) -> None:
         with self._guard:
-            ours = self._taken.pop(key, None)
-        if ours is not None:  # else a call within that of this thread has ended it
-            ours.future.set_result(None)
+            queue = self._queues.get(key, [])
+            is_first = queue[:1] == [turn]
+            if turn in queue:
+                queue.remove(turn)
+            if not queue:
+                self._queues.pop(key, None)
+        if is_first and queue:
+            queue[0].come.set_result(None)
+
+
+class _Turn:
+    """The turn of one flow: wait for it, and end it, also after an error while waiting."""
+
+    def __init__(self, turns: Turns, key: Hashable) -> None:
+        self._turns, self._key = turns, key
+        self.thread = get_ident()
+        self.thread_before: int | None = None
+        self.come = Future[None]()
+        self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
+
+    def wait(self) -> Flow[bool]:
+        """Wait until the flows before this one have ended; whether there were any."""
+        if self.thread_before is None:
+            return False
+        yield Answered(self.come, self.thread_before)
+        return True
+
+    def end(self) -> None:
+        self._turns.end(self._key, self)
 
 
 class Blocking:

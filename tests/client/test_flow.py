@@ -87,11 +87,12 @@ def test_a_cancelled_flow_cleans_up_and_ends_its_turn() -> None:
     driver, turns, done = Awaiting(), Turns(), list[str]()
 
     def flow() -> Flow[None]:
-        assert not (yield from turns.wait("key"))
+        turn = turns.begin("key")
         try:
+            assert not (yield from turn.wait())
             yield Awaited(anyio.sleep_forever)
         finally:
-            turns.end("key")
+            turn.end()
             yield Ask(lambda: done.append("cleaned up"))
 
     async def main() -> None:
@@ -100,56 +101,93 @@ def test_a_cancelled_flow_cleans_up_and_ends_its_turn() -> None:
 
     asyncio.run(main())
     assert done == ["cleaned up"]
-    assert not run(turns.wait("key"))
+    assert not turns._queues
 
 
 def one_step(step: Any) -> Flow[Any]:
     return (yield step)
 
 
-def test_flows_of_one_key_run_one_after_the_other() -> None:
-    turns, order = Turns(), list[str]()
-
-    def flow(name: str, key: str) -> Flow[None]:
-        while (yield from turns.wait(key)):
+def taking(turns: Turns, order: list[str], name: str, key: str = "key") -> Flow[None]:
+    turn = turns.begin(key)
+    try:
+        if (yield from turn.wait()):
             order.append(f"{name} waited")
         order.append(f"{name} begins")
         yield Awaited(lambda: anyio.sleep(0))
         order.append(f"{name} ends")
-        turns.end(key)
+    finally:
+        turn.end()
+
+
+def test_flows_of_one_key_run_one_after_the_other() -> None:
+    turns, order = Turns(), list[str]()
 
     async def main() -> None:
         driver = Awaiting()
-        await asyncio.gather(
-            *[driver.run(flow(name, "key")) for name in ("one", "two")], driver.run(flow("x", "other"))
-        )
+        flows = [taking(turns, order, name) for name in "abc"]
+        await asyncio.gather(*map(driver.run, [*flows, taking(turns, order, "x", "other")]))
 
     asyncio.run(main())
     mine = [each for each in order if not each.startswith("x")]
-    assert mine == ["one begins", "one ends", "two waited", "two begins", "two ends"]
-    assert order.index("x begins") < order.index("one ends")
+    assert mine == [
+        *("a begins", "a ends", "b waited", "b begins", "b ends"),
+        *("c waited", "c begins", "c ends"),
+    ]
+    assert order.index("x begins") < order.index("a ends")
+    assert not turns._queues
+
+
+def test_a_flow_that_is_cancelled_while_it_waits_lets_the_next_one_in() -> None:
+    turns, order = Turns(), list[str]()
+
+    async def main() -> None:
+        driver, first = Awaiting(), turns.begin("key")
+        waiting = [asyncio.create_task(driver.run(taking(turns, order, name))) for name in "ab"]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.wait(waiting[:1])
+        first.end()
+        await waiting[1]
+
+    asyncio.run(main())
+    assert order == ["b waited", "b begins", "b ends"]
+
+
+def test_a_turn_that_comes_to_a_cancelled_flow_is_passed_on() -> None:
+    turns, order = Turns(), list[str]()
+
+    async def main() -> None:
+        driver, first = Awaiting(), turns.begin("key")
+        waiting = [asyncio.create_task(driver.run(taking(turns, order, name))) for name in "ab"]
+        await asyncio.sleep(0)
+        first.end()
+        waiting[0].cancel()
+        await asyncio.wait(waiting, timeout=60)
+
+    asyncio.run(main())
+    assert order[-1:] == ["b ends"]
+    assert not turns._queues
 
 
 def test_threads_wait_for_each_other() -> None:
     turns, order = Turns(), list[str]()
-    assert not run(turns.wait("key"))
-
-    def wait() -> None:
-        assert run(turns.wait("key"))
-        order.append("waited")
-
-    thread = threading.Thread(target=wait)
+    first = turns.begin("key")
+    thread = threading.Thread(target=lambda: run(taking(turns, order, "thread")))
     thread.start()
-    order.append("ends")
-    turns.end("key")
+    while len(turns._queues["key"]) < 2:
+        thread.join(0.01)
+    order.append("first ends")
+    first.end()
     thread.join(60)
-    assert order == ["ends", "waited"]
+    assert order == ["first ends", "thread waited", "thread begins", "thread ends"]
 
 
 def test_a_call_within_a_call_of_its_thread_does_not_wait_for_itself() -> None:
-    turns = Turns()
-    assert not run(turns.wait("key"))
-    assert not run(turns.wait("key"))
-    turns.end("key")
-    turns.end("key")
-    assert not run(turns.wait("key"))
+    turns, order = Turns(), list[str]()
+    outer = turns.begin("key")
+    run(taking(turns, order, "inner"))
+    assert order[-1:] == ["inner ends"]
+    outer.end()
+    outer.end()
+    assert not turns._queues

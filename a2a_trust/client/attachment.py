@@ -23,7 +23,7 @@ _COOKIE: Final = b"cookie"
 def attach(request: httpx.Request, attachment: Attachment) -> None:
     """Attach credentials. They replace attached ones, and headers, cookies and parameters with the same names.
 
-    They count for this origin and path: a hook that changes the URL takes them away. Attach NOTHING after sending:
+    They are for this origin and path: a hook that changes the URL takes them away. Attach NOTHING after sending:
     programs may send a request again, to another URL, or keep it.
     """
     headers = request.headers

@@ -82,9 +82,9 @@ class CertificateFiles:
 class CertificateInMemory:
     """A certificate in memory: ``chain`` in PEM, the client's own certificate first.
 
-    ``key`` is PEM or JWK, or a ``LocalSigner``, which takes keys of ``cryptography``. Call ``replace`` with each new
-    certificate, for example from the SPIFFE Workload API. Neither its repr nor any error contains the key. ``origins``
-    as for ``CertificateFiles``.
+    ``key`` is PEM or JWK, or a ``LocalSigner``, which takes keys of ``cryptography``. ``origins`` is as for
+    ``CertificateFiles``. Call ``replace`` with each new certificate, for example from the SPIFFE Workload API. Neither
+    its repr nor any error contains the key.
     """
 
     def __init__(self, chain: bytes, key: bytes | LocalSigner, *, origins: Iterable[str]) -> None:
@@ -113,8 +113,9 @@ def _signer(key: bytes | LocalSigner) -> LocalSigner:
 
 
 def client_context(certificate: OwnCertificate, *, authorities: Path | str | None = None) -> ssl.SSLContext:
-    """A context, for ``httpx.Client(verify=…)``, that shows the certificate to the hosts of its origins at every port.
+    """A context that shows the certificate to the hosts of its origins, at every port.
 
+    It is for ``httpx.Client(verify=…)``, ``httpx.HTTPTransport(verify=…)`` and other users of ``ssl.SSLContext``.
     Servers and their host names are verified against ``authorities``, a file of CA certificates in PEM, or against the
     authorities of the system. Certificates, authorities and ciphers that you load into the context later have no
     effect.

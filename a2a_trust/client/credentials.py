@@ -18,7 +18,6 @@ import re
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from logging import getLogger
 from pathlib import Path
@@ -82,23 +81,25 @@ Secret: TypeAlias = str | Callable[[], str | Awaitable[str]] | SecretFile
 """A secret: its text, a function that returns it (asynchronous for ``httpx.AsyncClient``), or a file."""
 
 
-@dataclass(slots=True, repr=False, eq=False)
 class CredentialValue(HoldsSecret):
     """The text of a credential as a request carries it, with ``proofs`` if every request needs a DPoP proof, too.
 
     ``password`` is the password that the text encodes, if it does. The value may be used again before ``until``, in
-    seconds since the epoch. Its repr is empty, because tracebacks, logs and debuggers show locals.
+    seconds since the epoch. Its repr is empty, because tracebacks, logs and debuggers show locals; it is no dataclass,
+    because writers of JSON write the members of those.
     """
 
-    text: str
-    proofs: DPoPProofs | None = None
-    until: float = field(default=-math.inf, kw_only=True)
-    password: str = field(default="", kw_only=True)
+    __slots__ = ("password", "proofs", "text", "until")
+
+    def __init__(
+        self, text: str, proofs: DPoPProofs | None = None, *, until: float = -math.inf, password: str = ""
+    ) -> None:
+        self.text, self.proofs, self.until, self.password = text, proofs, until, password or text
 
     def is_in(self, text: str) -> bool:
         """Whether the text contains it, ignoring case."""
         text = text.lower()
-        return self.text.lower() in text or (self.password or self.text).lower() in text
+        return self.text.lower() in text or self.password.lower() in text
 
     def __repr__(self) -> str:
         return "CredentialValue(…)"
@@ -251,7 +252,7 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
 
 
 def _cut(text: str) -> str:
-    return ascii(text[:80])[1:-1][:80]
+    return ascii(text[:80])[1:-1][:80]  # texts of a stranger's card may be long
 
 
 def check_secret(secret: object, what: str) -> None:

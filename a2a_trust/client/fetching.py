@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
@@ -227,19 +227,17 @@ class UnsafeReportOnly:
         return (self.refusal.code, *[failure.reason.value for failure in failures])
 
     @classmethod
-    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> UnsafeReportOnly:
+    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> Self:
         """The result that ``fetch_card`` would have; FetchError: the card cannot be fetched."""
         return run(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
-    async def async_fetch(
-        cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()
-    ) -> UnsafeReportOnly:
+    async def async_fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> Self:
         """As ``fetch``, on the running event loop."""
         return await run_async(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
-    def _reporting(cls, url: str, verification: Verification) -> Flow[UnsafeReportOnly]:
+    def _reporting(cls, url: str, verification: Verification) -> Flow[Self]:
         place, fetched = yield from finding(url)
         unverified, refusal = None, None
         try:

@@ -31,7 +31,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar
 from weakref import WeakSet, ref
 
 import httpx
@@ -47,20 +47,7 @@ from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import card_urls
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.messages import (
-    NOTHING,
-    Attachment,
-    Close,
-    Read,
-    Reason,
-    Refusal,
-    Rejected,
-    Reply,
-    Request,
-    Send,
-    not_obtained,
-    not_sent,
-)
+from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
@@ -208,20 +195,11 @@ class _Verifying(Generic[T]):
 
     def _exchange(self, request: httpx.Request) -> Flow[httpx.Response]:
         """The answer for the program, from a copy of its request: the program may change its own meanwhile."""
-        copied = httpx.Request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            stream=request.stream,
-            extensions=request.extensions,
-        )
-        if isinstance(copied.stream, httpx.ByteStream):
-            copied.read()  # for transports that look at the content
-        copy_attachment(request, copied)
+        copied = _copied(request, request.url, request.extensions)
         streamed = copied.stream
         is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
         try:
-            values = _values(copied, not_sent, is_own=request in self._own and not is_redirected)
+            values = _values(copied, Refusal.not_sent, is_own=request in self._own and not is_redirected)
             response = _response((yield from self._connection.exchange(values)))
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
@@ -353,7 +331,7 @@ class CardAuth(httpx.Auth):
             return _reply(response, is_elsewhere=response.request is not request)
 
         try:
-            values = _values(request, not_obtained)
+            values = _values(request, Refusal.not_obtained)
             yield from self._card.exchange(values, send)
             return
         except Refusal as refusal:
@@ -416,7 +394,7 @@ def verifying_client(
         mutual_tls=mutual_tls,
         clock=clock,
     )
-    transport._connection.be_for(Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills)))
+    transport._connection.agent = Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills))
     return httpx.AsyncClient(transport=transport, auth=_Own(transport._own), timeout=timeout, trust_env=False)
 
 
@@ -465,32 +443,28 @@ def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal
     )
 
 
+def _copied(request: httpx.Request, url: httpx.URL, extensions: dict[str, Any]) -> httpx.Request:
+    copied = httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
+    if isinstance(copied.stream, httpx.ByteStream):
+        copied.read()  # for transports that look at the content
+    copy_attachment(request, copied)
+    return copied
+
+
 def _body(request: httpx.Request) -> bytes | None:
     return request.read() if isinstance(request.stream, httpx.ByteStream) else None
 
 
 def _wire(step: Send) -> httpx.Request:
-    """The request for the network, with changes and credentials, which the program never sees."""
+    """The request for the network, with credentials, which the program never sees."""
     given = step.request
     wire: httpx.Request | None = given.handle
     if wire is None:
         wire = httpx.Request(given.method, given.url, headers=given.headers, extensions={"timeout": given.timeout})
     if step.host:
-        named = wire
-        wire = httpx.Request(
-            named.method,
-            named.url.copy_with(host=step.host),
-            headers=named.headers,
-            stream=named.stream,
-            extensions={**named.extensions, "timeout": step.timeout},
-        )
-        if isinstance(wire.stream, httpx.ByteStream):
-            wire.read()
-        copy_attachment(named, wire)
-    for name, value in step.changes:
-        wire.headers.pop(name, None)
-        if value is not None:
-            wire.headers[name] = value
+        name = wire.url.netloc
+        wire = _copied(wire, wire.url.copy_with(host=step.host), {**wire.extensions, "timeout": step.timeout})
+        wire.headers["Host"] = name.decode("ascii")  # whatever the program wrote: sidecars go by it
     if step.attachment is not NOTHING:
         attach(wire, step.attachment)
     return wire
@@ -552,9 +526,12 @@ def _drop(step: Close) -> Any:
 
 
 class _Dropped(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Replaces a body that is not read: httpx reads the whole of it before it sends a request again."""
+    """Replaces a body that is not read: httpx reads the whole of it before it sends a request again.
 
-    def __init__(self, stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> None:
+    It has no chunk, not even an empty one: that would be the begin of an incomplete body for httpx's decoder of zstd.
+    """
+
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
@@ -565,7 +542,7 @@ class _Dropped(httpx.SyncByteStream, httpx.AsyncByteStream):
             yield nothing
 
     def close(self) -> None:
-        cast("httpx.SyncByteStream", self._stream).close()
+        self._stream.close()
 
     async def aclose(self) -> None:
-        await cast("httpx.AsyncByteStream", self._stream).aclose()
+        await self._stream.aclose()

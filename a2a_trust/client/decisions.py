@@ -38,7 +38,7 @@ from a2a_trust.client.credentials import CredentialValue
 from a2a_trust.client.destinations import Destination
 from a2a_trust.client.dpop import ath_of, nonce_of
 from a2a_trust.client.location import plain_url
-from a2a_trust.client.messages import Attachment, Changes, Rejected, Reply, Request
+from a2a_trust.client.messages import Attachment, Rejected, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
 from a2a_trust.net.challenges import Challenge, challenges_of
 from a2a_trust.signing.forms import shown
@@ -60,15 +60,7 @@ _NO_SCOPES: Final[frozenset[str]] = frozenset()
 _COOKIE_VALUE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")  # RFC 6265 4.1.1
 _ERRORS: Final = ("invalid_request", "invalid_token", "insufficient_scope", "invalid_dpop_proof", "use_dpop_nonce")
 
-WHOLE_CARD: Final[Changes] = (
-    *[
-        (f"if-{condition}", None)
-        for condition in ("none-match", "modified-since", "match", "unmodified-since", "range")
-    ],
-    ("range", None),
-    ("Accept-Encoding", "identity"),
-)
-"""The changes to the headers of a request for a card: rule 2."""
+_OF_PARTS: Final = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range")
 
 BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
 """The headers that go with the GET of a card to a URL that no verified card names; every other one may be a secret."""
@@ -120,6 +112,13 @@ def purpose_of(request: Request, card_urls: Collection[str]) -> Purpose | None:
         return Purpose.EXTENDED if _names(_EXTENDED, request.url) else None
     body = request.body or b""
     return Purpose.CALL if b"xtended" in body and may_be_call(request) and _calls(body) else None
+
+
+def ask_for_whole_card(request: Request) -> None:
+    """Change the headers of a request for a card: rule 2."""
+    for name in _OF_PARTS:
+        request.headers.pop(name, None)
+    request.headers["Accept-Encoding"] = "identity"
 
 
 def _names(paths: tuple[str, ...], url: str) -> bool:

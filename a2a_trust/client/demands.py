@@ -17,7 +17,7 @@ from a2a_trust.client.credentials import Credential, CredentialValue
 from a2a_trust.client.decisions import Again, MoreScopes, Rejection, attachment_of, once_more, united
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.flow import Flow
-from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request, not_obtained
+from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
@@ -119,7 +119,7 @@ class Demands:
         except ConfigurationError:
             raise
         except TrustError as error:
-            raise not_obtained(request.address, error) from None
+            raise Refusal.not_obtained(request.address, error) from None
 
     def _answer(self, origin: str) -> Answer:
         answer = self._answers.get(origin)
@@ -215,7 +215,7 @@ class GivenCard:
         except ConfigurationError:
             raise
         except TrustError as error:
-            raise not_obtained(request.address, error) from None
+            raise Refusal.not_obtained(request.address, error) from None
 
     def _verify_again(self) -> Flow[None]:
         """Verify the card again, if time or the trusted keys have changed. NoCredentials: it is not verified any

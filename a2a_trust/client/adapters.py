@@ -1,15 +1,5 @@
 """The door of a client for httpx: transports that verify cards, credentials as an ``httpx.Auth``, and both in one call.
 
-::
-
-    http = verifying_client(
-        "https://agent.example.com",
-        trust=TrustFile("trust.toml"),
-        credentials={"key": ApiKey(SecretFile("/run/secrets/key"), origins=["https://agent.example.com"])},
-    )
-    httpx.AsyncClient(transport=AsyncVerifyingTransport(httpx.AsyncHTTPTransport(), trust))
-    httpx.AsyncClient(auth=CardAuth(verified, {"key": ApiKey("…", origins=["https://agent.example.com"])}, trust=trust))
-
 The rules:
 
 1. A verified card passes unchanged, headers and body. An error answer in its place passes without its body. All other
@@ -58,8 +48,7 @@ from a2a_trust.signing.verify import VerifiedCard
 
 T = TypeVar("T")
 
-NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
-NO_TRANSPORTS: Final[Mapping[str, Any]] = MappingProxyType({})
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 
 
@@ -71,10 +60,8 @@ class UnverifiedCardError(TrustError, httpx.RequestError):
 
 
 class CredentialsError(TrustError, httpx.RequestError):
-    """A request was not sent: no credential fits, or cannot be obtained, or the card is not verified any more.
-
-    ``__cause__`` says why.
-    """
+    """A request was not sent: no credential fits, or cannot be obtained, or the card is not verified any more;
+    ``__cause__`` says why."""
 
     code = "credentials"
 
@@ -106,33 +93,25 @@ class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
 
 
 class _Transports(Generic[T]):
-    """The transport of a client, and those with its certificate, by origin."""
+    """The transports of a client by the origins that see its certificate; "" has the one without."""
 
     failures: tuple[type[Exception], ...] = (httpx.TransportError, ssl.SSLError)  # anyio passes alerts of TLS on
     not_connected: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout)
 
     def __init__(self, transport: T, mutual_tls: Mapping[str, T]) -> None:
         super().__init__()
-        self._transport = transport
-        self.mutual_tls: Mapping[str, T] = {
-            origin: each for given, each in mutual_tls.items() for origin in named_origins([given])
-        }
-        self.transports = {transport, *self.mutual_tls.values()}
-
-    def for_origin(self, origin: str) -> T:
-        """The transport with the certificate for that origin; the client's own for "", which is none."""
-        return self.mutual_tls[origin] if origin else self._transport
+        certified = {origin: each for given, each in mutual_tls.items() for origin in named_origins([given])}
+        self.mutual_tls = frozenset(certified)
+        self.transports: Mapping[str, T] = {"": transport, **certified}
 
 
 class _Blocking(_Transports[httpx.BaseTransport], Blocking):
-    """The network for programs that wait."""
-
     def take(self, step: Any) -> Any:
         match step:
             case Send():
                 wire = _wire(step)
                 try:
-                    return _reply(self.for_origin(step.certified).handle_request(wire))
+                    return _reply(self.transports[step.certified].handle_request(wire))
                 finally:
                     attach(wire, NOTHING)
             case Read():
@@ -147,14 +126,12 @@ class _Blocking(_Transports[httpx.BaseTransport], Blocking):
 
 
 class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
-    """The network for event loops."""
-
     async def take(self, step: Any) -> Any:
         match step:
             case Send():
                 wire = _wire(step)
                 try:
-                    return _reply(await self.for_origin(step.certified).handle_async_request(wire))
+                    return _reply(await self.transports[step.certified].handle_async_request(wire))
                 finally:
                     attach(wire, NOTHING)
             case Read():
@@ -169,8 +146,6 @@ class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
 
 
 class _Verifying(Generic[T]):
-    """The arguments of both transports, and the way of a request through them."""
-
     _driver: ClassVar[type[Any]]
 
     def __init__(
@@ -180,10 +155,10 @@ class _Verifying(Generic[T]):
         *,
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
-        cards: Mapping[str, str] = NO_CARDS,
+        cards: Mapping[str, str] = _NONE,
         also: Iterable[str] | UnsafePassAnything = (),
         http_within: Iterable[str] = (),
-        mutual_tls: Mapping[str, T] = NO_TRANSPORTS,
+        mutual_tls: Mapping[str, T] = _NONE,
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -239,7 +214,7 @@ class VerifyingTransport(_Verifying[httpx.BaseTransport], httpx.BaseTransport):
         return response
 
     def close(self) -> None:
-        for transport in self._network.transports:
+        for transport in set(self._network.transports.values()):
             transport.close()
 
 
@@ -253,7 +228,7 @@ class AsyncVerifyingTransport(_Verifying[httpx.AsyncBaseTransport], httpx.AsyncB
         return response
 
     async def aclose(self) -> None:
-        for transport in self._network.transports:
+        for transport in set(self._network.transports.values()):
             await transport.aclose()
 
 
@@ -353,7 +328,7 @@ def verifying_client(
     skills: Iterable[str] = (),
     memory: CardMemory | None = None,
     policy: Policy = ANY_KEY,
-    cards: Mapping[str, str] = NO_CARDS,
+    cards: Mapping[str, str] = _NONE,
     also: Iterable[str] | UnsafePassAnything = (),
     http_within: Iterable[str] = (),
     authorities: Path | str | None = None,

@@ -82,7 +82,8 @@ class _Url(httpx.URL):
     @property
     def query(self) -> bytes:
         names = {name for name, _ in self._attachment.parameters}
-        pairs = [pair for pair in super().query.split(b"&") if pair and _name_of(pair) not in names]
+        given = [(unquote_plus(pair.partition(b"=")[0].decode("latin-1")), pair) for pair in super().query.split(b"&")]
+        pairs = [pair for name, pair in given if pair and name not in names]
         added = [f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in self._attachment.parameters]
         return b"&".join([*pairs, *map(str.encode, added)])
 
@@ -100,10 +101,6 @@ def _with_cookies(lines: list[tuple[bytes, bytes]], cookies: tuple[tuple[str, st
     kept = [pair for pair in pairs if pair and pair.partition(b"=")[0].strip() not in names]
     kept += [f"{name}={text}".encode() for name, text in cookies]
     return [*[line for line in lines if line[0].lower() != _COOKIE], (b"Cookie", b"; ".join(kept))]
-
-
-def _name_of(pair: bytes) -> str:
-    return unquote_plus(pair.partition(b"=")[0].decode("latin-1"))
 
 
 def sent_to(request: httpx.Request) -> str:

@@ -29,14 +29,13 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client import decisions
-from a2a_trust.client.certificates import OwnCertificate
-from a2a_trust.client.credentials import Credential
+from a2a_trust.client.answer import Credentials
 from a2a_trust.client.demands import Demands
 from a2a_trust.client.destinations import (
     Destination,
@@ -63,6 +62,7 @@ from a2a_trust.keys.trust import TrustStore
 from a2a_trust.net.addresses import Address
 from a2a_trust.net.fetcher import MeshNames, Resolver
 from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin
+from a2a_trust.strict_json import MAX_BYTES
 
 _REMEMBERED: Final = 256
 _REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
@@ -80,7 +80,7 @@ class Agent:
     """
 
     places: tuple[str, ...]
-    credentials: Mapping[str, Credential | OwnCertificate]
+    credentials: Credentials
     skills: tuple[str, ...]
     place: str = field(init=False)
     key: str = ""
@@ -95,7 +95,7 @@ class Network(Protocol):
 
     failures: tuple[type[Exception], ...]
     not_connected: tuple[type[Exception], ...]
-    mutual_tls: Mapping[str, Any]
+    mutual_tls: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -139,10 +139,7 @@ class _Outdated(Exception):  # noqa: N818  a permit is asked for again
 
 
 class Connection:
-    """Answers the requests of a program with those of the network; ``adapters`` has the arguments.
-
-    It remembers the public cards that came through here, and failed searches. Threads may share one.
-    """
+    """Remembers the public cards that came through here, and failed searches. Threads may share one."""
 
     def __init__(
         self,
@@ -156,7 +153,7 @@ class Connection:
         #: That of a client of one agent.
         self.agent: Agent | None = None
         self._verification, self._network, self._mesh = verification, network, mesh
-        self._mutual_tls = frozenset(network.mutual_tls)
+        self._mutual_tls = network.mutual_tls
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
         self._card_destinations = {_written("cards", card, mesh, may_have_query=True) for card in cards.values()}
         self._card_urls = frozenset(map(decisions.place_of, cards.values()))
@@ -173,11 +170,7 @@ class Connection:
         self._names = MeshNames(resolver)
 
     def exchange(self, request: Request) -> Flow[Reply]:
-        """The answer to a request of the program, in four steps.
-
-        1. Find its purpose. 2. Permit it, or not. 3. Send it, with the credentials that the card demands. 4. Verify the
-        cards that come. Refusal: it has no answer.
-        """
+        """The answer to a request of the program. Refusal: it has no answer."""
         for _ in range(_MOST_PERMITS):
             try:
                 return (yield from self._exchange(request))
@@ -187,6 +180,8 @@ class Connection:
         raise Refusal(Reason.UNVERIFIED, text)
 
     def _exchange(self, request: Request) -> Flow[Reply]:
+        """1. Find its purpose. 2. Permit it, or not. 3. Send it, with the credentials that the card demands. 4. Verify
+        the cards that come."""
         try:
             if request.body is None and decisions.may_be_call(request):
                 request.body = yield Read(request, decisions.check_stream)
@@ -351,13 +346,6 @@ class Connection:
             "fetch_card(url, trust, credentials=…) and CardAuth",
         )
 
-    def _demands(self, agent: Agent, card: _Public) -> Demands:
-        try:
-            card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
-        except ConfigurationError as error:  # the card may have changed since the program was written
-            raise Refusal(Reason.NO_CREDENTIALS, f"the request is not sent: {error}", error) from None
-        return card.demands
-
     # Sending
 
     def _answered(self, request: Request, permit: _Permit) -> Flow[Reply]:
@@ -375,9 +363,13 @@ class Connection:
             if reply.status == 401:
                 self._public.remove(agent.key)  # if the agent has moved, a newer card may name its URL
             return reply
-        demands = card.demands or self._demands(agent, card)
+        if card.demands is None:
+            try:
+                card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
+            except ConfigurationError as error:  # the card may have changed since the program was written
+                raise Refusal(Reason.NO_CREDENTIALS, f"the request is not sent: {error}", error) from None
         try:
-            return (yield from demands.send(request, permit.origin, self._verification.clock, send))
+            return (yield from card.demands.send(request, permit.origin, self._verification.clock, send))
         except Rejected:
             self._public.remove(agent.key)  # it may have changed
             raise
@@ -401,11 +393,8 @@ class Connection:
             raise _Outdated
 
     def _sent_within_mesh(self, request: Request, permit: _Permit, host: str, attachment: Attachment) -> Flow[Reply]:
-        """The answer of a checked address in place of the name, which may lead elsewhere by the time that the library
-        asks for it.
-
-        The addresses share the time to connect, so that one which swallows packets leaves some for the next.
-        """
+        """The answer of a checked address: the library would look the name up again, which may lead elsewhere by then.
+        The addresses share the time to connect, so that one which swallows packets leaves some for the next."""
         connect = request.timeout.get("connect")
         port = urlsplit(request.url).port or DEFAULT_PORTS["http"]
         try:
@@ -440,12 +429,12 @@ class Connection:
     def _card(
         self, purpose: decisions.Purpose, request: Request, answer: Flow[Reply], seconds: float = float("inf")
     ) -> Flow[Reply]:
-        """The answer to a request for a card, when the card is verified; an error without its body: a program that does
-        not look at the status would read a card in it."""
+        """The answer to a request for a card, when the card is verified; an error without its body."""
         until = time.monotonic() + seconds
 
         def check(card: bytearray) -> None:
-            decisions.check_size(card)
+            if len(card) > MAX_BYTES:
+                raise MalformedError(f"card: larger than {MAX_BYTES} bytes")
             if time.monotonic() > until:
                 raise _too_slow()
 

@@ -45,13 +45,8 @@ from a2a_trust.signing.forms import shown
 from a2a_trust.strict_json import MAX_BYTES
 
 _GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
-_EXTENDED: Final = tuple(
-    path.casefold()
-    for path in (
-        EXTENDED_CARD_0_2,
-        *[each.template for routes in ROUTES.values() for each in routes if each.operation is _GET_EXTENDED],
-    )
-)
+_TEMPLATES: Final = [each.template for routes in ROUTES.values() for each in routes if each.operation is _GET_EXTENDED]
+_EXTENDED: Final = tuple(map(str.casefold, [EXTENDED_CARD_0_2, *_TEMPLATES]))
 _EXTENDED_METHODS: Final = frozenset(method for method, (_, of) in METHODS.items() if of is _GET_EXTENDED)
 
 _SHOWN: Final = 400  # characters of one of several reasons
@@ -190,12 +185,6 @@ def check_head(reply: Reply) -> None:
         raise MalformedError("card: its Content-Type names another charset than UTF-8, so it is ambiguous")
 
 
-def check_size(card: bytearray) -> None:
-    """MalformedError: more has come than a card may have."""
-    if len(card) > MAX_BYTES:
-        raise MalformedError(f"card: larger than {MAX_BYTES} bytes")
-
-
 def cards_in(body: bytes) -> list[dict[str, Any]]:
     """The cards in an answer of JSON-RPC, or in a batch. MalformedError: it is not such an answer."""
     answer = strict_json.parse(body, what="answer")
@@ -279,7 +268,7 @@ def united(some: MoreScopes, others: MoreScopes) -> MoreScopes:
     return {name: some.get(name, _NO_SCOPES) | others.get(name, _NO_SCOPES) for name in {**some, **others}}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class Rejection:
     """An answer of 401 or 403, and what went along with its request; ``demands`` are those of the card."""
 
@@ -312,10 +301,7 @@ class Rejection:
         return _NO_SCOPES.union(*[each.scopes for each in self.challenges])
 
     def more_scopes(self, known: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-        """The scopes to ask for in addition, by scheme; none if the agent asks for one that is not allowed.
-
-        ``known`` are those that are asked for beyond what the card demands.
-        """
+        """The scopes to ask for beyond those of the card and ``known``; none if the agent asks for a forbidden one."""
         more: dict[str, frozenset[str]] = {}
         for part in self.answer.parts:
             missing = self.scopes - part.scopes - known.get(part.name, _NO_SCOPES)
@@ -338,17 +324,12 @@ class Rejection:
 
     def error(self, hint: str = "") -> Rejected:
         """The error for the program; ``hint`` is added to the text."""
-        names = self.answer.schemes
+        names, scopes = self.answer.schemes, self.scopes
         demanded = _NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
-        scopes = self.scopes
         metadata = next((each.resource_metadata for each in self.challenges if each.resource_metadata), "")
-        asked = ", ".join(
-            [
-                *sorted({_shown(each) for each in self.challenges}),
-                *([f"scopes {' '.join(sorted(scopes))}"] if scopes else []),
-                *([f"metadata at {metadata}"] if metadata else []),
-            ]
-        )
+        kinds = sorted({_shown(each) for each in self.challenges})
+        kinds += [f"scopes {' '.join(sorted(scopes))}"] if scopes else []
+        asked = ", ".join([*kinds, f"metadata at {metadata}"] if metadata else kinds)
         if any(value.is_in(asked) for value in self.values):
             asked, scopes, metadata = "something that repeats a credential", _NO_SCOPES, ""
         sent = "with " + shown(f"'{name}'" for name in names) if names else "without a credential"

@@ -99,11 +99,9 @@ class Destination:
 
     def card_urls(self) -> list[str]:
         """The likely URLs of the card of an agent here: both names, from the path upwards to the root."""
-        path = self.without_operation().path
-        folders = [path]
-        while path:
-            path = path.rpartition("/")[0]
-            folders.append(path)
+        folders = [self.without_operation().path]
+        while folders[-1]:
+            folders.append(folders[-1].rpartition("/")[0])
         if len(folders) > _MOST_FOLDERS:
             folders[_MOST_FOLDERS - 1 :] = [""]
         return [f"{self.origin}{folder}{name}" for folder in folders for name in CARD_PATHS]
@@ -230,13 +228,10 @@ def origin_in(url: str) -> str:
 
 def check_extension(public: Reach, extended: Reach) -> None:
     """CardVerificationError when an extended card leads further than the public one that promised it."""
-    further = sorted(extended.origins - public.origins)
-    if further:
-        raise CardVerificationError(
-            f"the extended card has interfaces at origins that the public card does not name: {shown(tuple(further))}"
-        )
-    elsewhere = sorted(extended.logins - public.logins)
-    if elsewhere:
-        raise CardVerificationError(
-            f"the extended card sends credentials to URLs that the public card does not name: {shown(tuple(elsewhere))}"
-        )
+    for leads, further in (
+        ("has interfaces at origins", extended.origins - public.origins),
+        ("sends credentials to URLs", extended.logins - public.logins),
+    ):
+        if further:
+            urls = shown(sorted(further))
+            raise CardVerificationError(f"the extended card {leads} that the public card does not name: {urls}")

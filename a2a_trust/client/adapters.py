@@ -262,8 +262,7 @@ class CardAuth(httpx.Auth):
         if not isinstance(card, VerifiedCard):
             raise ConfigurationError("card: it is not a VerifiedCard; write CardAuth(fetch_card(url, trust), …)")
         check_credentials(credentials)
-        verification = Verification(trust=trust, clock=clock)
-        self._card = GivenCard(card, verification, dict(credentials), _skill_ids(skills))
+        self._card = GivenCard(card, Verification(trust=trust, clock=clock), dict(credentials), _skill_ids(skills))
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         steps = Steps(self._exchange(request))
@@ -379,9 +378,6 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(skills))
 
 
-# httpx and plain values
-
-
 _FIRST: Final = "a2a_trust.first"
 """The extension of a redirected request that refers to it. httpx copies extensions into the next request, which a
 program may send by itself."""
@@ -461,12 +457,8 @@ def _response(reply: Reply) -> httpx.Response:
     given: httpx.Response = reply.handle
     if reply.body is None:
         return given
-    return httpx.Response(
-        given.status_code,
-        headers=_without(given, reply.dropped),
-        stream=httpx.ByteStream(reply.body),
-        extensions=given.extensions,
-    )
+    lines, body = _without(given, reply.dropped), httpx.ByteStream(reply.body)
+    return httpx.Response(given.status_code, headers=lines, stream=body, extensions=given.extensions)
 
 
 def _without(response: httpx.Response, names: tuple[bytes, ...]) -> list[tuple[bytes, bytes]]:

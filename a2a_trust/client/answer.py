@@ -60,10 +60,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An alternative that is satisfied: the names of its schemes, and the credentials that the request carries.
-
-    ``parts`` has no client certificate, because that belongs to the connection.
-    """
+    """An alternative that is satisfied: the names of its schemes, and the credentials that the request carries, without
+    a client certificate, which belongs to the connection."""
 
     schemes: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()

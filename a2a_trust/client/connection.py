@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,14 +38,7 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client import decisions
 from a2a_trust.client.answer import Credentials
 from a2a_trust.client.demands import Demands
-from a2a_trust.client.destinations import (
-    Destination,
-    Destinations,
-    Reach,
-    UnsafePassAnything,
-    check_extension,
-    origin_in,
-)
+from a2a_trust.client.destinations import Destination, Destinations, Reach, UnsafePassAnything, check_extension
 from a2a_trust.client.flow import Awaited, Flow, Turns, Within
 from a2a_trust.client.location import Location, location_of
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
@@ -102,15 +96,14 @@ class Network(Protocol):
 class _Source:
     """Where a card is from; its URL may hold a secret, and tracebacks show locals.
 
-    ``place`` is the URL in one spelling, ``key`` tells the cards from there apart that a server makes for different
-    headers. ``is_private``: the request had credentials of the program.
+    ``place`` is the URL in one spelling, or "" if the request had credentials of the program. ``key`` tells the cards
+    from there apart that a server makes for different headers.
     """
 
     url: str
     place: str
     key: str
     location: Location
-    is_private: bool
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -172,10 +165,8 @@ class Connection:
     def exchange(self, request: Request) -> Flow[Reply]:
         """The answer to a request of the program. Refusal: it has no answer."""
         for _ in range(_MOST_PERMITS):
-            try:
+            with suppress(_Outdated):
                 return (yield from self._exchange(request))
-            except _Outdated:
-                continue
         text = f"the request to {request.address} is given up: the card that permits it changes all the time; try again"
         raise Refusal(Reason.UNVERIFIED, text)
 
@@ -206,7 +197,7 @@ class Connection:
         if self.agent is not None and not gets_card:
             card = self._counting(self.agent.key) or (yield from self._agents_card(self.agent, request))
         is_added = self._is_added(request.url)
-        if is_added and self.agent is None and origin_in(request.url) not in self._mutual_tls:
+        if is_added and self.agent is None and Destination.origin_of(request.url) not in self._mutual_tls:
             return _Permit()
         called = Destination.of(request.url, self._mesh)
         if card is None or not card.destinations.cover(called):
@@ -238,7 +229,7 @@ class Connection:
     def _is_added(self, url: str) -> bool:
         if not self._also:
             return self._also is None
-        if any(not each.path and each.origin == origin_in(url) for each in self._also):
+        if any(not each.path and each.origin == Destination.origin_of(url) for each in self._also):
             return True  # below an origin any path is, in any spelling
         return any(Destination.of(url, self._mesh).below(each) is not None for each in self._also)
 
@@ -331,12 +322,11 @@ class Connection:
         for url in agent.places:
             Destination.of(url, self._mesh)
             bare = _bare(url, request, "application/json")
-            reply = yield from self._fetched(bare)
-            if reply.status < 400:
+            status = (yield from self._fetched(bare)).status
+            if status < 400:
                 source = self._source(bare)
                 agent.place, agent.key = source.place, source.key
                 return
-            status = reply.status
             if status != 404:
                 break
         raise Refusal(
@@ -381,7 +371,7 @@ class Connection:
             if self._mesh.covers(host):
                 return (yield from self._sent_within_mesh(request, permit, host, attachment))
         certified = ""
-        if self._mutual_tls and (origin := origin_in(request.url)) in self._mutual_tls:
+        if self._mutual_tls and (origin := Destination.origin_of(request.url)) in self._mutual_tls:
             is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
             certified = origin if permit.card is not None or is_listed else ""
         reply: Reply = yield Send(request, attachment, certified)
@@ -409,10 +399,9 @@ class Connection:
             self._check(permit)
             try:
                 reply: Reply = yield Send(request, attachment, host=str(address), timeout=timeout)
+                return reply
             except self._network.not_connected as error:  # nothing was sent
                 refused = error
-            else:
-                return reply
         raise refused or Refusal(Reason.UNREACHABLE, f"{request.address}: the name has no address")
 
     # Cards
@@ -471,10 +460,9 @@ class Connection:
         is_private = "authorization" in headers or "cookie" in headers
         return _Source(
             url=request.url,
-            place=place,
+            place="" if is_private else place,
             key=f"{place} {headers.get('a2a-version')} {headers.get('accept-language')} {is_private}",
             location=self._locations.get(place) or location_of(request.url.partition("?")[0]),
-            is_private=is_private,
         )
 
     def _verified(self, document: bytes, source: _Source, before: _Public | None = None) -> Flow[None]:
@@ -500,7 +488,7 @@ class Connection:
             public = known if known.store is store else public  # so permits by it go on
         self._public.put(source.key, public, since=now, until=min(verified.valid_until, now + VERIFY_AGAIN_SECONDS))
         agent = self.agent
-        if agent and source.place == agent.place and not source.is_private and not self._counting(agent.key):
+        if agent and source.place == agent.place and not self._counting(agent.key):
             agent.key = source.key
 
     def _check_extension(self, extended: Reach, origin: str) -> None:

@@ -51,7 +51,7 @@ _EXTENDED_METHODS: Final = frozenset(method for method, (_, of) in METHODS.items
 
 _SHOWN: Final = 400  # characters of one of several reasons
 _MAX_SHOWN: Final = 300
-_NO_SCOPES: Final[frozenset[str]] = frozenset()
+NO_SCOPES: Final[frozenset[str]] = frozenset()
 _COOKIE_VALUE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")  # RFC 6265 4.1.1
 _ERRORS: Final = ("invalid_request", "invalid_token", "insufficient_scope", "invalid_dpop_proof", "use_dpop_nonce")
 
@@ -69,9 +69,6 @@ which a client may compute an answer from a password."""
 
 MoreScopes: TypeAlias = Mapping[str, frozenset[str]]
 """Scopes beyond those that a card demands, by the names of schemes."""
-
-
-# Requests
 
 
 class Purpose(Enum):
@@ -168,9 +165,6 @@ def no_card_names(called: Destination, outcomes: Iterable[tuple[str, str | Trust
     return refusal
 
 
-# Cards in answers
-
-
 def check_head(reply: Reply) -> None:
     """MalformedError: a successful answer is not a whole card, or in another encoding: rule 3."""
     if not 200 <= reply.status < 300:
@@ -199,9 +193,6 @@ def cards_in(body: bytes) -> list[dict[str, Any]]:
                 raise MalformedError("answer: its result is not a card: expected a JSON object")
             cards.append(each["result"])
     return cards
-
-
-# Credentials
 
 
 def attachment_of(request: Request, answer: Answer, values: list[CredentialValue], origin: str) -> Attachment:
@@ -265,7 +256,7 @@ def once_more(
 
 def united(some: MoreScopes, others: MoreScopes) -> MoreScopes:
     """The scopes of both."""
-    return {name: some.get(name, _NO_SCOPES) | others.get(name, _NO_SCOPES) for name in {**some, **others}}
+    return {name: some.get(name, NO_SCOPES) | others.get(name, NO_SCOPES) for name in {**some, **others}}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -298,13 +289,13 @@ class Rejection:
     @property
     def scopes(self) -> frozenset[str]:
         """The scopes that the agent asks for."""
-        return _NO_SCOPES.union(*[each.scopes for each in self.challenges])
+        return NO_SCOPES.union(*[each.scopes for each in self.challenges])
 
     def more_scopes(self, known: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
         """The scopes to ask for beyond those of the card and ``known``; none if the agent asks for a forbidden one."""
         more: dict[str, frozenset[str]] = {}
         for part in self.answer.parts:
-            missing = self.scopes - part.scopes - known.get(part.name, _NO_SCOPES)
+            missing = self.scopes - part.scopes - known.get(part.name, NO_SCOPES)
             if missing and missing == part.credential.may_step_up(missing & scopes_named(self.view, part.name)):
                 more[part.name] = missing
         return more
@@ -325,13 +316,13 @@ class Rejection:
     def error(self, hint: str = "") -> Rejected:
         """The error for the program; ``hint`` is added to the text."""
         names, scopes = self.answer.schemes, self.scopes
-        demanded = _NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
+        demanded = NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
         metadata = next((each.resource_metadata for each in self.challenges if each.resource_metadata), "")
         kinds = sorted({_shown(each) for each in self.challenges})
         kinds += [f"scopes {' '.join(sorted(scopes))}"] if scopes else []
         asked = ", ".join([*kinds, f"metadata at {metadata}"] if metadata else kinds)
         if any(value.is_in(asked) for value in self.values):
-            asked, scopes, metadata = "something that repeats a credential", _NO_SCOPES, ""
+            asked, scopes, metadata = "something that repeats a credential", NO_SCOPES, ""
         sent = "with " + shown(f"'{name}'" for name in names) if names else "without a credential"
         return Rejected(
             f"{'/'.join(self.request.address.split('/', 3)[:3])} answers {self.reply.status} to a request {sent}. "

@@ -13,7 +13,7 @@ from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client.answer import Answer, Credentials, answer_for, demands_of
 from a2a_trust.client.credentials import CredentialValue
-from a2a_trust.client.decisions import Again, MoreScopes, Rejection, attachment_of, once_more, united
+from a2a_trust.client.decisions import NO_SCOPES, Again, MoreScopes, Rejection, attachment_of, once_more, united
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request
@@ -23,18 +23,15 @@ from a2a_trust.keys.trust import TrustStore
 from a2a_trust.signing.verify import VerifiedCard
 
 _MAX_URLS: Final = 256
-_NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
 class _Sent:
     """The credentials of requests to one origin, for as long as their values are valid."""
 
     def __init__(self, answer: Answer, values: list[CredentialValue], more_scopes: MoreScopes) -> None:
-        self.answer: Final[Answer] = answer
-        self.values: Final[list[CredentialValue]] = values
-        self.more_scopes: Final[MoreScopes] = more_scopes
+        self.answer, self.values, self.more_scopes = answer, values, more_scopes
         self._is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
-        self.has_proofs: Final = any(value.proofs is not None for value in values)
+        self.proofs = [value.proofs for value in values if value.proofs is not None]
         #: The same for every request; None before the first one, and where each needs its own proofs.
         self._made: Attachment | None = None
 
@@ -43,7 +40,7 @@ class _Sent:
 
     def attachment(self, request: Request, origin: str) -> Attachment:
         attachment = self._made or attachment_of(request, self.answer, self.values, origin)
-        if not self.has_proofs:
+        if not self.proofs:
             self._made = attachment
         return attachment
 
@@ -55,18 +52,9 @@ class _Sent:
         renewed = [part.credential.renew(value) for part, value in zip(self.answer.parts, self.values, strict=True)]
         return any(renewed)
 
-    def learn(self, reply: Reply, origin: str) -> None:
-        """Remember the nonce for the next proof."""
-        for value in self.values:
-            if value.proofs is not None:
-                value.proofs.learn(origin, reply.headers.get_list("DPoP-Nonce"))
-
 
 class Demands:
-    """The demands of a verified card, and the credentials that are sent for them. Threads may share one.
-
-    ConfigurationError: the card does not have a skill of ``skills``.
-    """
+    """The demands of a verified card, and the credentials that are sent for them. Threads may share one."""
 
     def __init__(self, view: CardView, credentials: Credentials, skills: tuple[str, ...], *, is_whole: bool) -> None:
         self._view, self._credentials, self._is_whole = view, credentials, is_whole
@@ -92,8 +80,8 @@ class Demands:
                 reply = yield from send(sent.attachment(request, origin))
                 if reply.is_elsewhere:
                     return reply
-                if sent.has_proofs:
-                    sent.learn(reply, origin)
+                for proofs in sent.proofs:
+                    proofs.learn(origin, reply.headers.get_list("DPoP-Nonce"))
                 if reply.status not in (401, 403):
                     return reply
                 try:
@@ -116,7 +104,7 @@ class Demands:
             answer = answer_for(self._view, self._demands, self._credentials, origin, is_whole=self._is_whole)
         values: list[CredentialValue] = []
         for part in answer.parts:
-            scopes = part.scopes | more_scopes.get(part.name, _NO_SCOPES)
+            scopes = part.scopes | more_scopes.get(part.name, NO_SCOPES)
             values.append((yield from part.credential.obtain(scopes)))
         sent = self._sent[origin] = _Sent(answer, values, more_scopes)
         return sent

@@ -82,6 +82,14 @@ class Destination:
             raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
         return cls(origin, path, parts.query or "")
 
+    @staticmethod
+    def origin_of(url: str) -> str:
+        """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
+        try:
+            return url_of(url).origin
+        except MalformedError:
+            return url
+
     def __str__(self) -> str:
         """Without the query, which may hold a secret."""
         return f"{self.origin}{self.path}"
@@ -120,9 +128,8 @@ class Destinations:
         for interface in view.interfaces:
             destination = _destination_or_none(interface.url, mesh)
             if destination is not None:
-                named.append(
-                    (destination, _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF)
-                )
+                rest = _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF
+                named.append((destination, rest))
                 if interface.is_legacy:
                     named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(destination, url, mesh)]
         return cls(tuple(named))
@@ -196,11 +203,8 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Where a card leads callers to: an extended card must not lead further than the public card.
-
-    ``origins`` are the origins of the interfaces. ``logins`` are the URLs that credentials and users are sent to:
-    for tokens, authorization, refresh, devices, and metadata with such URLs.
-    """
+    """Where a card leads callers to. ``origins`` are the origins of the interfaces. ``logins`` are the URLs that
+    credentials and users are sent to: for tokens, authorization, refresh, devices, and metadata with such URLs."""
 
     origins: frozenset[str]
     logins: frozenset[str]
@@ -215,15 +219,8 @@ class Reach:
                 logins |= {scheme.metadata_url} if scheme.metadata_url else set()
             elif isinstance(scheme, OpenIdConnectScheme):
                 logins.add(scheme.discovery_url)
-        return cls(origins=frozenset(origin_in(each.url) for each in view.interfaces), logins=frozenset(logins))
-
-
-def origin_in(url: str) -> str:
-    """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
-    try:
-        return url_of(url).origin
-    except MalformedError:
-        return url
+        origins = frozenset(Destination.origin_of(each.url) for each in view.interfaces)
+        return cls(origins=origins, logins=frozenset(logins))
 
 
 def check_extension(public: Reach, extended: Reach) -> None:

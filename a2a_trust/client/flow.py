@@ -69,10 +69,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Wait for a future that another thread or task completes: True.
-
-    False: the event loop of this thread has to complete it, so to wait would be a deadlock.
-    """
+    """Wait for a future that another thread or task completes: True. False: the event loop of this thread has to
+    complete it, so to wait would be a deadlock."""
 
     future: Future[None]
     thread: int
@@ -80,10 +78,8 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ToTheEnd:
-    """The result of a flow that goes on to its end also when the one who waits for it is cancelled.
-
-    ``ended`` is called then, whatever came of it.
-    """
+    """The result of a flow that goes on to its end also when the one who waits for it is cancelled. ``ended`` is called
+    then, whatever came of it."""
 
     flow: Generator[Any, Any, Any]
     ended: Callable[[], None]
@@ -272,10 +268,8 @@ async def _on_loop(step: Get | Awaited, fetcher: Fetcher | None) -> Any:
     try:
         if isinstance(step, Awaited):
             return await step.begin()
-        fetcher = Fetcher() if fetcher is None else fetcher
-        return await fetcher.fetch(
-            step.url, configured=True, known=step.known, headers=step.headers, content=step.content
-        )
+        fetch = (Fetcher() if fetcher is None else fetcher).fetch
+        return await fetch(step.url, configured=True, known=step.known, headers=step.headers, content=step.content)
     except TrustError as error:
         error.__context__ = None
         raise error.with_traceback(None)  # its frames hold the headers and the form  # noqa: B904

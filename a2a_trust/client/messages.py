@@ -71,11 +71,8 @@ NOTHING: Final = Attachment()
 
 @dataclass(slots=True, repr=False, eq=False)
 class Send:
-    """Send a request with these credentials, and return its reply.
-
-    ``certified`` is the origin that sees the client's certificate, or "". ``host`` is the address to connect to in
-    place of the name, within ``timeout``.
-    """
+    """Send a request with these credentials, and return its reply. ``certified`` is the origin that sees the client's
+    certificate, or "". ``host`` is the address to connect to in place of the name, within ``timeout``."""
 
     request: Request
     attachment: Attachment = NOTHING

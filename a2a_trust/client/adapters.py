@@ -1,15 +1,5 @@
 """The door of a client for httpx: transports that verify cards, credentials as an ``httpx.Auth``, and both in one call.
 
-::
-
-    http = verifying_client(
-        "https://agent.example.com",
-        trust=TrustFile("trust.toml"),
-        credentials={"key": ApiKey(SecretFile("/run/secrets/key"), origins=["https://agent.example.com"])},
-    )
-    httpx.AsyncClient(transport=AsyncVerifyingTransport(httpx.AsyncHTTPTransport(), trust))
-    httpx.AsyncClient(auth=CardAuth(verified, {"key": ApiKey("…", origins=["https://agent.example.com"])}, trust=trust))
-
 The rules:
 
 1. A verified card passes unchanged, headers and body. An error answer in its place passes without its body. All other
@@ -31,7 +21,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar
 from weakref import WeakSet, ref
 
 import httpx
@@ -47,20 +37,7 @@ from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import card_urls
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.messages import (
-    NOTHING,
-    Attachment,
-    Close,
-    Read,
-    Reason,
-    Refusal,
-    Rejected,
-    Reply,
-    Request,
-    Send,
-    not_obtained,
-    not_sent,
-)
+from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
@@ -71,8 +48,7 @@ from a2a_trust.signing.verify import VerifiedCard
 
 T = TypeVar("T")
 
-NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
-NO_TRANSPORTS: Final[Mapping[str, Any]] = MappingProxyType({})
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 
 
@@ -84,10 +60,8 @@ class UnverifiedCardError(TrustError, httpx.RequestError):
 
 
 class CredentialsError(TrustError, httpx.RequestError):
-    """A request was not sent: no credential fits, or cannot be obtained, or the card is not verified any more.
-
-    ``__cause__`` says why.
-    """
+    """A request was not sent: no credential fits, or cannot be obtained, or the card is not verified any more;
+    ``__cause__`` says why."""
 
     code = "credentials"
 
@@ -119,33 +93,25 @@ class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
 
 
 class _Transports(Generic[T]):
-    """The transport of a client, and those with its certificate, by origin."""
+    """The transports of a client by the origins that see its certificate; "" has the one without."""
 
     failures: tuple[type[Exception], ...] = (httpx.TransportError, ssl.SSLError)  # anyio passes alerts of TLS on
     not_connected: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout)
 
     def __init__(self, transport: T, mutual_tls: Mapping[str, T]) -> None:
         super().__init__()
-        self._transport = transport
-        self.mutual_tls: Mapping[str, T] = {
-            origin: each for given, each in mutual_tls.items() for origin in named_origins([given])
-        }
-        self.transports = {transport, *self.mutual_tls.values()}
-
-    def for_origin(self, origin: str) -> T:
-        """The transport with the certificate for that origin; the client's own for "", which is none."""
-        return self.mutual_tls[origin] if origin else self._transport
+        certified = {origin: each for given, each in mutual_tls.items() for origin in named_origins([given])}
+        self.mutual_tls = frozenset(certified)
+        self.transports: Mapping[str, T] = {"": transport, **certified}
 
 
 class _Blocking(_Transports[httpx.BaseTransport], Blocking):
-    """The network for programs that wait."""
-
     def take(self, step: Any) -> Any:
         match step:
             case Send():
                 wire = _wire(step)
                 try:
-                    return _reply(self.for_origin(step.certified).handle_request(wire))
+                    return _reply(self.transports[step.certified].handle_request(wire))
                 finally:
                     attach(wire, NOTHING)
             case Read():
@@ -160,14 +126,12 @@ class _Blocking(_Transports[httpx.BaseTransport], Blocking):
 
 
 class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
-    """The network for event loops."""
-
     async def take(self, step: Any) -> Any:
         match step:
             case Send():
                 wire = _wire(step)
                 try:
-                    return _reply(await self.for_origin(step.certified).handle_async_request(wire))
+                    return _reply(await self.transports[step.certified].handle_async_request(wire))
                 finally:
                     attach(wire, NOTHING)
             case Read():
@@ -182,8 +146,6 @@ class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
 
 
 class _Verifying(Generic[T]):
-    """The arguments of both transports, and the way of a request through them."""
-
     _driver: ClassVar[type[Any]]
 
     def __init__(
@@ -193,10 +155,10 @@ class _Verifying(Generic[T]):
         *,
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
-        cards: Mapping[str, str] = NO_CARDS,
+        cards: Mapping[str, str] = _NONE,
         also: Iterable[str] | UnsafePassAnything = (),
         http_within: Iterable[str] = (),
-        mutual_tls: Mapping[str, T] = NO_TRANSPORTS,
+        mutual_tls: Mapping[str, T] = _NONE,
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -208,20 +170,11 @@ class _Verifying(Generic[T]):
 
     def _exchange(self, request: httpx.Request) -> Flow[httpx.Response]:
         """The answer for the program, from a copy of its request: the program may change its own meanwhile."""
-        copied = httpx.Request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            stream=request.stream,
-            extensions=request.extensions,
-        )
-        if isinstance(copied.stream, httpx.ByteStream):
-            copied.read()  # for transports that look at the content
-        copy_attachment(request, copied)
+        copied = _copied(request, request.url, request.extensions)
         streamed = copied.stream
         is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
         try:
-            values = _values(copied, not_sent, is_own=request in self._own and not is_redirected)
+            values = _values(copied, Refusal.not_sent, is_own=request in self._own and not is_redirected)
             response = _response((yield from self._connection.exchange(values)))
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
@@ -261,7 +214,7 @@ class VerifyingTransport(_Verifying[httpx.BaseTransport], httpx.BaseTransport):
         return response
 
     def close(self) -> None:
-        for transport in self._network.transports:
+        for transport in set(self._network.transports.values()):
             transport.close()
 
 
@@ -275,7 +228,7 @@ class AsyncVerifyingTransport(_Verifying[httpx.AsyncBaseTransport], httpx.AsyncB
         return response
 
     async def aclose(self) -> None:
-        for transport in self._network.transports:
+        for transport in set(self._network.transports.values()):
             await transport.aclose()
 
 
@@ -309,8 +262,7 @@ class CardAuth(httpx.Auth):
         if not isinstance(card, VerifiedCard):
             raise ConfigurationError("card: it is not a VerifiedCard; write CardAuth(fetch_card(url, trust), …)")
         check_credentials(credentials)
-        verification = Verification(trust=trust, clock=clock)
-        self._card = GivenCard(card, verification, dict(credentials), _skill_ids(skills))
+        self._card = GivenCard(card, Verification(trust=trust, clock=clock), dict(credentials), _skill_ids(skills))
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         steps = Steps(self._exchange(request))
@@ -353,7 +305,7 @@ class CardAuth(httpx.Auth):
             return _reply(response, is_elsewhere=response.request is not request)
 
         try:
-            values = _values(request, not_obtained)
+            values = _values(request, Refusal.not_obtained)
             yield from self._card.exchange(values, send)
             return
         except Refusal as refusal:
@@ -375,7 +327,7 @@ def verifying_client(
     skills: Iterable[str] = (),
     memory: CardMemory | None = None,
     policy: Policy = ANY_KEY,
-    cards: Mapping[str, str] = NO_CARDS,
+    cards: Mapping[str, str] = _NONE,
     also: Iterable[str] | UnsafePassAnything = (),
     http_within: Iterable[str] = (),
     authorities: Path | str | None = None,
@@ -416,7 +368,7 @@ def verifying_client(
         mutual_tls=mutual_tls,
         clock=clock,
     )
-    transport._connection.be_for(Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills)))
+    transport._connection.agent = Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills))
     return httpx.AsyncClient(transport=transport, auth=_Own(transport._own), timeout=timeout, trust_env=False)
 
 
@@ -424,9 +376,6 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
     if isinstance(skills, str):
         raise ConfigurationError(f"skills: write a list, even of one: [{skills[:80]!r}]")
     return tuple(dict.fromkeys(skills))
-
-
-# httpx and plain values
 
 
 _FIRST: Final = "a2a_trust.first"
@@ -465,32 +414,28 @@ def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal
     )
 
 
+def _copied(request: httpx.Request, url: httpx.URL, extensions: dict[str, Any]) -> httpx.Request:
+    copied = httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
+    if isinstance(copied.stream, httpx.ByteStream):
+        copied.read()  # for transports that look at the content
+    copy_attachment(request, copied)
+    return copied
+
+
 def _body(request: httpx.Request) -> bytes | None:
     return request.read() if isinstance(request.stream, httpx.ByteStream) else None
 
 
 def _wire(step: Send) -> httpx.Request:
-    """The request for the network, with changes and credentials, which the program never sees."""
+    """The request for the network, with credentials, which the program never sees."""
     given = step.request
     wire: httpx.Request | None = given.handle
     if wire is None:
         wire = httpx.Request(given.method, given.url, headers=given.headers, extensions={"timeout": given.timeout})
     if step.host:
-        named = wire
-        wire = httpx.Request(
-            named.method,
-            named.url.copy_with(host=step.host),
-            headers=named.headers,
-            stream=named.stream,
-            extensions={**named.extensions, "timeout": step.timeout},
-        )
-        if isinstance(wire.stream, httpx.ByteStream):
-            wire.read()
-        copy_attachment(named, wire)
-    for name, value in step.changes:
-        wire.headers.pop(name, None)
-        if value is not None:
-            wire.headers[name] = value
+        name = wire.url.netloc
+        wire = _copied(wire, wire.url.copy_with(host=step.host), {**wire.extensions, "timeout": step.timeout})
+        wire.headers["Host"] = name.decode("ascii")  # whatever the program wrote: sidecars go by it
     if step.attachment is not NOTHING:
         attach(wire, step.attachment)
     return wire
@@ -512,12 +457,8 @@ def _response(reply: Reply) -> httpx.Response:
     given: httpx.Response = reply.handle
     if reply.body is None:
         return given
-    return httpx.Response(
-        given.status_code,
-        headers=_without(given, reply.dropped),
-        stream=httpx.ByteStream(reply.body),
-        extensions=given.extensions,
-    )
+    lines, body = _without(given, reply.dropped), httpx.ByteStream(reply.body)
+    return httpx.Response(given.status_code, headers=lines, stream=body, extensions=given.extensions)
 
 
 def _without(response: httpx.Response, names: tuple[bytes, ...]) -> list[tuple[bytes, bytes]]:
@@ -552,9 +493,12 @@ def _drop(step: Close) -> Any:
 
 
 class _Dropped(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Replaces a body that is not read: httpx reads the whole of it before it sends a request again."""
+    """Replaces a body that is not read: httpx reads the whole of it before it sends a request again.
 
-    def __init__(self, stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> None:
+    It has no chunk, not even an empty one: that would be the begin of an incomplete body for httpx's decoder of zstd.
+    """
+
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
@@ -565,7 +509,7 @@ class _Dropped(httpx.SyncByteStream, httpx.AsyncByteStream):
             yield nothing
 
     def close(self) -> None:
-        cast("httpx.SyncByteStream", self._stream).close()
+        self._stream.close()
 
     async def aclose(self) -> None:
-        await cast("httpx.AsyncByteStream", self._stream).aclose()
+        await self._stream.aclose()

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import product
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace, key_place
 from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, MutualTlsScheme, SecurityScheme
@@ -31,6 +31,9 @@ from a2a_trust.client.destinations import check_plain
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.net.urls import NO_MESH, HttpWithin
 from a2a_trust.signing.forms import shown
+
+Credentials: TypeAlias = Mapping[str, Credential | OwnCertificate]
+"""By the names of schemes."""
 
 _MOST_COMBINATIONS: Final = 256
 _ANYBODY: Final = (Alternative(()),)
@@ -57,16 +60,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An alternative that is satisfied: the names of its schemes, and the credentials that the request carries.
-
-    ``parts`` has no client certificate, because that belongs to the connection.
-    """
+    """An alternative that is satisfied: the names of its schemes, and the credentials that the request carries, without
+    a client certificate, which belongs to the connection."""
 
     schemes: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
 
 
-def check_credentials(credentials: Mapping[str, Credential | OwnCertificate], mesh: HttpWithin = NO_MESH) -> None:
+def check_credentials(credentials: Credentials, mesh: HttpWithin = NO_MESH) -> None:
     """ConfigurationError: it is not a mapping from the names of schemes to credentials, or an origin of a credential
     has plain http where this client must not send it."""
     if not isinstance(credentials, Mapping):
@@ -116,12 +117,7 @@ def scopes_named(view: CardView, name: str) -> frozenset[str]:
 
 
 def answer_for(
-    view: CardView,
-    demands: tuple[Alternative, ...],
-    credentials: Mapping[str, Credential | OwnCertificate],
-    origin: str,
-    *,
-    is_whole: bool,
+    view: CardView, demands: tuple[Alternative, ...], credentials: Credentials, origin: str, *, is_whole: bool
 ) -> Answer:
     """The alternative and the credentials for requests to that origin.
 
@@ -142,10 +138,7 @@ def answer_for(
 
 
 def _first_satisfied(
-    view: CardView,
-    demanding: list[Alternative],
-    credentials: Mapping[str, Credential | OwnCertificate],
-    origin: str,
+    view: CardView, demanding: list[Alternative], credentials: Credentials, origin: str
 ) -> tuple[Answer | None, list[str]]:
     """The answer for the first alternative that is satisfied; else None, and what the first alternatives lack."""
     lacking: list[str] = []
@@ -162,12 +155,7 @@ def _first_satisfied(
 
 
 def _parts(
-    view: CardView,
-    alternative: Alternative,
-    credentials: Mapping[str, Credential | OwnCertificate],
-    origin: str,
-    *,
-    most: int,
+    view: CardView, alternative: Alternative, credentials: Credentials, origin: str, *, most: int
 ) -> tuple[tuple[Part, ...], list[str]]:
     """The credentials for one alternative, and why they do not satisfy it, in about ``most`` reasons."""
     parts: list[Part] = []

@@ -8,7 +8,7 @@ extension ``trace`` does see it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, unquote_plus
 from weakref import ref
 
@@ -16,8 +16,6 @@ import httpx
 
 from a2a_trust.client.messages import NOTHING, Attachment
 from a2a_trust.errors import MalformedError
-
-_COOKIE: Final = b"cookie"
 
 
 def attach(request: httpx.Request, attachment: Attachment) -> None:
@@ -82,7 +80,8 @@ class _Url(httpx.URL):
     @property
     def query(self) -> bytes:
         names = {name for name, _ in self._attachment.parameters}
-        pairs = [pair for pair in super().query.split(b"&") if pair and _name_of(pair) not in names]
+        given = [(unquote_plus(pair.partition(b"=")[0].decode("latin-1")), pair) for pair in super().query.split(b"&")]
+        pairs = [pair for name, pair in given if pair and name not in names]
         added = [f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in self._attachment.parameters]
         return b"&".join([*pairs, *map(str.encode, added)])
 
@@ -96,14 +95,10 @@ class _Url(httpx.URL):
 
 def _with_cookies(lines: list[tuple[bytes, bytes]], cookies: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
     names = {name.encode() for name, _ in cookies}
-    pairs = [pair.strip() for name, value in lines if name.lower() == _COOKIE for pair in value.split(b";")]
+    pairs = [pair.strip() for name, value in lines if name.lower() == b"cookie" for pair in value.split(b";")]
     kept = [pair for pair in pairs if pair and pair.partition(b"=")[0].strip() not in names]
     kept += [f"{name}={text}".encode() for name, text in cookies]
-    return [*[line for line in lines if line[0].lower() != _COOKIE], (b"Cookie", b"; ".join(kept))]
-
-
-def _name_of(pair: bytes) -> str:
-    return unquote_plus(pair.partition(b"=")[0].decode("latin-1"))
+    return [*[line for line in lines if line[0].lower() != b"cookie"], (b"Cookie", b"; ".join(kept))]
 
 
 def sent_to(request: httpx.Request) -> str:

@@ -25,45 +25,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client import decisions
-from a2a_trust.client.certificates import OwnCertificate
-from a2a_trust.client.credentials import Credential
+from a2a_trust.client.answer import Credentials
 from a2a_trust.client.demands import Demands
-from a2a_trust.client.destinations import (
-    Destination,
-    Destinations,
-    Reach,
-    UnsafePassAnything,
-    check_extension,
-    origin_in,
-)
+from a2a_trust.client.destinations import Destination, Destinations, Reach, UnsafePassAnything, check_extension
 from a2a_trust.client.flow import Awaited, Flow, Turns, Within
 from a2a_trust.client.location import Location, location_of
-from a2a_trust.client.messages import (
-    NOTHING,
-    Attachment,
-    Changes,
-    Close,
-    Read,
-    Reason,
-    Refusal,
-    Rejected,
-    Reply,
-    Request,
-    Send,
-    not_passed_on,
-    not_sent,
-    without,
-)
+from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
 from a2a_trust.errors import (
     CardMemoryError,
@@ -78,6 +56,7 @@ from a2a_trust.keys.trust import TrustStore
 from a2a_trust.net.addresses import Address
 from a2a_trust.net.fetcher import MeshNames, Resolver
 from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin
+from a2a_trust.strict_json import MAX_BYTES
 
 _REMEMBERED: Final = 256
 _REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
@@ -87,13 +66,21 @@ _FETCH_SECONDS: Final = 5.0
 """For a whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class Agent:
-    """The agent of a client: the URLs of its card, in their order, and the credentials for it."""
+    """The agent of a client: the URLs of its card, in their order, and the credentials for it.
+
+    ``place`` and ``key`` are of its card: other cards from there do not take its place while it counts.
+    """
 
     places: tuple[str, ...]
-    credentials: Mapping[str, Credential | OwnCertificate]
+    credentials: Credentials
     skills: tuple[str, ...]
+    place: str = field(init=False)
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        self.place = _with_query(self.places[0])
 
 
 class Network(Protocol):
@@ -102,22 +89,21 @@ class Network(Protocol):
 
     failures: tuple[type[Exception], ...]
     not_connected: tuple[type[Exception], ...]
-    mutual_tls: Mapping[str, Any]
+    mutual_tls: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Source:
     """Where a card is from; its URL may hold a secret, and tracebacks show locals.
 
-    ``place`` is the URL in one spelling, ``key`` tells the cards from there apart that a server makes for different
-    headers. ``is_private``: the request had credentials of the program.
+    ``place`` is the URL in one spelling, or "" if the request had credentials of the program. ``key`` tells the cards
+    from there apart that a server makes for different headers.
     """
 
     url: str
     place: str
     key: str
     location: Location
-    is_private: bool
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -146,10 +132,7 @@ class _Outdated(Exception):  # noqa: N818  a permit is asked for again
 
 
 class Connection:
-    """Answers the requests of a program with those of the network; ``adapters`` has the arguments.
-
-    It remembers the public cards that came through here, and failed searches. Threads may share one.
-    """
+    """Remembers the public cards that came through here, and failed searches. Threads may share one."""
 
     def __init__(
         self,
@@ -162,14 +145,14 @@ class Connection:
     ) -> None:
         #: That of a client of one agent.
         self.agent: Agent | None = None
-        #: The place of the agent's card, and its key: other cards from there do not take its place while it counts.
-        self._agents_place = self._agents_key = ""
         self._verification, self._network, self._mesh = verification, network, mesh
-        self._mutual_tls = frozenset(network.mutual_tls)
+        self._mutual_tls = network.mutual_tls
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
-        self._card_destinations = frozenset(_card_destination(card, mesh) for card in cards.values())
+        self._card_destinations = {_written("cards", card, mesh, may_have_query=True) for card in cards.values()}
         self._card_urls = frozenset(map(decisions.place_of, cards.values()))
-        self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also, mesh)
+        if isinstance(also, str):
+            raise ConfigurationError(f"also: write a list: also=[{also[:80]!a}]")
+        self._also = None if isinstance(also, UnsafePassAnything) else [_written("also", url, mesh) for url in also]
         #: URL of a card whose query counts -> where the memory keeps it
         self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
         #: key of a source -> the public card, while that counts without verifying it
@@ -179,25 +162,17 @@ class Connection:
         self._turns = Turns()
         self._names = MeshNames(resolver)
 
-    def be_for(self, agent: Agent) -> None:
-        """Be the door of a client of this agent."""
-        self.agent, self._agents_place = agent, _with_query(agent.places[0])
-
     def exchange(self, request: Request) -> Flow[Reply]:
-        """The answer to a request of the program, in four steps.
-
-        1. Find its purpose. 2. Permit it, or not. 3. Send it, with the credentials that the card demands. 4. Verify the
-        cards that come. Refusal: it has no answer.
-        """
+        """The answer to a request of the program. Refusal: it has no answer."""
         for _ in range(_MOST_PERMITS):
-            try:
+            with suppress(_Outdated):
                 return (yield from self._exchange(request))
-            except _Outdated:
-                continue
         text = f"the request to {request.address} is given up: the card that permits it changes all the time; try again"
         raise Refusal(Reason.UNVERIFIED, text)
 
     def _exchange(self, request: Request) -> Flow[Reply]:
+        """1. Find its purpose. 2. Permit it, or not. 3. Send it, with the credentials that the card demands. 4. Verify
+        the cards that come."""
         try:
             if request.body is None and decisions.may_be_call(request):
                 request.body = yield Read(request, decisions.check_stream)
@@ -207,14 +182,11 @@ class Connection:
         except ConfigurationError:
             raise  # it is the program's or its operator's, and says nothing of a card
         except TrustError as error:
-            raise not_sent(request.address, error) from None
+            raise Refusal.not_sent(request.address, error) from None
         if permit is None:
-            return without((yield from self._fetched(_bare(request.url, request))), decisions.OF_STRANGERS)
-        if purpose is None:
-            return (yield from self._answered(request, permit, ()))
-        whole = decisions.WHOLE_CARD
-        answer = self._sent(request, permit, whole, NOTHING) if gets_card else self._answered(request, permit, whole)
-        return (yield from self._card(purpose, request, answer))
+            return (yield from self._fetched(_bare(request.url, request))).without(decisions.OF_STRANGERS)
+        answer = self._sent(request, permit) if gets_card else self._answered(request, permit)
+        return (yield from answer if purpose is None else self._card(purpose, request, answer))
 
     # Permission
 
@@ -223,9 +195,9 @@ class Connection:
         goes."""
         card = None
         if self.agent is not None and not gets_card:
-            card = self._counting(self._agents_key) or (yield from self._agents_card(self.agent, request))
+            card = self._counting(self.agent.key) or (yield from self._agents_card(self.agent, request))
         is_added = self._is_added(request.url)
-        if is_added and self.agent is None and origin_in(request.url) not in self._mutual_tls:
+        if is_added and self.agent is None and Destination.origin_of(request.url) not in self._mutual_tls:
             return _Permit()
         called = Destination.of(request.url, self._mesh)
         if card is None or not card.destinations.cover(called):
@@ -257,7 +229,7 @@ class Connection:
     def _is_added(self, url: str) -> bool:
         if not self._also:
             return self._also is None
-        if any(not each.path and each.origin == origin_in(url) for each in self._also):
+        if any(not each.path and each.origin == Destination.origin_of(url) for each in self._also):
             return True  # below an origin any path is, in any spelling
         return any(Destination.of(url, self._mesh).below(each) is not None for each in self._also)
 
@@ -301,7 +273,14 @@ class Connection:
         listed = [self._cards[max(below, key=lambda interface: len(interface.path))]] if below else None
         outcomes: list[tuple[str, str | TrustError]] = []
         for card_url in listed or called.card_urls():
-            outcome = yield from self._outcome(card_url, request)
+            outcome: str | TrustError
+            try:
+                status = (yield from self._fetched(_bare(card_url, request))).status
+                outcome = f"status {status}" if status >= 400 else "its card is verified, and does not name it"
+            except Refusal as refused:
+                outcome = refused.cause or FetchError(refused.text)
+            except self._network.failures as error:
+                outcome = FetchError(type(error).__name__)
             card = self._naming(called)
             if card is not None:
                 return card
@@ -312,29 +291,19 @@ class Connection:
         self._failed.put(base, refusal, since=now, until=now + _FAILED_SECONDS)
         raise copy(refusal) from refusal.__cause__
 
-    def _outcome(self, card_url: str, request: Request) -> Flow[str | TrustError]:
-        """The outcome of a fetch from the URL of a card."""
-        try:
-            reply = yield from self._fetched(_bare(card_url, request))
-        except Refusal as refusal:
-            return refusal.cause or FetchError(refusal.text)
-        except self._network.failures as error:
-            return FetchError(type(error).__name__)
-        return f"status {reply.status}" if reply.status >= 400 else "its card is verified, and does not name it"
-
     # The agent
 
     def _agents_card(self, agent: Agent, request: Request) -> Flow[_Public]:
         """The agent's card. One request gets it for those that wait; if it fails, each of them gets it by itself."""
-        turn = self._turns.begin(_AGENT)
+        turn = self._turns.begin("")  # which is no base of an interface
         try:
             card = None
             if (yield from turn.wait()):
                 turn.end()
-                card = self._counting(self._agents_key)
+                card = self._counting(agent.key)
             if card is None:
                 yield from self._get_agents_card(agent, request)
-                card = self._counting(self._agents_key)
+                card = self._counting(agent.key)
         finally:
             turn.end()
         if card is None:  # the trusted keys have changed meanwhile
@@ -346,19 +315,18 @@ class Connection:
 
     def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
         """Verify the agent's card again, or else fetch it."""
-        yield from self._verify_again(lambda public: public.source.key == self._agents_key)
-        if self._counting(self._agents_key) is not None:
+        yield from self._verify_again(lambda public: public.source.key == agent.key)
+        if self._counting(agent.key) is not None:
             return
         status = 0
         for url in agent.places:
             Destination.of(url, self._mesh)
             bare = _bare(url, request, "application/json")
-            reply = yield from self._fetched(bare)
-            if reply.status < 400:
+            status = (yield from self._fetched(bare)).status
+            if status < 400:
                 source = self._source(bare)
-                self._agents_place, self._agents_key = source.place, source.key
+                agent.place, agent.key = source.place, source.key
                 return
-            status = reply.status
             if status != 404:
                 break
         raise Refusal(
@@ -368,47 +336,45 @@ class Connection:
             "fetch_card(url, trust, credentials=…) and CardAuth",
         )
 
-    def _demands(self, agent: Agent, card: _Public) -> Demands:
-        try:
-            card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
-        except ConfigurationError as error:  # the card may have changed since the program was written
-            raise Refusal(Reason.NO_CREDENTIALS, f"the request is not sent: {error}", error) from None
-        return card.demands
-
-    def _forget_agents_card(self) -> None:
-        """The card may have changed; and if the agent has moved, a newer card may name its URL."""
-        self._public.remove(self._agents_key)
-
     # Sending
 
-    def _answered(self, request: Request, permit: _Permit, changes: Changes) -> Flow[Reply]:
+    def _answered(self, request: Request, permit: _Permit) -> Flow[Reply]:
         """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 to 7."""
 
         def send(attachment: Attachment) -> Flow[Reply]:
             self._check(permit)
-            return self._sent(request, permit, changes, attachment)
+            return self._sent(request, permit, attachment)
 
-        is_agents = permit.card is not None and permit.card.source.key == self._agents_key
-        if self.agent is None or permit.card is None or not is_agents or not request.is_own:
-            reply = yield from self._sent(request, permit, changes, NOTHING)
-            if reply.status == 401 and request.is_own and not is_agents:
-                self._forget_agents_card()
+        agent, card = self.agent, permit.card
+        if agent is None or not request.is_own:
+            return (yield from self._sent(request, permit))
+        if card is None or card.source.key != agent.key:
+            reply = yield from self._sent(request, permit)
+            if reply.status == 401:
+                self._public.remove(agent.key)  # if the agent has moved, a newer card may name its URL
             return reply
-        demands = permit.card.demands or self._demands(self.agent, permit.card)
+        if card.demands is None:
+            try:
+                card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
+            except ConfigurationError as error:  # the card may have changed since the program was written
+                raise Refusal(Reason.NO_CREDENTIALS, f"the request is not sent: {error}", error) from None
         try:
-            return (yield from demands.send(request, permit.origin, self._verification.clock, send))
+            return (yield from card.demands.send(request, permit.origin, self._verification.clock, send))
         except Rejected:
-            self._forget_agents_card()
+            self._public.remove(agent.key)  # it may have changed
             raise
 
-    def _sent(self, request: Request, permit: _Permit, changes: Changes, attachment: Attachment) -> Flow[Reply]:
-        """The answer of the network."""
+    def _sent(self, request: Request, permit: _Permit, attachment: Attachment = NOTHING) -> Flow[Reply]:
+        """The answer of the network. The client's certificate goes along: rule 2."""
         if self._mesh.suffixes and request.url.startswith("http:"):
             host = urlsplit(request.url).hostname or ""
             if self._mesh.covers(host):
-                return (yield from self._sent_within_mesh(request, permit, host, changes, attachment))
-        certified = self._certified(request, permit) if self._mutual_tls else ""
-        reply: Reply = yield Send(request, attachment, changes, certified)
+                return (yield from self._sent_within_mesh(request, permit, host, attachment))
+        certified = ""
+        if self._mutual_tls and (origin := Destination.origin_of(request.url)) in self._mutual_tls:
+            is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
+            certified = origin if permit.card is not None or is_listed else ""
+        reply: Reply = yield Send(request, attachment, certified)
         return reply
 
     def _check(self, permit: _Permit) -> None:
@@ -416,83 +382,66 @@ class Connection:
         if permit.card is not None and self._counting(permit.card.source.key) is not permit.card:
             raise _Outdated
 
-    def _certified(self, request: Request, permit: _Permit) -> str:
-        """The origin of the request if it shows the client's certificate, else ""."""
-        origin = origin_in(request.url)
-        if origin not in self._mutual_tls:
-            return ""
-        is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
-        return origin if permit.card is not None or is_listed else ""
-
-    def _sent_within_mesh(
-        self, request: Request, permit: _Permit, host: str, changes: Changes, attachment: Attachment
-    ) -> Flow[Reply]:
-        """The answer of a checked address in place of the name, which may lead elsewhere by the time that the library
-        asks for it.
-
-        ``Host`` is the name, whatever the program wrote: sidecars go by it. The addresses share the time to connect, so
-        that one which swallows packets leaves some for the next.
-        """
-        parts, connect = urlsplit(request.url), request.timeout.get("connect")
-        port = parts.port or DEFAULT_PORTS["http"]
+    def _sent_within_mesh(self, request: Request, permit: _Permit, host: str, attachment: Attachment) -> Flow[Reply]:
+        """The answer of a checked address: the library would look the name up again, which may lead elsewhere by then.
+        The addresses share the time to connect, so that one which swallows packets leaves some for the next."""
+        connect = request.timeout.get("connect")
+        port = urlsplit(request.url).port or DEFAULT_PORTS["http"]
         try:
             addresses: list[Address] = yield Awaited(partial(self._names.addresses, host, port, connect))
         except TimeoutError:
             raise Refusal(Reason.TOO_SLOW, f"{host}: its name servers do not answer in time") from None
         except FetchError as error:
-            raise not_sent(request.address, error) from None
-        changes = (*changes, ("Host", parts.netloc))
+            raise Refusal.not_sent(request.address, error) from None
         timeout = {**request.timeout, "connect": connect and connect / max(len(addresses), 1)}
         refused: Exception | None = None
         for address in addresses:
             self._check(permit)
             try:
-                reply: Reply = yield Send(request, attachment, changes, host=str(address), timeout=timeout)
+                reply: Reply = yield Send(request, attachment, host=str(address), timeout=timeout)
+                return reply
             except self._network.not_connected as error:  # nothing was sent
                 refused = error
-            else:
-                return reply
         raise refused or Refusal(Reason.UNREACHABLE, f"{request.address}: the name has no address")
 
     # Cards
 
     def _fetched(self, bare: Request) -> Flow[Reply]:
         """The card at a URL that no verified card names, or an error in its place, within the deadline."""
-        card = self._card(
-            decisions.Purpose.CARD, bare, self._sent(bare, _Permit(), decisions.WHOLE_CARD, NOTHING), _FETCH_SECONDS
-        )
+        card = self._card(decisions.Purpose.CARD, bare, self._sent(bare, _Permit()), _FETCH_SECONDS)
         try:
             reply: Reply = yield Within(_FETCH_SECONDS, card)
         except TimeoutError:
-            raise not_passed_on(bare.address, _too_slow()) from None
+            raise Refusal.not_passed_on(bare.address, _too_slow()) from None
         return reply
 
     def _card(
         self, purpose: decisions.Purpose, request: Request, answer: Flow[Reply], seconds: float = float("inf")
     ) -> Flow[Reply]:
-        """The answer to a request for a card, when the card is verified; an error without its body: a program that does
-        not look at the status would read a card in it."""
+        """The answer to a request for a card, when the card is verified; an error without its body."""
         until = time.monotonic() + seconds
 
         def check(card: bytearray) -> None:
-            decisions.check_size(card)
+            if len(card) > MAX_BYTES:
+                raise MalformedError(f"card: larger than {MAX_BYTES} bytes")
             if time.monotonic() > until:
                 raise _too_slow()
 
+        decisions.ask_for_whole_card(request)
         reply = yield from answer
         try:
             if reply.status >= 400:
-                return without(reply, (*decisions.OF_BODIES, b"content-type"), b"")
+                return reply.without((*decisions.OF_BODIES, b"content-type"), b"")
             decisions.check_head(reply)
             body = yield Read(reply, check)
             yield from self._judged(purpose, request, body)
         except ConfigurationError:
             raise
         except TrustError as error:
-            raise not_passed_on(request.address, error) from None
+            raise Refusal.not_passed_on(request.address, error) from None
         finally:
             yield Close(reply)
-        return without(reply, (), body)
+        return reply.without((), body)
 
     def _judged(self, purpose: decisions.Purpose, request: Request, body: bytes) -> Flow[None]:
         """Return when all cards in the answer are verified. TrustError: one is not."""
@@ -511,10 +460,9 @@ class Connection:
         is_private = "authorization" in headers or "cookie" in headers
         return _Source(
             url=request.url,
-            place=place,
+            place="" if is_private else place,
             key=f"{place} {headers.get('a2a-version')} {headers.get('accept-language')} {is_private}",
             location=self._locations.get(place) or location_of(request.url.partition("?")[0]),
-            is_private=is_private,
         )
 
     def _verified(self, document: bytes, source: _Source, before: _Public | None = None) -> Flow[None]:
@@ -539,8 +487,9 @@ class Connection:
             public.demands = known.demands
             public = known if known.store is store else public  # so permits by it go on
         self._public.put(source.key, public, since=now, until=min(verified.valid_until, now + VERIFY_AGAIN_SECONDS))
-        if source.place == self._agents_place and not source.is_private and not self._counting(self._agents_key):
-            self._agents_key = source.key
+        agent = self.agent
+        if agent and source.place == agent.place and not self._counting(agent.key):
+            agent.key = source.key
 
     def _check_extension(self, extended: Reach, origin: str) -> None:
         """Refuse it when it leads further than every public card that names the origin it is from."""
@@ -548,16 +497,11 @@ class Connection:
         for public in [each for _, each in self._public.items() if origin in each.reach.origins]:
             try:
                 check_extension(public.reach, extended)
+                return
             except CardVerificationError as error:
                 refusal = error
-            else:
-                return
         if refusal is not None:
             raise refusal
-
-
-_AGENT: Final = Destination("", "")
-"""The turn of the requests that wait for the agent's card."""
 
 
 def _bare(url: str, given: Request, accept: str = "") -> Request:
@@ -572,26 +516,14 @@ def _too_slow() -> FetchError:
     return FetchError(f"card: it did not arrive within {_FETCH_SECONDS:g} seconds")
 
 
-def _all_written(also: Iterable[str], mesh: HttpWithin) -> tuple[Destination, ...]:
-    if isinstance(also, str):
-        raise ConfigurationError(f"also: write a list: also=[{also[:80]!a}]")
-    return tuple(_written("also", url, mesh) for url in also)
-
-
-def _written(option: str, url: str, mesh: HttpWithin) -> Destination:
-    """A URL that the program wrote, without user information, query and fragment."""
+def _written(option: str, url: str, mesh: HttpWithin, *, may_have_query: bool = False) -> Destination:
+    """A URL that the program wrote, without user information and fragment."""
     try:
-        if "?" in url or "#" in url:
+        if ("?" in url and not may_have_query) or "#" in url.partition("?")[0]:
             raise MalformedError("URL: it has a query or a fragment; leave them out")
         return Destination.of(url, mesh)
     except (MalformedError, ValueError, TypeError) as error:
         raise ConfigurationError(f"{option}: {ascii(str(url).partition('?')[0])[:80]}: {error}") from None
-
-
-def _card_destination(url: str, mesh: HttpWithin) -> Destination:
-    """That of a card, which may have a query."""
-    _written("cards", url.partition("?")[0], mesh)
-    return Destination.of(url, mesh)
 
 
 def _with_query(url: str) -> str:

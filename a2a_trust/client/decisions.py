@@ -38,37 +38,24 @@ from a2a_trust.client.credentials import CredentialValue
 from a2a_trust.client.destinations import Destination
 from a2a_trust.client.dpop import ath_of, nonce_of
 from a2a_trust.client.location import plain_url
-from a2a_trust.client.messages import Attachment, Changes, Rejected, Reply, Request
+from a2a_trust.client.messages import Attachment, Rejected, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
 from a2a_trust.net.challenges import Challenge, challenges_of
 from a2a_trust.signing.forms import shown
 from a2a_trust.strict_json import MAX_BYTES
 
 _GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
-_EXTENDED: Final = tuple(
-    path.casefold()
-    for path in (
-        EXTENDED_CARD_0_2,
-        *[each.template for routes in ROUTES.values() for each in routes if each.operation is _GET_EXTENDED],
-    )
-)
+_TEMPLATES: Final = [each.template for routes in ROUTES.values() for each in routes if each.operation is _GET_EXTENDED]
+_EXTENDED: Final = tuple(map(str.casefold, [EXTENDED_CARD_0_2, *_TEMPLATES]))
 _EXTENDED_METHODS: Final = frozenset(method for method, (_, of) in METHODS.items() if of is _GET_EXTENDED)
 
 _SHOWN: Final = 400  # characters of one of several reasons
 _MAX_SHOWN: Final = 300
-_NO_SCOPES: Final[frozenset[str]] = frozenset()
+NO_SCOPES: Final[frozenset[str]] = frozenset()
 _COOKIE_VALUE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")  # RFC 6265 4.1.1
 _ERRORS: Final = ("invalid_request", "invalid_token", "insufficient_scope", "invalid_dpop_proof", "use_dpop_nonce")
 
-WHOLE_CARD: Final[Changes] = (
-    *[
-        (f"if-{condition}", None)
-        for condition in ("none-match", "modified-since", "match", "unmodified-since", "range")
-    ],
-    ("range", None),
-    ("Accept-Encoding", "identity"),
-)
-"""The changes to the headers of a request for a card: rule 2."""
+_OF_PARTS: Final = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range")
 
 BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
 """The headers that go with the GET of a card to a URL that no verified card names; every other one may be a secret."""
@@ -82,9 +69,6 @@ which a client may compute an answer from a password."""
 
 MoreScopes: TypeAlias = Mapping[str, frozenset[str]]
 """Scopes beyond those that a card demands, by the names of schemes."""
-
-
-# Requests
 
 
 class Purpose(Enum):
@@ -120,6 +104,13 @@ def purpose_of(request: Request, card_urls: Collection[str]) -> Purpose | None:
         return Purpose.EXTENDED if _names(_EXTENDED, request.url) else None
     body = request.body or b""
     return Purpose.CALL if b"xtended" in body and may_be_call(request) and _calls(body) else None
+
+
+def ask_for_whole_card(request: Request) -> None:
+    """Change the headers of a request for a card: rule 2."""
+    for name in _OF_PARTS:
+        request.headers.pop(name, None)
+    request.headers["Accept-Encoding"] = "identity"
 
 
 def _names(paths: tuple[str, ...], url: str) -> bool:
@@ -174,9 +165,6 @@ def no_card_names(called: Destination, outcomes: Iterable[tuple[str, str | Trust
     return refusal
 
 
-# Cards in answers
-
-
 def check_head(reply: Reply) -> None:
     """MalformedError: a successful answer is not a whole card, or in another encoding: rule 3."""
     if not 200 <= reply.status < 300:
@@ -189,12 +177,6 @@ def check_head(reply: Reply) -> None:
     media_type["content-type"] = reply.headers.get("content-type", "")
     if media_type.get_content_charset("utf-8") not in ("utf-8", "utf8"):
         raise MalformedError("card: its Content-Type names another charset than UTF-8, so it is ambiguous")
-
-
-def check_size(card: bytearray) -> None:
-    """MalformedError: more has come than a card may have."""
-    if len(card) > MAX_BYTES:
-        raise MalformedError(f"card: larger than {MAX_BYTES} bytes")
 
 
 def cards_in(body: bytes) -> list[dict[str, Any]]:
@@ -211,9 +193,6 @@ def cards_in(body: bytes) -> list[dict[str, Any]]:
                 raise MalformedError("answer: its result is not a card: expected a JSON object")
             cards.append(each["result"])
     return cards
-
-
-# Credentials
 
 
 def attachment_of(request: Request, answer: Answer, values: list[CredentialValue], origin: str) -> Attachment:
@@ -277,10 +256,10 @@ def once_more(
 
 def united(some: MoreScopes, others: MoreScopes) -> MoreScopes:
     """The scopes of both."""
-    return {name: some.get(name, _NO_SCOPES) | others.get(name, _NO_SCOPES) for name in {**some, **others}}
+    return {name: some.get(name, NO_SCOPES) | others.get(name, NO_SCOPES) for name in {**some, **others}}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class Rejection:
     """An answer of 401 or 403, and what went along with its request; ``demands`` are those of the card."""
 
@@ -310,16 +289,13 @@ class Rejection:
     @property
     def scopes(self) -> frozenset[str]:
         """The scopes that the agent asks for."""
-        return _NO_SCOPES.union(*[each.scopes for each in self.challenges])
+        return NO_SCOPES.union(*[each.scopes for each in self.challenges])
 
     def more_scopes(self, known: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-        """The scopes to ask for in addition, by scheme; none if the agent asks for one that is not allowed.
-
-        ``known`` are those that are asked for beyond what the card demands.
-        """
+        """The scopes to ask for beyond those of the card and ``known``; none if the agent asks for a forbidden one."""
         more: dict[str, frozenset[str]] = {}
         for part in self.answer.parts:
-            missing = self.scopes - part.scopes - known.get(part.name, _NO_SCOPES)
+            missing = self.scopes - part.scopes - known.get(part.name, NO_SCOPES)
             if missing and missing == part.credential.may_step_up(missing & scopes_named(self.view, part.name)):
                 more[part.name] = missing
         return more
@@ -339,19 +315,14 @@ class Rejection:
 
     def error(self, hint: str = "") -> Rejected:
         """The error for the program; ``hint`` is added to the text."""
-        names = self.answer.schemes
-        demanded = _NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
-        scopes = self.scopes
+        names, scopes = self.answer.schemes, self.scopes
+        demanded = NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
         metadata = next((each.resource_metadata for each in self.challenges if each.resource_metadata), "")
-        asked = ", ".join(
-            [
-                *sorted({_shown(each) for each in self.challenges}),
-                *([f"scopes {' '.join(sorted(scopes))}"] if scopes else []),
-                *([f"metadata at {metadata}"] if metadata else []),
-            ]
-        )
+        kinds = sorted({_shown(each) for each in self.challenges})
+        kinds += [f"scopes {' '.join(sorted(scopes))}"] if scopes else []
+        asked = ", ".join([*kinds, f"metadata at {metadata}"] if metadata else kinds)
         if any(value.is_in(asked) for value in self.values):
-            asked, scopes, metadata = "something that repeats a credential", _NO_SCOPES, ""
+            asked, scopes, metadata = "something that repeats a credential", NO_SCOPES, ""
         sent = "with " + shown(f"'{name}'" for name in names) if names else "without a credential"
         return Rejected(
             f"{'/'.join(self.request.address.split('/', 3)[:3])} answers {self.reply.status} to a request {sent}. "

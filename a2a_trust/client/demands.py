@@ -6,36 +6,32 @@ answer of 401 or 403 whether to send it once more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import CardView, read_card
-from a2a_trust.client.answer import Answer, answer_for, demands_of
-from a2a_trust.client.certificates import OwnCertificate
-from a2a_trust.client.credentials import Credential, CredentialValue
-from a2a_trust.client.decisions import Again, MoreScopes, Rejection, attachment_of, once_more, united
+from a2a_trust.client.answer import Answer, Credentials, answer_for, demands_of
+from a2a_trust.client.credentials import CredentialValue
+from a2a_trust.client.decisions import NO_SCOPES, Again, MoreScopes, Rejection, attachment_of, once_more, united
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.flow import Flow
-from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request, not_obtained
+from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.signing.verify import VerifiedCard
 
 _MAX_URLS: Final = 256
-_NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
 class _Sent:
     """The credentials of requests to one origin, for as long as their values are valid."""
 
     def __init__(self, answer: Answer, values: list[CredentialValue], more_scopes: MoreScopes) -> None:
-        self.answer: Final[Answer] = answer
-        self.values: Final[list[CredentialValue]] = values
-        self.more_scopes: Final[MoreScopes] = more_scopes
+        self.answer, self.values, self.more_scopes = answer, values, more_scopes
         self._is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
-        self._has_proofs = any(value.proofs is not None for value in values)
+        self.proofs = [value.proofs for value in values if value.proofs is not None]
         #: The same for every request; None before the first one, and where each needs its own proofs.
         self._made: Attachment | None = None
 
@@ -43,10 +39,8 @@ class _Sent:
         return not self._is_for_one_request and all(now < value.until for value in self.values)
 
     def attachment(self, request: Request, origin: str) -> Attachment:
-        if self._made is not None:
-            return self._made
-        attachment = attachment_of(request, self.answer, self.values, origin)
-        if not self._has_proofs:
+        attachment = self._made or attachment_of(request, self.answer, self.values, origin)
+        if not self.proofs:
             self._made = attachment
         return attachment
 
@@ -58,31 +52,13 @@ class _Sent:
         renewed = [part.credential.renew(value) for part, value in zip(self.answer.parts, self.values, strict=True)]
         return any(renewed)
 
-    def learn(self, reply: Reply, origin: str) -> None:
-        """Remember the nonce for the next proof."""
-        if self._has_proofs:
-            for value in self.values:
-                if value.proofs is not None:
-                    value.proofs.learn(origin, reply.headers.get_list("DPoP-Nonce"))
-
 
 class Demands:
-    """The demands of a verified card, and the credentials that are sent for them. Threads may share one.
+    """The demands of a verified card, and the credentials that are sent for them. Threads may share one."""
 
-    ConfigurationError: the card does not have a skill of ``skills``.
-    """
-
-    def __init__(
-        self,
-        view: CardView,
-        credentials: Mapping[str, Credential | OwnCertificate],
-        skills: tuple[str, ...],
-        *,
-        is_whole: bool,
-    ) -> None:
+    def __init__(self, view: CardView, credentials: Credentials, skills: tuple[str, ...], *, is_whole: bool) -> None:
         self._view, self._credentials, self._is_whole = view, credentials, is_whole
         self._demands = demands_of(view, skills)
-        self._answers: dict[str, Answer] = {}
         #: Origin -> the credentials of the last request.
         self._sent: dict[str, _Sent] = {}
         #: Scopes beyond those that the card demands, for further requests. It is replaced and never changed.
@@ -91,20 +67,21 @@ class Demands:
     def send(
         self, request: Request, origin: str, now: Callable[[], float], send: Callable[[Attachment], Flow[Reply]]
     ) -> Flow[Reply]:
-        """The answer to a request with these credentials, which ``send`` sends.
+        """The answer to a request, which ``send`` sends with the credentials.
 
-        NoCredentials: none fits, or it cannot be obtained. Rejected: the agent rejects them, and there are no others.
+        Refusal: none fits, or it cannot be obtained. Rejected: the agent rejects them, and there are no others.
         """
         try:
             sent = self._sent.get(origin)
             if sent is None or not sent.serves_further(now()):
-                sent = yield from self._obtain(origin, self._answer(origin), self._more_scopes)
+                sent = yield from self._obtain(origin, sent and sent.answer, self._more_scopes)
             tried: set[Again] = set()
             while True:
                 reply = yield from send(sent.attachment(request, origin))
                 if reply.is_elsewhere:
                     return reply
-                sent.learn(reply, origin)
+                for proofs in sent.proofs:
+                    proofs.learn(origin, reply.headers.get_list("DPoP-Nonce"))
                 if reply.status not in (401, 403):
                     return reply
                 try:
@@ -119,21 +96,15 @@ class Demands:
         except ConfigurationError:
             raise
         except TrustError as error:
-            raise not_obtained(request.address, error) from None
+            raise Refusal.not_obtained(request.address, error) from None
 
-    def _answer(self, origin: str) -> Answer:
-        answer = self._answers.get(origin)
+    def _obtain(self, origin: str, answer: Answer | None, more_scopes: MoreScopes) -> Flow[_Sent]:
+        """Obtain the values of the answer, which is chosen for the first request to that origin."""
         if answer is None:
-            answer = self._answers[origin] = answer_for(
-                self._view, self._demands, self._credentials, origin, is_whole=self._is_whole
-            )
-        return answer
-
-    def _obtain(self, origin: str, answer: Answer, more_scopes: MoreScopes) -> Flow[_Sent]:
-        """Obtain the values of the answer."""
+            answer = answer_for(self._view, self._demands, self._credentials, origin, is_whole=self._is_whole)
         values: list[CredentialValue] = []
         for part in answer.parts:
-            scopes = part.scopes | more_scopes.get(part.name, _NO_SCOPES)
+            scopes = part.scopes | more_scopes.get(part.name, NO_SCOPES)
             values.append((yield from part.credential.obtain(scopes)))
         sent = self._sent[origin] = _Sent(answer, values, more_scopes)
         return sent
@@ -142,14 +113,7 @@ class Demands:
         self, request: Request, origin: str, sent: _Sent, reply: Reply, tried: set[Again]
     ) -> Flow[_Sent | None]:
         """The credentials for sending the request once more; None: the answer is passed on."""
-        rejection = Rejection(
-            view=self._view,
-            demands=self._demands,
-            answer=sent.answer,
-            values=sent.values,
-            request=request,
-            reply=reply,
-        )
+        rejection = Rejection(self._view, self._demands, sent.answer, sent.values, request, reply)
         again, more_scopes = once_more(rejection, sent.more_scopes, tried)
         if again is None or (again is Again.WITH_OTHER_VALUES and not sent.renew()):
             if reply.status == 403 and not rejection.is_for_scopes:
@@ -158,19 +122,15 @@ class Demands:
         tried.add(again)
         if again is not Again.WITH_NONCE:
             sent = yield from self._obtain(origin, sent.answer, more_scopes)
-            self._ask_further_for(sent)
+            if more_scopes is not self._more_scopes:  # asked for from now on, but not for another caller
+                names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
+                kept = {name: more_scopes[name] for name in names if name in more_scopes}
+                self._more_scopes = united(self._more_scopes, kept)
         if request.body is None:
             raise rejection.error("; the body is a stream, which cannot be sent twice: make the request again")
         if again is Again.WITH_OTHER_VALUES and sent.is_same(rejection.values):
             raise rejection.error()
         return sent
-
-    def _ask_further_for(self, sent: _Sent) -> None:
-        """Ask for the scopes of that request from now on, except where the next request may be for another caller."""
-        if sent.more_scopes is not self._more_scopes:
-            names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
-            kept = {name: sent.more_scopes[name] for name in names if name in sent.more_scopes}
-            self._more_scopes = united(self._more_scopes, kept)
 
 
 class GivenCard:
@@ -181,11 +141,7 @@ class GivenCard:
     """
 
     def __init__(
-        self,
-        card: VerifiedCard,
-        verification: Verification,
-        credentials: Mapping[str, Credential | OwnCertificate],
-        skills: tuple[str, ...],
+        self, card: VerifiedCard, verification: Verification, credentials: Credentials, skills: tuple[str, ...]
     ) -> None:
         view = read_card(card.card)
         self._card, self._verification = card, verification
@@ -197,10 +153,7 @@ class GivenCard:
         self._origins = BoundedCache[str, str](max_entries=_MAX_URLS)
 
     def exchange(self, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
-        """The answer to a request, which ``send`` sends: with credentials, if the card names its URL.
-
-        Refusal: it is not sent.
-        """
+        """The answer to a request, which ``send`` sends: with credentials, if the card names its URL."""
 
         def sent(attachment: Attachment) -> Flow[Reply]:
             yield from self._verify_again()  # a token was fetched meanwhile, or the agent has answered
@@ -208,18 +161,21 @@ class GivenCard:
 
         try:
             yield from self._verify_again()
-            origin = self._origin(request.url)
+            origin = self._origins.get(request.url)
+            if origin is None:
+                called = Destination.of(request.url)
+                origin = called.origin if self._destinations.cover(called) else ""
+                self._origins.put(request.url, origin)
             if not origin:
                 return (yield from send(NOTHING))
             return (yield from self._demands.send(request, origin, self._verification.clock, sent))
         except ConfigurationError:
             raise
         except TrustError as error:
-            raise not_obtained(request.address, error) from None
+            raise Refusal.not_obtained(request.address, error) from None
 
     def _verify_again(self) -> Flow[None]:
-        """Verify the card again, if time or the trusted keys have changed. NoCredentials: it is not verified any
-        more."""
+        """Verify the card again, if time or the trusted keys have changed. Refusal: it is not verified any more."""
         store, since, until = self._verified
         now = self._verification.clock()
         if since <= now < until and self._verification.trust.trust_store() is store:
@@ -234,12 +190,3 @@ class GivenCard:
                 error,
             ) from None
         self._verified = store, now, min(card.valid_until, now + VERIFY_AGAIN_SECONDS)
-
-    def _origin(self, url: str) -> str:
-        """The origin that the request goes to; "" for a URL that the card does not name."""
-        origin = self._origins.get(url)
-        if origin is None:
-            called = Destination.of(url)
-            origin = called.origin if self._destinations.cover(called) else ""
-            self._origins.put(url, origin)
-        return origin

@@ -82,6 +82,14 @@ class Destination:
             raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
         return cls(origin, path, parts.query or "")
 
+    @staticmethod
+    def origin_of(url: str) -> str:
+        """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
+        try:
+            return url_of(url).origin
+        except MalformedError:
+            return url
+
     def __str__(self) -> str:
         """Without the query, which may hold a secret."""
         return f"{self.origin}{self.path}"
@@ -99,11 +107,9 @@ class Destination:
 
     def card_urls(self) -> list[str]:
         """The likely URLs of the card of an agent here: both names, from the path upwards to the root."""
-        path = self.without_operation().path
-        folders = [path]
-        while path:
-            path = path.rpartition("/")[0]
-            folders.append(path)
+        folders = [self.without_operation().path]
+        while folders[-1]:
+            folders.append(folders[-1].rpartition("/")[0])
         if len(folders) > _MOST_FOLDERS:
             folders[_MOST_FOLDERS - 1 :] = [""]
         return [f"{self.origin}{folder}{name}" for folder in folders for name in CARD_PATHS]
@@ -122,9 +128,8 @@ class Destinations:
         for interface in view.interfaces:
             destination = _destination_or_none(interface.url, mesh)
             if destination is not None:
-                named.append(
-                    (destination, _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF)
-                )
+                rest = _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF
+                named.append((destination, rest))
                 if interface.is_legacy:
                     named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(destination, url, mesh)]
         return cls(tuple(named))
@@ -198,11 +203,8 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Where a card leads callers to: an extended card must not lead further than the public card.
-
-    ``origins`` are the origins of the interfaces. ``logins`` are the URLs that credentials and users are sent to:
-    for tokens, authorization, refresh, devices, and metadata with such URLs.
-    """
+    """Where a card leads callers to. ``origins`` are the origins of the interfaces. ``logins`` are the URLs that
+    credentials and users are sent to: for tokens, authorization, refresh, devices, and metadata with such URLs."""
 
     origins: frozenset[str]
     logins: frozenset[str]
@@ -217,26 +219,16 @@ class Reach:
                 logins |= {scheme.metadata_url} if scheme.metadata_url else set()
             elif isinstance(scheme, OpenIdConnectScheme):
                 logins.add(scheme.discovery_url)
-        return cls(origins=frozenset(origin_in(each.url) for each in view.interfaces), logins=frozenset(logins))
-
-
-def origin_in(url: str) -> str:
-    """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
-    try:
-        return url_of(url).origin
-    except MalformedError:
-        return url
+        origins = frozenset(Destination.origin_of(each.url) for each in view.interfaces)
+        return cls(origins=origins, logins=frozenset(logins))
 
 
 def check_extension(public: Reach, extended: Reach) -> None:
     """CardVerificationError when an extended card leads further than the public one that promised it."""
-    further = sorted(extended.origins - public.origins)
-    if further:
-        raise CardVerificationError(
-            f"the extended card has interfaces at origins that the public card does not name: {shown(tuple(further))}"
-        )
-    elsewhere = sorted(extended.logins - public.logins)
-    if elsewhere:
-        raise CardVerificationError(
-            f"the extended card sends credentials to URLs that the public card does not name: {shown(tuple(elsewhere))}"
-        )
+    for leads, further in (
+        ("has interfaces at origins", extended.origins - public.origins),
+        ("sends credentials to URLs", extended.logins - public.logins),
+    ):
+        if further:
+            urls = shown(sorted(further))
+            raise CardVerificationError(f"the extended card {leads} that the public card does not name: {urls}")

@@ -69,10 +69,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Wait for a future that another thread or task completes: True.
-
-    False: the event loop of this thread has to complete it, so to wait would be a deadlock.
-    """
+    """Wait for a future that another thread or task completes: True. False: the event loop of this thread has to
+    complete it, so to wait would be a deadlock."""
 
     future: Future[None]
     thread: int
@@ -80,10 +78,8 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ToTheEnd:
-    """The result of a flow that goes on to its end also when the one who waits for it is cancelled.
-
-    ``ended`` is called then, whatever came of it.
-    """
+    """The result of a flow that goes on to its end also when the one who waits for it is cancelled. ``ended`` is called
+    then, whatever came of it."""
 
     flow: Generator[Any, Any, Any]
     ended: Callable[[], None]
@@ -155,17 +151,6 @@ class Turns:
             queue.append(turn)
         return turn
 
-    def end(self, key: Hashable, turn: _Turn) -> None:
-        with self._guard:
-            queue = self._queues.get(key, [])
-            is_first = queue[:1] == [turn]
-            if turn in queue:
-                queue.remove(turn)
-            if not queue:
-                self._queues.pop(key, None)
-        if is_first and queue:
-            queue[0].come.set_result(None)
-
 
 class _Turn:
     """The turn of one flow: wait for it, and end it, also after an error while waiting."""
@@ -185,7 +170,16 @@ class _Turn:
         return True
 
     def end(self) -> None:
-        self._turns.end(self._key, self)
+        queues = self._turns._queues
+        with self._turns._guard:
+            queue = queues.get(self._key, [])
+            is_first = queue[:1] == [self]
+            if self in queue:
+                queue.remove(self)
+            if not queue:
+                queues.pop(self._key, None)
+        if is_first and queue:
+            queue[0].come.set_result(None)
 
 
 class Blocking:
@@ -195,7 +189,6 @@ class Blocking:
         self._fetcher = fetcher
 
     def run(self, flow: Flow[T]) -> T:
-        """The result of the flow."""
         steps = Steps(flow)
         for step in steps:
             try:
@@ -205,7 +198,6 @@ class Blocking:
         return cast("T", steps.result)
 
     def take(self, step: Any) -> Any:
-        """The result of one step."""
         match step:
             case InThread():
                 return step.call()
@@ -233,7 +225,6 @@ class Awaiting:
         self._fetcher = fetcher
 
     async def run(self, flow: Flow[T]) -> T:
-        """As ``Blocking.run``."""
         steps = Steps(flow)
         for step in steps:
             try:
@@ -243,7 +234,6 @@ class Awaiting:
         return cast("T", steps.result)
 
     async def take(self, step: Any) -> Any:
-        """The result of one step."""
         match step:
             case InThread():
                 return await anyio.to_thread.run_sync(step.call)
@@ -278,10 +268,8 @@ async def _on_loop(step: Get | Awaited, fetcher: Fetcher | None) -> Any:
     try:
         if isinstance(step, Awaited):
             return await step.begin()
-        fetcher = Fetcher() if fetcher is None else fetcher
-        return await fetcher.fetch(
-            step.url, configured=True, known=step.known, headers=step.headers, content=step.content
-        )
+        fetch = (Fetcher() if fetcher is None else fetcher).fetch
+        return await fetch(step.url, configured=True, known=step.known, headers=step.headers, content=step.content)
     except TrustError as error:
         error.__context__ = None
         raise error.with_traceback(None)  # its frames hold the headers and the form  # noqa: B904
@@ -295,7 +283,6 @@ def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
 
 
 def _plain(given: Any) -> Any:
-    """The result of a function, in a program that cannot await it."""
     if inspect.isawaitable(given):
         if inspect.iscoroutine(given):
             given.close()  # else Python warns that it was never awaited

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from a2a_trust.errors import TrustError
-
-Changes: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Headers to set, or to leave out where they are None."""
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
@@ -55,6 +52,10 @@ class Reply:
     body: bytes | None = None
     dropped: tuple[bytes, ...] = ()
 
+    def without(self, names: tuple[bytes, ...], body: bytes | None = None) -> Reply:
+        """The reply without these headers, with its own body or this one."""
+        return replace(self, dropped=self.dropped + names, body=self.body if body is None else body)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Attachment:
@@ -70,15 +71,11 @@ NOTHING: Final = Attachment()
 
 @dataclass(slots=True, repr=False, eq=False)
 class Send:
-    """Send a request, and return its reply: with these credentials; headers changed, or left out where they are None.
-
-    ``certified`` is the origin that sees the client's certificate, or "". ``host`` is the address to connect to in
-    place of the name.
-    """
+    """Send a request with these credentials, and return its reply. ``certified`` is the origin that sees the client's
+    certificate, or "". ``host`` is the address to connect to in place of the name, within ``timeout``."""
 
     request: Request
     attachment: Attachment = NOTHING
-    changes: Changes = ()
     certified: str = ""
     host: str = ""
     timeout: Mapping[str, float | None] | None = None
@@ -117,6 +114,18 @@ class Refusal(Exception):  # noqa: N818  the adapter raises an error
         self.reason, self.text = reason, text
         self.cause = None if cause is None else cause.with_traceback(None)  # its frames may show the URL
 
+    @classmethod
+    def not_sent(cls, address: str, error: TrustError) -> Refusal:
+        return cls(Reason.UNVERIFIED, f"the request to {address} is not sent: {error}", error)
+
+    @classmethod
+    def not_passed_on(cls, address: str, error: TrustError) -> Refusal:
+        return cls(Reason.UNVERIFIED, f"the card from {address} is not passed on: {error}", error)
+
+    @classmethod
+    def not_obtained(cls, _: str, error: TrustError) -> Refusal:
+        return cls(Reason.NO_CREDENTIALS, f"no credential for the request: {error}", error)
+
 
 class Rejected(Refusal):
     """The agent rejects the credentials; ``about`` are the arguments of the error that say more."""
@@ -124,20 +133,3 @@ class Rejected(Refusal):
     def __init__(self, text: str, reply: Reply, **about: Any) -> None:
         super().__init__(Reason.REJECTED, text)
         self.reply, self.about = reply, about
-
-
-def without(reply: Reply, names: tuple[bytes, ...], body: bytes | None = None) -> Reply:
-    """The reply without these headers, with its own body or this one."""
-    return replace(reply, dropped=reply.dropped + names, body=reply.body if body is None else body)
-
-
-def not_sent(address: str, error: TrustError) -> Refusal:
-    return Refusal(Reason.UNVERIFIED, f"the request to {address} is not sent: {error}", error)
-
-
-def not_passed_on(address: str, error: TrustError) -> Refusal:
-    return Refusal(Reason.UNVERIFIED, f"the card from {address} is not passed on: {error}", error)
-
-
-def not_obtained(_: str, error: TrustError) -> Refusal:
-    return Refusal(Reason.NO_CREDENTIALS, f"no credential for the request: {error}", error)

@@ -74,7 +74,7 @@ class Demands:
         try:
             sent = self._sent.get(origin)
             if sent is None or not sent.serves_further(now()):
-                sent = yield from self._obtain(origin, sent and sent.answer, self._more_scopes)
+                sent = yield from self._obtain(origin, None if sent is None else sent.answer, self._more_scopes)
             tried: set[Again] = set()
             while True:
                 reply = yield from send(sent.attachment(request, origin))

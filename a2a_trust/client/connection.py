@@ -324,8 +324,9 @@ class Connection:
             bare = _bare(url, request, "application/json")
             status = (yield from self._fetched(bare)).status
             if status < 400:
-                source = self._source(bare)
-                agent.place, agent.key = source.place, source.key
+                if self._counting(agent.key) is None:  # it is from another of these URLs than before
+                    source = self._source(bare)
+                    agent.place, agent.key = source.place, source.key
                 return
             if status != 404:
                 break

@@ -50,7 +50,6 @@ HOMES = {
     "anyio": (
         "net/fetcher.py",
         "client/flow.py",
-        "client/transport.py",
         "middleware/agents.py",
         "middleware/application.py",
         "middleware/caller.py",
@@ -60,11 +59,8 @@ HOMES = {
     ),
     "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py"),
     "httpx": (
+        "client/adapters.py",
         "client/attachment.py",
-        "client/card_auth.py",
-        "client/rejection.py",
-        "client/transport.py",
-        "client/agent_client.py",
         "testing/agents.py",
     ),
     "authlib": ("client/oauth.py",),
@@ -153,6 +149,16 @@ def test_a_module_imports_only_from_its_own_and_lower_floors(path: Path) -> None
             here, there = name_of(path), imported
             assert floor_of(there) <= floor_of(here), f"{here} imports {there} from above"
             assert {here.split(".")[1], there.split(".")[1]} != {"signing", "auth"}, f"{here} imports {there}"
+
+
+def test_clients_import_nothing_of_servers_but_the_token_that_they_exchange() -> None:
+    taken = {
+        imported
+        for path in (PACKAGE / "client").rglob("*.py")
+        for imported in imports(path, for_types=True)
+        if imported.startswith(("a2a_trust.auth.", "a2a_trust.middleware."))
+    }
+    assert taken == {"a2a_trust.auth.principal.SubjectToken"}
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:

@@ -13,9 +13,7 @@ import httpx
 import pytest
 
 from a2a_trust import errors
-from a2a_trust.client.card_auth import CredentialsError
-from a2a_trust.client.rejection import CredentialsRejectedError
-from a2a_trust.client.transport import UnverifiedCardError
+from a2a_trust.client.adapters import CredentialsError, CredentialsRejectedError, UnverifiedCardError
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,

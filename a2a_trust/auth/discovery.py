@@ -16,15 +16,15 @@ Nothing is fetched before the first token comes.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 from a2a_trust.net.addresses import is_this_machine
+from a2a_trust.net.issuers import metadata_locations, metadata_urls
 from a2a_trust.net.urls import read_url
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class OpenIdKeys(IssuerKeys):
         times: JwksCacheTimes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(issuer, _locations(issuer, "openid-configuration")[1], fetcher, times, clock)
+        super().__init__(issuer, metadata_locations(issuer, "openid-configuration")[1], fetcher, times, clock)
 
 
 class OAuth2Keys(IssuerKeys):
@@ -130,39 +130,3 @@ class OAuth2Keys(IssuerKeys):
                 f"{', '.join(known)}"
             )
         super().__init__(issuer, url, fetcher, times, clock)
-
-
-_METADATA: Final = re.compile(r"/\.well-known/(?:openid-configuration|oauth-authorization-server)(?=/|\Z)")
-
-
-def check_issuer(issuer: str) -> None:
-    """ConfigurationError for the URL of an issuer's metadata: tokens name the issuer itself. And for a fragment, which
-    no issuer has (RFC 8414 2): identities whose subject is not a ``sub`` differ from others by it."""
-    if "#" in issuer:
-        raise ConfigurationError(f"issuer {issuer[:128]!a}: write it as tokens have it in iss, without a fragment")
-    name = _METADATA.sub("", issuer)
-    if name != issuer:
-        raise ConfigurationError(
-            f"issuer {issuer[:128]!a}: that is the URL of its metadata; write the issuer as tokens have it in iss, "
-            f"such as {name[:128]!a}"
-        )
-
-
-def metadata_urls(issuer: str) -> tuple[str, ...]:
-    """Where the metadata of an issuer can be, by RFC 8414 3.1 and 5; ConfigurationError: it is not an issuer's name."""
-    documents = ("oauth-authorization-server", "openid-configuration")
-    return tuple(dict.fromkeys(url for document in documents for url in _locations(issuer, document)))
-
-
-def _locations(issuer: str, document: str) -> tuple[str, str]:
-    """Where the issuer's document can be: between host and path (RFC 8414 3.1), and behind the path (Discovery 4.1)."""
-    check_issuer(issuer)
-    scheme, separator, rest = issuer.removesuffix("/").partition("://")
-    host, slash, path = rest.partition("/")
-    if not separator or not host or "?" in issuer or "#" in issuer:
-        raise ConfigurationError(
-            f"issuer {issuer[:128]!a}: write it as tokens have it in iss, as in https://idp.example or "
-            "https://idp.example/tenant; without query and fragment"
-        )
-    origin, well_known = f"{scheme}://{host}", f"/.well-known/{document}"
-    return f"{origin}{well_known}{slash}{path}", f"{origin}{slash}{path}{well_known}"

@@ -15,7 +15,7 @@ from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
-from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, memory_of, verification_of
+from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, memory_of, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -28,6 +28,7 @@ from a2a_trust.card.view import (
     SecurityScheme,
 )
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.net.issuers import SCOPE
 
 _BY_DPOP: Final = HttpAuthorization("dpop")
 _BASIC: Final = HttpAuthorization("basic")

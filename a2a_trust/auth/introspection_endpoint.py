@@ -43,6 +43,7 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.net.fetcher import Fetcher, FormAnswer
+from a2a_trust.net.issuers import EndpointClient
 from a2a_trust.strict_json import JSONObject
 
 _log: Final = logging.getLogger(__name__)
@@ -68,25 +69,6 @@ _MAX_AGE: Final = 300.0
 _ERRORS: Final = frozenset(
     {"invalid_client", "unauthorized_client", "invalid_request", "unsupported_token_type", "access_denied"}
 )
-
-
-class EndpointClient(Protocol):
-    """The client of an authorization server, as far as its authentication depends on it."""
-
-    @property
-    def client_id(self) -> str:
-        """The name that the server knows the client by."""
-        ...
-
-    @property
-    def issuer(self) -> str:
-        """The name of the server."""
-        ...
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """Seconds since the epoch."""
-        ...
 
 
 class EndpointAuthentication(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -16,9 +15,6 @@ from urllib.parse import quote
 from uuid import UUID
 
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
-
-SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
-"""The syntax of a scope (RFC 6749 3.3, scope-token)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,7 @@ class Interface:
     @property
     def is_legacy(self) -> bool:
         """Whether it speaks a version before 1.0."""
-        return self.generation.is_legacy
+        return self.generation is not Generation.V1_0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,12 @@
 from a2a_trust.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
-    from a2a_trust.client.agent_client import verifying_client as verifying_client
-    from a2a_trust.client.card_auth import CardAuth as CardAuth, CredentialsError as CredentialsError
+    from a2a_trust.client.adapters import AsyncVerifyingTransport as AsyncVerifyingTransport, CardAuth as CardAuth
+    from a2a_trust.client.adapters import CredentialsError as CredentialsError
+    from a2a_trust.client.adapters import CredentialsRejectedError as CredentialsRejectedError
+    from a2a_trust.client.adapters import UnverifiedCardError as UnverifiedCardError
+    from a2a_trust.client.adapters import VerifyingTransport as VerifyingTransport
+    from a2a_trust.client.adapters import verifying_client as verifying_client
     from a2a_trust.client.credentials import ApiKey as ApiKey, BasicCredentials as BasicCredentials
     from a2a_trust.client.credentials import BearerToken as BearerToken, SecretFile as SecretFile
     from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
@@ -21,15 +25,12 @@ if TYPE_CHECKING:
     from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
     from a2a_trust.client.oauth import ClientSecret as ClientSecret, OAuthClient as OAuthClient
     from a2a_trust.client.oauth import PrivateKeyJwt as PrivateKeyJwt, TlsClientAuth as TlsClientAuth
-    from a2a_trust.client.rejection import CredentialsRejectedError as CredentialsRejectedError
     from a2a_trust.client.sdk_hook import signature_verifier as signature_verifier
-    from a2a_trust.client.transport import AsyncVerifyingTransport as AsyncVerifyingTransport
-    from a2a_trust.client.transport import UnverifiedCardError as UnverifiedCardError
-    from a2a_trust.client.transport import VerifyingTransport as VerifyingTransport
     from a2a_trust.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
 else:
     __getattr__, __dir__ = lazy(__name__, {
-        "client.agent_client": "verifying_client", "client.card_auth": "CardAuth CredentialsError",
+        "client.adapters": "AsyncVerifyingTransport CardAuth CredentialsError CredentialsRejectedError "
+        "UnverifiedCardError VerifyingTransport verifying_client",
         "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
         "client.destinations": "UnsafePassAnything", "client.extended": "async_fetch_extended_card fetch_extended_card",
         "client.fetching": "CardCache FetchOptions UnsafeReportOnly async_fetch_card fetch_card",
@@ -37,7 +38,6 @@ else:
         "client.memory": "CardMemory VolatileCardMemory", "client.memory_postgres": "PostgresCardMemory",
         "client.memory_store": "SqliteCardMemory",
         "client.oauth": "ClientSecret OAuthClient PrivateKeyJwt TlsClientAuth",
-        "client.rejection": "CredentialsRejectedError", "client.sdk_hook": "signature_verifier",
-        "client.transport": "AsyncVerifyingTransport UnverifiedCardError VerifyingTransport",
+        "client.sdk_hook": "signature_verifier",
         "net.fetcher": "Fetched Fetcher Resolver",
     })  # fmt: skip

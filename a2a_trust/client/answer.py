@@ -11,7 +11,7 @@ The rules:
    to the origin of the request.
 4. Two credentials of one alternative must not need the same place in the request.
 
-This module only computes values; ``card_auth`` sends requests.
+This module only computes values; ``demands`` sends requests.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import product
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
-from a2a_trust.auth.credentials import InCookie, InHeader, InQuery, extractor_for
+from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace, key_place
 from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, MutualTlsScheme, SecurityScheme
 from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential, http_scheme, kind_of
@@ -32,8 +32,12 @@ from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.net.urls import NO_MESH, HttpWithin
 from a2a_trust.signing.forms import shown
 
+Credentials: TypeAlias = Mapping[str, Credential | OwnCertificate]
+"""By the names of schemes."""
+
 _MOST_COMBINATIONS: Final = 256
 _ANYBODY: Final = (Alternative(()),)
+_MOST_CHARACTERS: Final = 300
 _SHOWN: Final = 4
 """The number of alternatives in an error, and of schemes and problems of each: a stranger's card has thousands."""
 
@@ -46,7 +50,7 @@ class Part:
     scheme: SecurityScheme
     credential: Credential
     scopes: frozenset[str]
-    place: InHeader | InQuery | InCookie | None
+    place: HeaderPlace | QueryPlace | CookiePlace | None
 
     @property
     def word(self) -> str:
@@ -56,16 +60,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An alternative that is satisfied: the names of its schemes, and the credentials that the request carries.
-
-    ``parts`` has no client certificate, because that belongs to the connection.
-    """
+    """An alternative that is satisfied: the names of its schemes, and the credentials that the request carries, without
+    a client certificate, which belongs to the connection."""
 
     schemes: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
 
 
-def check_credentials(credentials: Mapping[str, Credential | OwnCertificate], mesh: HttpWithin = NO_MESH) -> None:
+def check_credentials(credentials: Credentials, mesh: HttpWithin = NO_MESH) -> None:
     """ConfigurationError: it is not a mapping from the names of schemes to credentials, or an origin of a credential
     has plain http where this client must not send it."""
     if not isinstance(credentials, Mapping):
@@ -115,12 +117,7 @@ def scopes_named(view: CardView, name: str) -> frozenset[str]:
 
 
 def answer_for(
-    view: CardView,
-    demands: tuple[Alternative, ...],
-    credentials: Mapping[str, Credential | OwnCertificate],
-    origin: str,
-    *,
-    is_whole: bool,
+    view: CardView, demands: tuple[Alternative, ...], credentials: Credentials, origin: str, *, is_whole: bool
 ) -> Answer:
     """The alternative and the credentials for requests to that origin.
 
@@ -141,10 +138,7 @@ def answer_for(
 
 
 def _first_satisfied(
-    view: CardView,
-    demanding: list[Alternative],
-    credentials: Mapping[str, Credential | OwnCertificate],
-    origin: str,
+    view: CardView, demanding: list[Alternative], credentials: Credentials, origin: str
 ) -> tuple[Answer | None, list[str]]:
     """The answer for the first alternative that is satisfied; else None, and what the first alternatives lack."""
     lacking: list[str] = []
@@ -161,12 +155,7 @@ def _first_satisfied(
 
 
 def _parts(
-    view: CardView,
-    alternative: Alternative,
-    credentials: Mapping[str, Credential | OwnCertificate],
-    origin: str,
-    *,
-    most: int,
+    view: CardView, alternative: Alternative, credentials: Credentials, origin: str, *, most: int
 ) -> tuple[tuple[Part, ...], list[str]]:
     """The credentials for one alternative, and why they do not satisfy it, in about ``most`` reasons."""
     parts: list[Part] = []
@@ -183,8 +172,8 @@ def _parts(
         credential = credentials.get(name)
         if problems or not isinstance(credential, Credential):
             continue
-        place = _place(scheme)
-        where = place.header if isinstance(place, InHeader) else place  # X-Key and x-key are one header
+        place = key_place(scheme) if isinstance(scheme, ApiKeyScheme) else None
+        where = place.header if isinstance(place, HeaderPlace) else place  # X-Key and x-key are one header
         if where in taken:
             names = shown((taken[where], name), " and ")
             problems.append(f"{names} need the same place in the request, so this alternative cannot be used")
@@ -214,7 +203,7 @@ def _problems(
             yield f"credentials[{named}] is for {shown(sorted(credential.origins))} and not for {origin}"
         if isinstance(scheme, ApiKeyScheme):
             try:
-                extractor_for(scheme)
+                key_place(scheme)
             except ConfigurationError as error:
                 yield str(error)
 
@@ -226,6 +215,10 @@ def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) 
     return f"{ascii(name[:80])[:80]} asks for {kind}{scoped}"
 
 
-def _place(scheme: SecurityScheme) -> InHeader | InQuery | InCookie | None:
-    place = extractor_for(scheme) if isinstance(scheme, ApiKeyScheme) else None
-    return place if isinstance(place, InHeader | InQuery | InCookie) else None
+def demand_in_words(view: CardView, demands: tuple[Alternative, ...]) -> str:
+    """The first demands of the card in words, for an error."""
+    alternatives = [
+        " and ".join(words_for(name, view.schemes.get(name), scopes) for name, scopes in each.schemes[:2])
+        for each in demands[:2]
+    ]
+    return ", or ".join(alternatives)[:_MOST_CHARACTERS]

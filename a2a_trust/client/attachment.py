@@ -8,52 +8,32 @@ extension ``trace`` does see it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, unquote_plus
+from weakref import ref
 
 import httpx
 
+from a2a_trust.client.messages import NOTHING, Attachment
 from a2a_trust.errors import MalformedError
-
-_COOKIE: Final = b"cookie"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Attachment:
-    """The credentials of one request: header lines (names in lower case), cookies and query parameters."""
-
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    cookies: tuple[tuple[str, str], ...] = ()
-    parameters: tuple[tuple[str, str], ...] = ()
-
-    names: frozenset[bytes] = field(init=False)
-    lengths: frozenset[int] = field(init=False)
-    """The lengths of the names: comparing lengths first is faster than lowering every header's name."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", frozenset(name for name, _ in self.headers))
-        object.__setattr__(self, "lengths", frozenset(map(len, self.names)))
-
-    def __repr__(self) -> str:
-        return "Attachment(…)"
 
 
 def attach(request: httpx.Request, attachment: Attachment) -> None:
-    """Attach credentials. They replace attached ones, and headers, cookies and parameters with the same names."""
-    headers = _Headers(request.headers)
-    headers.attachment = attachment
-    request.headers = headers
+    """Attach credentials. They replace attached ones, and headers, cookies and parameters with the same names.
+
+    They are for this origin and path: a hook that changes the URL takes them away. Attach NOTHING after sending:
+    programs may send a request again, to another URL, or keep it.
+    """
+    headers = request.headers
+    if not isinstance(headers, _Headers):
+        if attachment is NOTHING:
+            return
+        request.headers = headers = _Headers(headers)
+    headers.attached = attachment, ref(request), place_of(request)
     if attachment.parameters:
         request.url = _Url(request.url, attachment)
-
-
-def detach(request: httpx.Request) -> None:
-    """Remove the attached credentials, because programs may send a request again, to another URL, or keep it."""
-    if isinstance(request.headers, _Headers):
-        request.headers.attachment = _NOTHING
-    if isinstance(request.url, _Url):
-        request.url = httpx.URL(request.url)
+    elif isinstance(request.url, _Url):
+        request.url = request.url.shown
 
 
 def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> None:
@@ -62,21 +42,29 @@ def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> Non
         attach(written_again, request.headers.attachment)
 
 
-_NOTHING: Final = Attachment()
+def place_of(request: httpx.Request) -> tuple[str, bytes, str]:
+    """The scheme, the host with its port, and the path that the request is sent to."""
+    return request.url.scheme, request.url.netloc, request.url.path
 
 
 class _Headers(httpx.Headers):
-    attachment: Attachment
+    #: The credentials, and the request and the place that they are for.
+    attached: tuple[Attachment, ref[httpx.Request], tuple[str, bytes, str]]
+
+    @property
+    def attachment(self) -> Attachment:
+        attachment, request_of, place = self.attached
+        request = request_of()
+        return attachment if request is not None and place_of(request) == place else NOTHING
 
     @property
     def raw(self) -> list[tuple[bytes, bytes]]:
-        attached = self.attachment
-        names, lengths = attached.names, attached.lengths
-        lines = [line for line in super().raw if len(line[0]) not in lengths or line[0].lower() not in names]
-        if attached.cookies:
-            lines = _with_cookies(lines, attached.cookies)
-        lines += attached.headers
-        return lines
+        attachment = self.attachment
+        names = {name for name, _ in attachment.headers}
+        lines = [line for line in super().raw if line[0].lower() not in names]
+        if attachment.cookies:
+            lines = _with_cookies(lines, attachment.cookies)
+        return [*lines, *attachment.headers]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles, also of responses and errors with the request, do not contain attached credentials."""
@@ -86,12 +74,14 @@ class _Headers(httpx.Headers):
 class _Url(httpx.URL):
     def __init__(self, shown: httpx.URL, attachment: Attachment) -> None:
         super().__init__(shown)
+        self.shown: httpx.URL = shown.shown if isinstance(shown, _Url) else shown
         self._attachment = attachment
 
     @property
     def query(self) -> bytes:
         names = {name for name, _ in self._attachment.parameters}
-        pairs = [pair for pair in super().query.split(b"&") if pair and _name_of(pair) not in names]
+        given = [(unquote_plus(pair.partition(b"=")[0].decode("latin-1")), pair) for pair in super().query.split(b"&")]
+        pairs = [pair for name, pair in given if pair and name not in names]
         added = [f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in self._attachment.parameters]
         return b"&".join([*pairs, *map(str.encode, added)])
 
@@ -105,14 +95,10 @@ class _Url(httpx.URL):
 
 def _with_cookies(lines: list[tuple[bytes, bytes]], cookies: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
     names = {name.encode() for name, _ in cookies}
-    pairs = [pair.strip() for name, value in lines if name.lower() == _COOKIE for pair in value.split(b";")]
+    pairs = [pair.strip() for name, value in lines if name.lower() == b"cookie" for pair in value.split(b";")]
     kept = [pair for pair in pairs if pair and pair.partition(b"=")[0].strip() not in names]
     kept += [f"{name}={text}".encode() for name, text in cookies]
-    return [*[line for line in lines if line[0].lower() != _COOKIE], (b"Cookie", b"; ".join(kept))]
-
-
-def _name_of(pair: bytes) -> str:
-    return unquote_plus(pair.partition(b"=")[0].decode("latin-1"))
+    return [*[line for line in lines if line[0].lower() != b"cookie"], (b"Cookie", b"; ".join(kept))]
 
 
 def sent_to(request: httpx.Request) -> str:
@@ -122,9 +108,10 @@ def sent_to(request: httpx.Request) -> str:
     MalformedError: it has no host, or the program has replaced its path.
     """
     url = request.url
-    if not url.raw_host:
+    host = url.netloc.decode("ascii")
+    if host[:1] in ("", ":"):
         raise MalformedError("URL: it has no host; write https://host/path")
     if "target" in request.extensions:
         raise MalformedError("URL: the httpx extension target sends the request to another URL; leave it out")
-    _, mark, fragment = str(url).partition("#")
-    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}{mark}{fragment}"
+    fragment = f"#{str(url).partition('#')[2]}" if url.fragment else ""
+    return f"{url.scheme}://{host}{url.raw_path.decode('ascii')}{fragment}"

@@ -5,14 +5,10 @@
     certificate = CertificateFiles("agent.pem", "agent.key", origins=["https://agent.example.com"])
     httpx.AsyncClient(verify=client_context(certificate, authorities="agents-ca.pem"))
 
-A certificate shows who the client is, so it goes only where it belongs. A context knows nothing but the host that it
-connects to, and shows the certificate to the hosts of ``origins``. ``verifying_client`` and
-``VerifyingTransport(mutual_tls=…)`` do more: they use connections with the certificate only for requests to URLs at
-``origins`` that a verified card names, and for cards there that the program lists. Other requests have connections of
-their own.
-
-Short-lived certificates (SPIFFE, cert-manager) are renewed in place: every new connection uses the newest one, open
-connections keep theirs.
+A context knows only the host that it connects to, and shows the certificate to the hosts of ``origins``.
+``verifying_client`` and ``VerifyingTransport(mutual_tls=…)`` do more: they use connections with the certificate only
+for requests to URLs at ``origins`` that a verified card names, and for cards there that the program lists. Every new
+connection uses the newest certificate, open connections keep theirs.
 
 Python's ``ssl`` reads private keys only from files. So a key is written to a file for the moment of loading, in a new
 folder that only its owner can enter, encrypted with a random passphrase that is never written. If a crash or a backup
@@ -24,7 +20,8 @@ from __future__ import annotations
 import logging
 import secrets
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
@@ -38,7 +35,6 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.net.urls import read_host
 
 _MAX_BYTES: Final = 1_048_576
-
 _log: Final = logging.getLogger(__name__)
 
 
@@ -48,25 +44,20 @@ class OwnCertificate(Protocol):
     @property
     def origins(self) -> frozenset[str]:
         """The origins that may get the certificate."""
-        ...
 
     @property
     def version(self) -> object:
         """A value that changes with the certificate."""
-        ...
 
     def load(self) -> tuple[bytes, LocalSigner]:
         """The chain in PEM, the client's own certificate first, and the private key."""
-        ...
 
 
 class CertificateFiles:
     """A certificate in files: the chain in PEM, the client's own first, and the key as for ``load_private_key``.
 
-    ``origins`` may get the certificate, and no others. ConfigurationError: one is not an origin.
-
-    Changed files are read again. While only one of the two is replaced, they do not match, and the previous certificate
-    stays in use.
+    ``origins`` may get the certificate, and no others. Changed files are read again. While only one of the two is
+    replaced, they do not match, and the previous certificate stays in use. ConfigurationError: one is not an origin.
     """
 
     def __init__(
@@ -91,9 +82,9 @@ class CertificateFiles:
 class CertificateInMemory:
     """A certificate in memory: ``chain`` in PEM, the client's own certificate first.
 
-    ``key`` is PEM or JWK, or a ``LocalSigner``, which takes keys of ``cryptography``. Call ``replace`` with each new
-    certificate, for example from the SPIFFE Workload API. Neither its repr nor any error contains the key. ``origins``
-    as for ``CertificateFiles``.
+    ``key`` is PEM or JWK, or a ``LocalSigner``, which takes keys of ``cryptography``. ``origins`` is as for
+    ``CertificateFiles``. Call ``replace`` with each new certificate, for example from the SPIFFE Workload API. Neither
+    its repr nor any error contains the key.
     """
 
     def __init__(self, chain: bytes, key: bytes | LocalSigner, *, origins: Iterable[str]) -> None:
@@ -125,36 +116,33 @@ def client_context(certificate: OwnCertificate, *, authorities: Path | str | Non
     """A context that shows the certificate to the hosts of its origins, at every port.
 
     It is for ``httpx.Client(verify=…)``, ``httpx.HTTPTransport(verify=…)`` and other users of ``ssl.SSLContext``.
-
     Servers and their host names are verified against ``authorities``, a file of CA certificates in PEM, or against the
     authorities of the system. Certificates, authorities and ciphers that you load into the context later have no
     effect.
 
     ConfigurationError, MalformedError, OSError: a file cannot be read, or the key does not belong to the certificate.
     """
+    # Read once, so a renewal of the certificate does not depend on it. Characters beyond ASCII stand in comments.
+    pem = None if authorities is None else Path(authorities).read_text("ascii", errors="ignore")
     context = _ReloadingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.show(certificate, _Authorities(authorities))
+    context.show(certificate, partial(_without_certificate, authorities, pem))
     return context
 
 
-class _Authorities:
-    """The authorities of servers. The file is read once, so a renewal of the certificate does not depend on it."""
-
-    def __init__(self, path: Path | str | None) -> None:
-        # Characters beyond ASCII stand in comments of bundles.
-        self._path, self._pem = path, None if path is None else Path(path).read_text("ascii", errors="ignore")
-
-    def load_into(self, context: ssl.SSLContext) -> None:
-        if self._pem is None:
-            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-            return
-        try:
-            context.load_verify_locations(cadata=self._pem)
-        except (ssl.SSLError, ValueError):  # ValueError for an empty file
-            raise ConfigurationError(
-                f"authorities: {self._path} has no CA certificates in PEM (BEGIN CERTIFICATE); name a file that has"
-            ) from None
+def _without_certificate(authorities: Path | str | None, pem: str | None) -> ssl.SSLContext:
+    """A context that verifies servers, by the file of authorities with that text."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if pem is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        return context
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError):  # ValueError for an empty file
+        raise ConfigurationError(
+            f"authorities: {authorities} has no CA certificates in PEM (BEGIN CERTIFICATE); name a file that has"
+        ) from None
+    return context
 
 
 class _Socket(ssl.SSLSocket):
@@ -190,23 +178,13 @@ class _ReloadingContext(ssl.SSLContext):
     sslsocket_class = _Socket
     sslobject_class = _Object
 
-    _authorities: _Authorities
-    _certificate: OwnCertificate
-    _hosts: frozenset[str]
-    _without: ssl.SSLContext
-    _contexts: Watched[ssl.SSLContext]
-
-    def show(self, certificate: OwnCertificate, authorities: _Authorities) -> None:
-        self._certificate, self._authorities = certificate, authorities
+    def show(self, certificate: OwnCertificate, without_certificate: Callable[[], ssl.SSLContext]) -> None:
+        self._certificate, self._without_certificate = certificate, without_certificate
         self._hosts = frozenset(map(host_of, certificate.origins))
-        self._without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        authorities.load_into(self._without)
-        self._contexts = Watched(
-            self._made,
-            lambda: certificate.version,
-            failures=(OSError, MalformedError, ConfigurationError, Warning),  # warnings may be made errors
-            tell=told_in_log(_log, repr(certificate)),
-        )
+        self._without = without_certificate()
+        failures = (OSError, MalformedError, ConfigurationError, Warning)  # warnings may be made errors
+        tell = told_in_log(_log, repr(certificate))
+        self._contexts = Watched(self._made, lambda: certificate.version, failures=failures, tell=tell)
 
     def newest(self, server: str | None) -> ssl.SSLContext:
         """The context for a connection to that host: with the newest certificate, or without any."""
@@ -218,8 +196,7 @@ class _ReloadingContext(ssl.SSLContext):
 
     def _made(self) -> tuple[ssl.SSLContext, object]:
         version = self._certificate.version  # before loading: a change meanwhile is noticed the next time
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._authorities.load_into(context)
+        context = self._without_certificate()
         _load_into(context, *self._certificate.load())
         return context, version
 

@@ -7,7 +7,7 @@ The rules:
 3. A secret is a value, a function that is called for each request, or a file that is read again after a change.
 4. No repr, error or pickle contains a secret.
 
-``grants`` has the credentials that come from an authorization server; ``card_auth`` sends credentials.
+``grants`` has the credentials that come from an authorization server; ``demands`` sends credentials.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import re
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
@@ -27,21 +28,15 @@ from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path, told_in_log
+from a2a_trust.files.watched import Stamp, Watched, open_regular, reason_of, stamp_of, stamp_of_path, told_in_log
 from a2a_trust.keys.signer import HoldsSecret, Signer
 
 _log: Final = getLogger(__name__)
 
 _MAX_BYTES: Final = 65_536
-PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-"""The text of a secret, without blanks around it."""
-TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""The text of a token in a header (RFC 9110 11.2)."""
-_HTTP_KINDS: Final = {
-    "basic": ("HTTP Basic", "BasicCredentials(…, origins=[…])"),
-    "bearer": ("an HTTP bearer token", "BearerToken(…, origins=[…])"),
-}
-_LISTED: Final = 80  # characters of a text of the card in an error
+PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # a secret, without blanks around it
+TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a token in a header (RFC 9110 11.2)
+_FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
 
 
 class SecretFile(HoldsSecret):
@@ -53,22 +48,19 @@ class SecretFile(HoldsSecret):
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
+        look, failures = partial(stamp_of_path, self._path), (OSError, MalformedError)
         try:
-            self._watched = Watched(
-                self._read,
-                lambda: stamp_of_path(self._path),
-                failures=(OSError, MalformedError),
-                tell=told_in_log(_log, self),
-            )
-        except (OSError, MalformedError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            self._watched = Watched(self._read, look, failures=failures, tell=told_in_log(_log, self))
+        except failures as error:
             raise ConfigurationError(
-                f"SecretFile: {self._path}: {reason}; name a file that has only the secret, on one line"
+                f"SecretFile: {self._path}: {reason_of(error)}; name a file that has only the secret, on one line"
             ) from None
 
     def read(self) -> str:
         """The current secret in the file."""
         return self._watched.value().text
+
+    __call__ = read
 
     def _read(self) -> tuple[CredentialValue, Stamp]:
         with open_regular(self._path) as file:
@@ -92,25 +84,17 @@ Secret: TypeAlias = str | Callable[[], str | Awaitable[str]] | SecretFile
 class CredentialValue(HoldsSecret):
     """The text of a credential as a request carries it, with ``proofs`` if every request needs a DPoP proof, too.
 
-    It may be used again before ``until``, in seconds since the epoch. Its repr is empty, because tracebacks, logs and
-    debuggers show locals.
+    ``password`` is the password that the text encodes, if it does. The value may be used again before ``until``, in
+    seconds since the epoch. Its repr is empty, because tracebacks, logs and debuggers show locals; it is no dataclass,
+    because writers of JSON write the members of those.
     """
 
     __slots__ = ("password", "proofs", "text", "until")
 
-    text: str
-    password: str
-    """The password that the text encodes, if it does; else the text."""
-    proofs: DPoPProofs | None
-    until: float
-
     def __init__(
         self, text: str, proofs: DPoPProofs | None = None, *, until: float = -math.inf, password: str = ""
     ) -> None:
-        self.text = text
-        self.password = password or text
-        self.proofs = proofs
-        self.until = until
+        self.text, self.proofs, self.until, self.password = text, proofs, until, password or text
 
     def is_in(self, text: str) -> bool:
         """Whether the text contains it, ignoring case."""
@@ -121,13 +105,13 @@ class CredentialValue(HoldsSecret):
         return "CredentialValue(…)"
 
 
-KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]] | SecretFile
+KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]]
 """A secret from ``kept``: ``vars`` and tracebacks do not show its text."""
 
 
-def kept(secret: Any) -> Any:
+def kept(secret: Any) -> KeptSecret:
     """A ``Secret`` as a ``KeptSecret``. Every value except a function or a file is hidden, because it may be a text."""
-    return secret if callable(secret) or isinstance(secret, SecretFile) else CredentialValue(secret)
+    return secret if callable(secret) else CredentialValue(secret)
 
 
 class Credential(HoldsSecret, ABC):
@@ -163,10 +147,10 @@ class Credential(HoldsSecret, ABC):
 class _Held(Credential):
     """A credential that the program has; no server issues it."""
 
-    def __init__(self, secret: KeptSecret, origins: Iterable[str], what: str) -> None:
+    def __init__(self, secret: KeptSecret, origins: Iterable[str]) -> None:
         super().__init__(origins)
-        check_secret(secret, what)
-        self._what = what
+        self._what = type(self).__name__
+        check_secret(secret, self._what)
         self._secret = secret
         self._fixed = self._value(secret.text, until=math.inf) if isinstance(secret, CredentialValue) else None
 
@@ -186,7 +170,7 @@ class ApiKey(_Held):
     def __init__(self, key: Secret, *, origins: Iterable[str]) -> None:
         secret = kept(key)
         del key  # tracebacks show locals
-        super().__init__(secret, origins, "ApiKey")
+        super().__init__(secret, origins)
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:  # noqa: ARG002
         return "" if isinstance(scheme, ApiKeyScheme) else "an ApiKey does not answer it"
@@ -204,7 +188,7 @@ class BasicCredentials(_Held):
                 "(RFC 7617 2); use another user name"
             )
         self._username = username
-        super().__init__(secret, origins, "BasicCredentials")
+        super().__init__(secret, origins)
 
     def _value(self, text: str, *, until: float = -math.inf) -> CredentialValue:
         encoded = b64encode(f"{self._username}:{text}".encode()).decode("ascii")
@@ -224,7 +208,7 @@ class BearerToken(_Held):
         secret = kept(token)
         del token  # tracebacks show locals
         self._proofs = None if dpop is None else DPoPProofs(dpop)
-        super().__init__(secret, origins, "BearerToken")
+        super().__init__(secret, origins)
 
     def _value(self, text: str, *, until: float = -math.inf) -> CredentialValue:
         if not TOKEN68.fullmatch(text):
@@ -254,23 +238,24 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
         case OAuth2Scheme():
             urls = [url for flow in scheme.flows for name, url in flow.urls if name == "tokenUrl"]
             where = f" from {', '.join(map(_cut, urls))}" if urls else ""
-            return f"an OAuth 2.0 token{where}", "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
+            return f"an OAuth 2.0 token{where}", _FROM_SERVER
         case OpenIdConnectScheme():
-            return (
-                f"a token of the OpenID provider of {_cut(scheme.discovery_url)}",
-                "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])",
-            )
+            return f"a token of the OpenID provider of {_cut(scheme.discovery_url)}", _FROM_SERVER
         case HttpScheme() | NamedScheme():
-            unknown = f"a scheme that a2a-trust does not know ({_cut(http_scheme(scheme))})", "another alternative"
-            return _HTTP_KINDS.get(http_scheme(scheme), unknown)
+            name = http_scheme(scheme)
+            if name == "basic":
+                return "HTTP Basic", "BasicCredentials(…, origins=[…])"
+            if name == "bearer":
+                return "an HTTP bearer token", "BearerToken(…, origins=[…])"
+            return f"a scheme that a2a-trust does not know ({_cut(name)})", "another alternative"
     return "a client certificate", "CertificateFiles(…, origins=[…])"
 
 
 def _cut(text: str) -> str:
-    return ascii(text[:_LISTED])[1:-1][:_LISTED]
+    return ascii(text[:80])[1:-1][:80]  # texts of a stranger's card may be long
 
 
-def check_secret(secret: KeptSecret, what: str) -> None:
+def check_secret(secret: object, what: str) -> None:
     """ConfigurationError: it is not a secret. So a missing variable of the environment is found at start."""
     if isinstance(secret, CredentialValue):
         if not isinstance(secret.text, str):
@@ -282,8 +267,6 @@ def check_secret(secret: KeptSecret, what: str) -> None:
 
 def text_of(secret: KeptSecret, what: str) -> Flow[str]:
     """The text of a secret. ConfigurationError: a function returns something else."""
-    if isinstance(secret, SecretFile):
-        return secret.read()
     return _checked(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
 
 

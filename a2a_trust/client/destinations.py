@@ -9,7 +9,7 @@ The rules:
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
 
-This module only computes values; ``interception`` remembers verified cards, ``transport`` sends. Source: A2A 1.0.1
+This module only computes values; ``connection`` remembers verified cards, ``adapters`` sends. Source: A2A 1.0.1
 section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 """
 
@@ -17,23 +17,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
-from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, read_card
+from a2a_trust.card.view import CardView, OAuth2Scheme, OpenIdConnectScheme
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
-from a2a_trust.keys.origins import origin_of, url_of
+from a2a_trust.keys.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
 from a2a_trust.signing.forms import shown
-from a2a_trust.signing.verify import VerifiedCard
 
-#: Segments that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
+#: A segment that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
 #: or twice, before they look for dots, ";" and slashes.
 _AMBIGUOUS: Final = re.compile(
-    r"\.{0,2}(?:(?:;|%3B).*)?|.*(?:%2F|%5C|%00|\\|%(?:25)+(?:2E|2F|3B|5C|00)).*", re.DOTALL | re.IGNORECASE
+    r"/(?:\.{0,2}(?:(?:;|%3B)[^/]*)?|[^/]*(?:%2F|%5C|%00|\\|%(?:25)+(?:2E|2F|3B|5C|00))[^/]*)(?=/|\Z)", re.IGNORECASE
 )
 
 #: The paths below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
@@ -67,7 +66,7 @@ class Destination:
 
     origin: str
     path: str
-    query: str = ""
+    query: str = field(default="", repr=False)  # it may be a secret, and tracebacks show locals
 
     @classmethod
     def of(cls, url: str, mesh: HttpWithin = NO_MESH) -> Self:
@@ -78,10 +77,18 @@ class Destination:
                 "URL: it is neither https, nor http to this machine; write https://…, or for a service mesh "
                 "verifying_client(…, http_within=[…])"
             )
-        path = with_plain_escapes(parts.path).removesuffix("/")
-        if any(_AMBIGUOUS.fullmatch(segment) for segment in path.split("/")[1:]):
+        origin, path = parts.origin, with_plain_escapes(parts.path).removesuffix("/")
+        if _AMBIGUOUS.search(path):
             raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
-        return cls(parts.origin, path, parts.query or "")
+        return cls(origin, path, parts.query or "")
+
+    @staticmethod
+    def origin_of(url: str) -> str:
+        """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
+        try:
+            return url_of(url).origin
+        except MalformedError:
+            return url
 
     def __str__(self) -> str:
         """Without the query, which may hold a secret."""
@@ -100,11 +107,9 @@ class Destination:
 
     def card_urls(self) -> list[str]:
         """The likely URLs of the card of an agent here: both names, from the path upwards to the root."""
-        path = self.without_operation().path
-        folders = [path]
-        while path:
-            path = path.rpartition("/")[0]
-            folders.append(path)
+        folders = [self.without_operation().path]
+        while folders[-1]:
+            folders.append(folders[-1].rpartition("/")[0])
         if len(folders) > _MOST_FOLDERS:
             folders[_MOST_FOLDERS - 1 :] = [""]
         return [f"{self.origin}{folder}{name}" for folder in folders for name in CARD_PATHS]
@@ -117,15 +122,14 @@ class Destinations:
     named: tuple[tuple[Destination, re.Pattern[str]], ...]
 
     @classmethod
-    def of(cls, card: VerifiedCard, url: str, mesh: HttpWithin = NO_MESH) -> Self:
-        """The URLs of a card that came from ``url``, without those that rules 1 and 2 do not permit."""
+    def of(cls, view: CardView, url: str, mesh: HttpWithin = NO_MESH) -> Self:
+        """The URLs of a verified card that came from ``url``, without those that rules 1 and 2 do not permit."""
         named: list[tuple[Destination, re.Pattern[str]]] = []
-        for interface in read_card(card.card).interfaces:
+        for interface in view.interfaces:
             destination = _destination_or_none(interface.url, mesh)
             if destination is not None:
-                named.append(
-                    (destination, _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF)
-                )
+                rest = _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF
+                named.append((destination, rest))
                 if interface.is_legacy:
                     named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(destination, url, mesh)]
         return cls(tuple(named))
@@ -199,19 +203,15 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Where a card leads callers to: an extended card must not lead further than the public card.
-
-    ``origins`` are the origins of the interfaces. ``logins`` are the URLs that credentials and users are sent to:
-    for tokens, authorization, refresh, devices, and metadata with such URLs.
-    """
+    """Where a card leads callers to. ``origins`` are the origins of the interfaces. ``logins`` are the URLs that
+    credentials and users are sent to: for tokens, authorization, refresh, devices, and metadata with such URLs."""
 
     origins: frozenset[str]
     logins: frozenset[str]
 
     @classmethod
-    def of(cls, card: VerifiedCard) -> Reach:
-        """The reach of a card. MalformedError: its schemes or interfaces are malformed."""
-        view = read_card(card.card)
+    def of(cls, view: CardView) -> Reach:
+        """The reach of a verified card."""
         logins: set[str] = set()
         for scheme in view.schemes.values():
             if isinstance(scheme, OAuth2Scheme):
@@ -219,26 +219,16 @@ class Reach:
                 logins |= {scheme.metadata_url} if scheme.metadata_url else set()
             elif isinstance(scheme, OpenIdConnectScheme):
                 logins.add(scheme.discovery_url)
-        return cls(origins=frozenset(origin_in(each.url) for each in view.interfaces), logins=frozenset(logins))
-
-
-def origin_in(url: str) -> str:
-    """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
-    try:
-        return origin_of(url)
-    except MalformedError:
-        return url
+        origins = frozenset(Destination.origin_of(each.url) for each in view.interfaces)
+        return cls(origins=origins, logins=frozenset(logins))
 
 
 def check_extension(public: Reach, extended: Reach) -> None:
     """CardVerificationError when an extended card leads further than the public one that promised it."""
-    further = sorted(extended.origins - public.origins)
-    if further:
-        raise CardVerificationError(
-            f"the extended card has interfaces at origins that the public card does not name: {shown(tuple(further))}"
-        )
-    elsewhere = sorted(extended.logins - public.logins)
-    if elsewhere:
-        raise CardVerificationError(
-            f"the extended card sends credentials to URLs that the public card does not name: {shown(tuple(elsewhere))}"
-        )
+    for leads, further in (
+        ("has interfaces at origins", extended.origins - public.origins),
+        ("sends credentials to URLs", extended.logins - public.logins),
+    ):
+        if further:
+            urls = shown(sorted(further))
+            raise CardVerificationError(f"the extended card {leads} that the public card does not name: {urls}")

@@ -1,13 +1,8 @@
 """Makes DPoP proofs: a client proves that it has the key of its access token (RFC 9449).
 
-``BearerToken(…, dpop=signer)`` and ``OAuthClient(dpop=signer)`` are the two ways to send them. The rules:
-
-1. Every request has a new proof, for its method, its URL without query and fragment, the current time, and its access
-   token, if it has one.
-2. A nonce from a server is used only in the next proofs for that server.
-3. A malformed or too long nonce is ignored.
-
-This module only computes values; ``oauth`` and ``card_auth`` send proofs, and send a request again for a nonce.
+Every request has a new proof, for its method, its URL without query and fragment, the current time, and its access
+token, if it has one. A nonce from a server is used only in the next proofs for that server. This module only computes
+values; ``oauth`` and ``demands`` send proofs, and send a request again for a nonce.
 """
 
 from __future__ import annotations
@@ -17,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from a2a_trust.cache import BoundedCache
 from a2a_trust.keys import base64url
@@ -39,26 +34,19 @@ class DPoPProofs:
         self._header = {"typ": "dpop+jwt", "alg": signer.alg, "jwk": dict(signer.public_key.jwk)}
         self._nonces = BoundedCache[str, str](max_entries=_MAX_ORIGINS)
 
-    @property
-    def jkt(self) -> str:
-        """The SHA-256 thumbprint of the key (RFC 7638), for ``dpop_jkt`` and ``cnf.jkt`` (RFC 9449 6.1, 10)."""
-        return self._signer.public_key.thumbprint
-
     def proof(self, method: str, origin: str, path: str, ath: str | None) -> str:
         """A proof for one request, with the newest nonce of that origin. ``path`` is the path that is sent; ``ath`` is
         the hash of the access token, or None."""
-        claims: dict[str, Any] = {
+        claims = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
             "htu": f"{origin}{path}",
             "iat": int(self._clock()),
+            "ath": ath,
+            "nonce": self._nonces.get(origin),
         }
-        if ath is not None:
-            claims["ath"] = ath
-        nonce = self._nonces.get(origin)
-        if nonce is not None:
-            claims["nonce"] = nonce
-        return signed_jwt(self._header, claims, self._signer)
+        known = {name: value for name, value in claims.items() if value is not None}
+        return signed_jwt(self._header, known, self._signer)
 
     def learn(self, origin: str, lines: list[str]) -> bool:
         """Remember the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""
@@ -68,7 +56,7 @@ class DPoPProofs:
         return nonce is not None
 
     def __repr__(self) -> str:
-        return f"DPoPProofs(jkt={self.jkt!r})"
+        return f"DPoPProofs(jkt={self._signer.public_key.thumbprint!r})"
 
 
 def ath_of(token: str) -> str:

@@ -50,8 +50,7 @@ def fetch_extended_card(
     names origins of interfaces, or URLs for credentials, that the public card does not name.
     """
     credentials = HiddenHeaders(credentials)
-    verification = verification_by(options, trust).without_memory()
-    return run(_extending(card, verification, credentials, tenant), options.fetcher)
+    return run(_extending(card, verification_by(options, trust), credentials, tenant), options.fetcher)
 
 
 async def async_fetch_extended_card(
@@ -64,23 +63,21 @@ async def async_fetch_extended_card(
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
     credentials = HiddenHeaders(credentials)
-    verification = verification_by(options, trust).without_memory()
-    return await run_async(_extending(card, verification, credentials, tenant), options.fetcher)
+    return await run_async(_extending(card, verification_by(options, trust), credentials, tenant), options.fetcher)
 
 
 def _extending(
     card: VerifiedCard, verification: Verification, credentials: Mapping[str, str], tenant: str
 ) -> Flow[VerifiedCard]:
+    verification = verification.without_memory()
     card, _ = yield from verification.verify_again(card)  # the request has credentials for what it names
     request = _request(card, credentials, tenant)
     fetched = yield request
     document = fetched.body if request.content is None else _result(fetched.body)
-    public = Reach.of(card)
-    return (
-        yield from verification.verify(
-            document, request.url, lambda extended, _: check_extension(public, Reach.of(extended))
-        )
-    )
+    public = Reach.of(read_card(card.card))
+    extended, _ = yield from verification.verify_signatures(document, request.url)
+    check_extension(public, Reach.of(read_card(extended.card)))
+    return extended
 
 
 def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) -> Get:
@@ -94,49 +91,36 @@ def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) ->
     if not view.has_extended_card:
         raise FetchError("the card promises no extended card (capabilities.extendedAgentCard)")
     for interface in sorted(view.interfaces, key=lambda interface: is_unencrypted(interface.url)):
-        if _may_have_credentials(interface.url, card.origin):
-            asked = _asked(interface, tenant)
-            if asked is not None:
-                url, headers, content = asked
-                return Get(url=url, headers={**headers, **credentials}, content=content)
+        scheme, host = url_of(interface.url).scheme, interface_host(interface.url)
+        is_safe = scheme == "https" or (scheme == "http" and is_this_machine(host))
+        if host == card.origin and is_safe and interface.binding in (Binding.JSONRPC, Binding.HTTP_JSON):
+            url, headers, content = _asked(interface, tenant)
+            return Get(url=url, headers={**headers, **credentials}, content=content)
     raise FetchError(
         f"the card has no interface of HTTP+JSON or JSON-RPC over https on its own host {card.origin}, and credentials "
         "are sent to no other host"
     )
 
 
-def _may_have_credentials(url: str, host: str) -> bool:
-    scheme = url_of(url).scheme
-    return interface_host(url) == host and (scheme == "https" or (scheme == "http" and is_this_machine(host)))
-
-
-def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None] | None:
-    """URL, headers and body of the request to this interface for the extended card; None for gRPC."""
-    base, named = interface.url.rstrip("/"), interface.tenant or tenant
+def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None]:
+    """URL, headers and body of the request to this interface for the extended card."""
+    named = interface.tenant or tenant
     generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0  # one of 0.1 is asked as one of 0.3
-    if interface.binding == Binding.JSONRPC:
-        call: dict[str, Any] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": EXTENDED_CARD_METHODS[generation]}
-        if not interface.is_legacy:
-            call["params"] = {"tenant": named} if named else {}
-        return interface.url, _version(interface), json.dumps(call).encode()
-    if interface.binding != Binding.HTTP_JSON:
-        return None
-    if not interface.is_legacy:
-        within = f"/{quote(named, safe='')}" if named else ""
-        if has_dot_segment(within):
-            raise (MalformedError if interface.tenant else ConfigurationError)(
-                f"tenant: {ascii(named)[:80]} makes the URL ambiguous, because it has a dot segment; write another name"
-            )
-        return f"{base}{within}{EXTENDED_CARD_PATHS[generation]}", _version(interface), None
+    headers: dict[str, str] = {}
+    call: dict[str, Any] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": EXTENDED_CARD_METHODS[generation]}
     path = EXTENDED_CARD_0_2 if interface.version.startswith("0.2") else EXTENDED_CARD_PATHS[generation]
-    return f"{base}{path}", {}, None
-
-
-def _version(interface: Interface) -> dict[str, str]:
-    """The header by which servers know a client of 1.0 (A2A 1.0.1 3.6.1)."""
-    if interface.is_legacy:
-        return {}
-    return {"A2A-Version": interface.version if _VERSION.fullmatch(interface.version) else "1.0"}
+    if not interface.is_legacy:
+        # The header by which servers know a client of 1.0 (A2A 1.0.1 3.6.1).
+        headers["A2A-Version"] = interface.version if _VERSION.fullmatch(interface.version) else "1.0"
+        call["params"] = {"tenant": named} if named else {}
+        path = f"/{quote(named, safe='')}{path}" if named else path
+    if interface.binding == Binding.JSONRPC:
+        return interface.url, headers, json.dumps(call).encode()
+    if has_dot_segment(path):
+        raise (MalformedError if interface.tenant else ConfigurationError)(
+            f"tenant: {ascii(named)[:80]} makes the URL ambiguous, because it has a dot segment; write another name"
+        )
+    return f"{interface.url.rstrip('/')}{path}", headers, None
 
 
 def _result(body: bytes) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 The rules:
 
-1. The fetcher sends requests: https, checked addresses, no redirects, limits of bytes and time
-   (``a2a_trust.net.fetcher``).
-2. The newer well-known path is fetched first, and the older one only after a 404. A URL that ends in ``.json`` is
-   fetched as it is.
+1. The fetcher sends requests: https, checked addresses, no redirects, limits of bytes and time (``net.fetcher``).
+2. The newer well-known path is fetched first, the older one only after a 404; a URL that ends in ``.json`` as it is.
 3. Answers are cached as the server allows, and revalidated.
 4. The card is verified for the host of the URL before any member is used.
 5. The memory of cards comes last, so only verified cards are remembered.
@@ -19,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
@@ -38,16 +36,14 @@ from a2a_trust.strict_json import JSON
 
 T = TypeVar("T")
 
-NO_CREDENTIALS: Final[Mapping[str, str]] = MappingProxyType({})
-_MOST_CACHED_SECONDS: Final = 86_400.0
-"""The upper limit, so that a replaced card is noticed within a day."""
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_MOST_CACHED_SECONDS: Final = 86_400.0  # so that a replaced card is noticed within a day
 
 
 class CardCache:
-    """A private HTTP cache (RFC 9111): keeps the answers of the last ``size`` URLs, to save requests and bytes.
+    """A private HTTP cache (RFC 9111): keeps the answers of the last ``size`` URLs. Threads may share one.
 
     Only verified cards are kept, and a kept card is verified again at each use, because its keys may have been revoked.
-    Threads may share one.
     """
 
     def __init__(self, size: int = 256) -> None:
@@ -117,11 +113,7 @@ def verification_by(options: Any, trust: TrustSource) -> Verification:
 
 
 def fetch_card(
-    url: str,
-    trust: TrustSource,
-    options: FetchOptions = FetchOptions(),
-    *,
-    credentials: Mapping[str, str] = NO_CREDENTIALS,
+    url: str, trust: TrustSource, options: FetchOptions = FetchOptions(), *, credentials: Mapping[str, str] = NO_HEADERS
 ) -> VerifiedCard:
     """Fetch the card of the agent at that URL, and verify it with the keys of ``trust``.
 
@@ -137,11 +129,7 @@ def fetch_card(
 
 
 async def async_fetch_card(
-    url: str,
-    trust: TrustSource,
-    options: FetchOptions = FetchOptions(),
-    *,
-    credentials: Mapping[str, str] = NO_CREDENTIALS,
+    url: str, trust: TrustSource, options: FetchOptions = FetchOptions(), *, credentials: Mapping[str, str] = NO_HEADERS
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
     credentials = HiddenHeaders(credentials)
@@ -170,12 +158,11 @@ def card_urls(url: str) -> tuple[str, ...]:
 
 
 def fetching(
-    url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_CREDENTIALS
+    url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_HEADERS
 ) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
-    if credentials:
-        return (yield from _at_first(url, lambda place: _fetching_with(place, verification, credentials)))
-    return (yield from _at_first(url, lambda place: _fetching_from(place, verification, cache)))
+    kept_in = CardCache(1) if cache is None or credentials else cache  # one that ends with this flow
+    return (yield from _at_first(url, lambda place: _fetching_from(place, verification, kept_in, credentials)))
 
 
 def finding(url: str) -> Flow[tuple[str, Fetched]]:
@@ -199,23 +186,19 @@ def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
     return (yield from attempt(oldest))
 
 
-def _fetching_with(place: str, verification: Verification, credentials: Mapping[str, str]) -> Flow[VerifiedCard]:
-    fetched = yield Get(url=place, headers=credentials)
-    return (yield from verification.verify(fetched.body, place))
-
-
-def _fetching_from(place: str, verification: Verification, cache: CardCache | None) -> Flow[VerifiedCard]:
-    fresh = None if cache is None else cache.fresh(place, verification.clock())
+def _fetching_from(
+    place: str, verification: Verification, cache: CardCache, credentials: Mapping[str, str]
+) -> Flow[VerifiedCard]:
+    fresh = cache.fresh(place, verification.clock())
     if fresh is not None:
         try:
             return (yield from verification.verify(fresh.body, place))
         except CardVerificationError:
             pass  # a key was revoked, or a signature has expired: the server may have a newer card
     now = verification.clock()  # before the request: its answer may be as old as that
-    fetched = yield Get(url=place, known=None if cache is None else cache.known(place))
+    fetched = yield Get(url=place, known=cache.known(place), headers=credentials)
     verified = yield from verification.verify(fetched.body, place)
-    if cache is not None:
-        cache.keep(place, fetched, now)
+    cache.keep(place, fetched, now)
     return verified
 
 
@@ -244,19 +227,17 @@ class UnsafeReportOnly:
         return (self.refusal.code, *[failure.reason.value for failure in failures])
 
     @classmethod
-    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> UnsafeReportOnly:
+    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> Self:
         """The result that ``fetch_card`` would have; FetchError: the card cannot be fetched."""
         return run(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
-    async def async_fetch(
-        cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()
-    ) -> UnsafeReportOnly:
+    async def async_fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> Self:
         """As ``fetch``, on the running event loop."""
         return await run_async(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
-    def _reporting(cls, url: str, verification: Verification) -> Flow[UnsafeReportOnly]:
+    def _reporting(cls, url: str, verification: Verification) -> Flow[Self]:
         place, fetched = yield from finding(url)
         unverified, refusal = None, None
         try:

@@ -1,26 +1,27 @@
 """The steps of a flow, and the two drivers that run it.
 
 A flow is a generator. It yields a step, gets the step's result or error, and returns its own result at the end. It uses
-neither sockets nor event loops, so one flow serves sync and async programs. ``run`` and ``run_async`` differ only in
-how they wait.
+neither sockets nor event loops, so one flow serves sync and async programs. The drivers ``Blocking`` and ``Awaiting``
+take the steps; they differ only in how they wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from threading import get_ident
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
+from threading import Lock, get_ident
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
-from anyio import to_thread
+import anyio
+import anyio.to_thread
 
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
+from a2a_trust.net.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")
 
@@ -53,28 +54,10 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
-class FreshKeys:
-    """The trusted keys for that URL; without one, all of them."""
-
-    trust: KeyFetcher
-    origin: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class InThread:
     """A call that may wait for a disk, or take long, so not on an event loop."""
 
     call: Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostForm:
-    """The answer of a token endpoint, through the fetcher of its client; as ``Fetcher.post_form``."""
-
-    fetcher: Fetcher
-    url: str
-    form: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +69,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Wait for a future that another thread or task completes: True.
-
-    False: the event loop of this thread has to complete it, so to wait would be a deadlock.
-    """
+    """Wait for a future that another thread or task completes: True. False: the event loop of this thread has to
+    complete it, so to wait would be a deadlock."""
 
     future: Future[None]
     thread: int
@@ -97,39 +78,136 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ToTheEnd:
-    """The result of a flow that goes on to its end also when the one who waits for it is cancelled.
-
-    ``ended`` is called then, whatever came of it.
-    """
+    """The result of a flow that goes on to its end also when the one who waits for it is cancelled. ``ended`` is called
+    then, whatever came of it."""
 
     flow: Generator[Any, Any, Any]
     ended: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Awaited:
+    """The result of a coroutine that needs an event loop. Its arguments may be secrets: the repr does not show them."""
+
+    begin: Callable[[], Coroutine[Any, Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The result of a flow. TimeoutError: it took longer; where nothing can end it, it looks at the clock itself."""
+
+    seconds: float
+    flow: Generator[Any, Any, Any]
+
+
 _UNATTENDED: Final[set[asyncio.Task[Any]]] = set()
-"""The tasks of such flows: an event loop holds its tasks by weak references only."""
+"""The tasks of flows to the end: an event loop holds its tasks by weak references only."""
 
-Step: TypeAlias = Get | FreshKeys | InThread | PostForm | Ask | Answered | ToTheEnd
-Flow: TypeAlias = Generator[Step, Any, T]
-
-
-async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, on the running event loop; without ``fetcher`` through one with the usual rules."""
-    return await _driven(flow, lambda step: _taken(step, fetcher))
+Flow: TypeAlias = Generator[Any, Any, T]
+"""A flow with a result; its steps are those of this module, and those of a driver that is made for it."""
 
 
-def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, for sync programs. Steps that need an event loop get one, also where one is running."""
+class Steps:
+    """A flow that runs: ``for step in steps``, and then ``outcome.append`` the result of the step, or ``failed``.
 
-    async def taken(step: Step) -> Any:
+    What failed is raised in the flow, which cleans up, and raises it again. The outcome is in no local when the flow
+    goes on: it may be a secret, and tracebacks show locals.
+    """
+
+    def __init__(self, flow: Flow[Any]) -> None:
+        self.outcome: list[Any] = [None]
+        self.result: Any = None
+        self._flow = flow
+        self._resume: Callable[[Any], Any] = flow.send
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        resume, self._resume = self._resume, self._flow.send
+        try:
+            return resume(self.outcome.pop())
+        except StopIteration as done:
+            self.result = done.value
+            raise
+
+    def failed(self, error: BaseException) -> None:
+        self.outcome.append(error)
+        self._resume = self._flow.throw
+
+
+class Turns:
+    """One flow at a time for each key, in the order in which they begin, also of several threads and event loops."""
+
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._queues: dict[Hashable, list[_Turn]] = {}
+
+    def begin(self, key: Hashable) -> _Turn:
+        turn = _Turn(self, key)
+        with self._guard:
+            queue = self._queues.setdefault(key, [])
+            turn.thread_before = queue[-1].thread if queue else None
+            queue.append(turn)
+        return turn
+
+
+class _Turn:
+    """The turn of one flow: wait for it, and end it, also after an error while waiting."""
+
+    def __init__(self, turns: Turns, key: Hashable) -> None:
+        self._turns, self._key = turns, key
+        self.thread = get_ident()
+        self.thread_before: int | None = None
+        self.come = Future[None]()
+        self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
+
+    def wait(self) -> Flow[bool]:
+        """Wait until the flows before this one have ended; whether there were any."""
+        if self.thread_before is None:
+            return False
+        yield Answered(self.come, self.thread_before)
+        return True
+
+    def end(self) -> None:
+        queues = self._turns._queues
+        with self._turns._guard:
+            queue = queues.get(self._key, [])
+            is_first = queue[:1] == [self]
+            if self in queue:
+                queue.remove(self)
+            if not queue:
+                queues.pop(self._key, None)
+        if is_first and queue:
+            queue[0].come.set_result(None)
+
+
+class Blocking:
+    """Runs flows for sync programs. Steps that need an event loop get one, also where one is running."""
+
+    def __init__(self, fetcher: Fetcher | None = None) -> None:
+        self._fetcher = fetcher
+
+    def run(self, flow: Flow[T]) -> T:
+        steps = Steps(flow)
+        for step in steps:
+            try:
+                steps.outcome.append(self.take(step))
+            except BaseException as error:  # noqa: BLE001  it is raised in the flow
+                steps.failed(error)
+        return cast("T", steps.result)
+
+    def take(self, step: Any) -> Any:
         match step:
             case InThread():
                 return step.call()
             case Ask():
                 return _plain(step.function())
+            case Within():
+                return self.run(step.flow)
             case ToTheEnd():
                 try:
-                    return run(step.flow, fetcher)
+                    return self.run(step.flow)
                 finally:
                     step.ended()
             case Answered():
@@ -137,58 +215,64 @@ def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
                     return False
                 step.future.result()
                 return True
-        return waited(partial(_taken, step, fetcher))
-
-    return at_once(_driven(flow, taken))
+        return waited(partial(_on_loop, step, self._fetcher))
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for everything itself, so that it needs no event loop."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("the coroutine waits for an event loop, and must not")
+class Awaiting:
+    """Runs flows on the running event loop."""
 
+    def __init__(self, fetcher: Fetcher | None = None) -> None:
+        self._fetcher = fetcher
 
-async def _driven(flow: Flow[T], taken: Callable[[Step], Coroutine[Any, Any, Any]]) -> T:
-    error: TrustError | None = None
-    answer: list[Any] = [None]  # taken out before the flow goes on: it may be a secret, and tracebacks show locals
-    try:
-        while True:
-            step = flow.send(answer.pop()) if error is None else flow.throw(error)
+    async def run(self, flow: Flow[T]) -> T:
+        steps = Steps(flow)
+        for step in steps:
             try:
-                error = None
-                answer.append(await taken(step))
-            except TrustError as raised:
-                error = raised
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        flow.close()
+                steps.outcome.append(await self.take(step))
+            except BaseException as error:  # noqa: BLE001  it is raised in the flow
+                steps.failed(error)
+        return cast("T", steps.result)
+
+    async def take(self, step: Any) -> Any:
+        match step:
+            case InThread():
+                return await anyio.to_thread.run_sync(step.call)
+            case Ask():
+                given = step.function()
+                return await given if inspect.isawaitable(given) else given
+            case Within():
+                with anyio.fail_after(step.seconds):
+                    return await self.run(step.flow)
+            case ToTheEnd():
+                task = asyncio.ensure_future(self.run(step.flow))
+                _UNATTENDED.add(task)
+                task.add_done_callback(lambda ended: _end(ended, step.ended))
+                return await asyncio.shield(task)
+            case Answered():
+                await asyncio.wrap_future(step.future)
+                return True
+        return await _on_loop(step, self._fetcher)
 
 
-async def _taken(step: Step, fetcher: Fetcher | None) -> Any:
-    match step:
-        case Get() | PostForm():
-            return await _fetched(step, fetcher)
-        case FreshKeys():
-            return await step.trust.fetch(step.origin)
-        case InThread():
-            return await to_thread.run_sync(step.call)
-        case Ask():
-            given = step.function()
-            return await given if inspect.isawaitable(given) else given
-        case Answered():
-            await asyncio.wrap_future(step.future)
-            return True
-        case ToTheEnd():
-            task = asyncio.ensure_future(run_async(step.flow, fetcher))
-            _UNATTENDED.add(task)
-            task.add_done_callback(lambda ended: _end(ended, step.ended))
-            return await asyncio.shield(task)
+def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
+    """The result of the flow, for sync programs; without ``fetcher`` through one with the usual rules."""
+    return Blocking(fetcher).run(flow)
+
+
+async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
+    """As ``run``, on the running event loop."""
+    return await Awaiting(fetcher).run(flow)
+
+
+async def _on_loop(step: Get | Awaited, fetcher: Fetcher | None) -> Any:
+    try:
+        if isinstance(step, Awaited):
+            return await step.begin()
+        fetch = (Fetcher() if fetcher is None else fetcher).fetch
+        return await fetch(step.url, configured=True, known=step.known, headers=step.headers, content=step.content)
+    except TrustError as error:
+        error.__context__ = None
+        raise error.with_traceback(None)  # its frames hold the headers and the form  # noqa: B904
 
 
 def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
@@ -198,21 +282,7 @@ def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
     ended()
 
 
-async def _fetched(step: Get | PostForm, fetcher: Fetcher | None) -> Fetched | FormAnswer:
-    try:
-        if isinstance(step, PostForm):
-            return await step.fetcher.post_form(step.url, step.form, headers=step.headers)
-        fetcher = Fetcher() if fetcher is None else fetcher
-        return await fetcher.fetch(
-            step.url, configured=True, known=step.known, headers=step.headers, content=step.content
-        )
-    except TrustError as error:
-        error.__context__ = None
-        raise error.with_traceback(None)  # its frames hold the headers and the form  # noqa: B904
-
-
 def _plain(given: Any) -> Any:
-    """The result of a function, in a program that cannot await it."""
     if inspect.isawaitable(given):
         if inspect.iscoroutine(given):
             given.close()  # else Python warns that it was never awaited

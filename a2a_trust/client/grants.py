@@ -13,28 +13,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from heapq import nsmallest
 from typing import Any, ClassVar
 
-from a2a_trust.auth.principal import SCOPE, SubjectToken
+from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.card.view import SecurityScheme
-from a2a_trust.client.credentials import (
-    PRINTABLE,
-    Credential,
-    CredentialValue,
-    KeptSecret,
-    Secret,
-    SecretFile,
-    check_secret,
-    kept,
-    text_of,
-)
+from a2a_trust.client.credentials import PRINTABLE, Credential, CredentialValue, Secret, check_secret, kept, text_of
 from a2a_trust.client.flow import Ask, Flow
-from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, Parameters, TokenRequest
+from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
+from a2a_trust.net.issuers import SCOPE
 from a2a_trust.signing.forms import shown
-
-
-def _nothing_more() -> Flow[Parameters]:
-    yield from ()
-    return {}
 
 
 class _Grant(Credential):
@@ -56,16 +42,16 @@ class _Grant(Credential):
                 f"{type(self).__name__}(OAuthClient(…), …)"
             )
         self._client = client
-        self._allowed = _scope_names(allowed_scopes)
+        self._allowed = frozenset(allowed_scopes)
+        if isinstance(allowed_scopes, str) or not all(map(SCOPE.fullmatch, self._allowed)):
+            raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows no scope')
         self._resources = (resource,) if isinstance(resource, str) else tuple(resource)
         self._audience = audience
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
-        refused = self._client.mismatch(scheme)
-        if refused:
-            return refused
         beyond = scopes - self._allowed
-        return f"allowed_scopes does not have '{shown(nsmallest(9, beyond), ' ')}'" if beyond else ""
+        missing = f"allowed_scopes does not have '{shown(nsmallest(9, beyond), ' ')}'" if beyond else ""
+        return self._client.mismatch(scheme) or missing
 
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str]:
         return scopes & self._allowed
@@ -74,12 +60,10 @@ class _Grant(Credential):
         self._client.forget(value)
         return True
 
-    def _request(self, scopes: frozenset[str], grant_type: str, subject: str = "", **more: Any) -> TokenRequest:
+    def _token(self, scopes: frozenset[str], grant_type: str, subject: str = "", **more: Any) -> Flow[CredentialValue]:
         key = type(self), subject, self._audience, self._resources, scopes
-        asked = {"flight": key, "parameters": _nothing_more, **more}
-        return TokenRequest(
-            key=key, grant_type=grant_type, audience=self._audience, resources=self._resources, scopes=scopes, **asked
-        )
+        asked = {"grant_type": grant_type, "audience": self._audience, "resources": self._resources, "scopes": scopes}
+        return self._client.token(TokenRequest(key=key, **{"flight": key, **asked, **more}))
 
 
 class ClientCredentials(_Grant):
@@ -91,7 +75,7 @@ class ClientCredentials(_Grant):
     """
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
-        return (yield from self._client.token(self._request(scopes, "client_credentials")))
+        return self._token(scopes, "client_credentials")
 
 
 class RefreshToken(_Grant):
@@ -113,7 +97,7 @@ class RefreshToken(_Grant):
         audience: str = "",
         on_rotation: Callable[[str], object] | None = None,
     ) -> None:
-        self._given: KeptSecret = kept(refresh_token)
+        self._given = kept(refresh_token)
         del refresh_token  # tracebacks show locals
         super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
         check_secret(self._given, "RefreshToken")
@@ -124,21 +108,14 @@ class RefreshToken(_Grant):
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
         # One flight for all scopes: a refresh token that is used twice looks stolen to the server (RFC 9700 4.14.2).
-        request = self._request(
-            scopes,
-            "refresh_token",
-            self._subject,
-            flight=("refresh", self._subject),
-            parameters=self._parameters,
-            rotated=self._rotated,
-        )
-        return (yield from self._client.token(request))
+        flight, login = ("refresh", self._subject), {"refresh_token": self._refresh_token, "rotated": self._rotated}
+        return self._token(scopes, "refresh_token", self._subject, flight=flight, **login)
 
-    def _parameters(self) -> Flow[Parameters]:
+    def _refresh_token(self) -> Flow[CredentialValue]:
         given = CredentialValue((yield from text_of(self._given, "RefreshToken")))
         if self._current is None or _digest(given) != self._digest:
             self._current, self._digest = given, _digest(given)
-        return {"refresh_token": self._current}
+        return self._current
 
     def _rotated(self, value: CredentialValue) -> Flow[None]:
         self._current = value
@@ -170,8 +147,7 @@ class TokenExchange(_Grant):
         self._subject_token = subject_token if isinstance(subject_token, SubjectToken) else kept(subject_token)
         del subject_token  # tracebacks show locals
         super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
-        if not isinstance(self._subject_token, SubjectToken):
-            check_secret(self._subject_token, "TokenExchange")
+        check_secret(self._subject_token, "TokenExchange")
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
         subject, expires_at = yield from self._subject()
@@ -179,41 +155,26 @@ class TokenExchange(_Grant):
             raise TokenRequestError(
                 "TokenExchange: the caller's token has expired; answer 401, so that the caller sends a new one"
             )
-        request = self._request(
-            scopes, EXCHANGE, _digest(subject), parameters=lambda: _exchanged(subject), expires_at=expires_at
-        )
-        return (yield from self._client.token(request))
+        exchanged = {"subject_token": subject, "subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
+        token = self._token(scopes, EXCHANGE, _digest(subject), parameters=exchanged, expires_at=expires_at)
+        return (yield from token)
 
     def _subject(self) -> Flow[tuple[CredentialValue, float]]:
-        given = self._subject_token
+        """The text of the caller's token, and its expiry."""
+        given: object = self._subject_token
+        if isinstance(given, CredentialValue):
+            return given, math.inf
+        if callable(given):
+            given = yield Ask(given)
         if isinstance(given, SubjectToken):
-            return _subject_of(given)
-        if isinstance(given, CredentialValue | SecretFile):
-            return _subject_of((yield from text_of(given, "TokenExchange")))
-        return _subject_of((yield Ask(given)))
-
-
-def _subject_of(given: object) -> tuple[CredentialValue, float]:
-    """The text of a caller's token, and its expiry."""
-    if isinstance(given, SubjectToken):
-        return CredentialValue(given.reveal()), given.expires_at
-    if isinstance(given, str) and PRINTABLE.fullmatch(given):
-        return CredentialValue(given), math.inf
-    del given  # tracebacks show locals
-    raise ConfigurationError("TokenExchange: the function returns neither a SubjectToken nor a text of printable ASCII")
-
-
-def _exchanged(subject: CredentialValue) -> Flow[Parameters]:
-    yield from ()
-    return {"subject_token": subject, "subject_token_type": ACCESS_TYPE, "requested_token_type": ACCESS_TYPE}
+            return CredentialValue(given.reveal()), given.expires_at
+        if isinstance(given, str) and PRINTABLE.fullmatch(given):
+            return CredentialValue(given), math.inf
+        del given  # tracebacks show locals
+        raise ConfigurationError(
+            "TokenExchange: the function returns neither a SubjectToken nor a text of printable ASCII"
+        )
 
 
 def _digest(value: CredentialValue) -> str:
     return hashlib.sha256(value.text.encode()).hexdigest()
-
-
-def _scope_names(scopes: Iterable[str]) -> frozenset[str]:
-    names = frozenset([scopes] if isinstance(scopes, str) else scopes)
-    if isinstance(scopes, str) or not all(map(SCOPE.fullmatch, names)):
-        raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows no scope')
-    return names

@@ -57,14 +57,14 @@ def location_of(url: str, *, with_query: bool = False) -> Location:
     """
     if isinstance(url, Location):
         return url
-    plain = _WELL_KNOWN.sub("", plain_url(url))
+    location = _WELL_KNOWN.sub("", plain_url(url))
     query = url_of(url).query if with_query else None
-    if not query:
-        return Location(plain)
-    has_path = plain.count("/") > 2
-    named = f"{plain}?{query}" if has_path else f"{plain}/?{query}"
-    _check_length(named)
-    return Location(named)
+    if query:
+        has_path = location.count("/") > 2
+        location += f"?{query}" if has_path else f"/?{query}"
+    if len(location) > MAX_URL:  # no URL is that long, but escapes can make it so
+        raise MalformedError(f"location: longer than {MAX_URL} characters")
+    return Location(location)
 
 
 def named_location(url: str, *, with_query: bool = False) -> Location:
@@ -92,12 +92,4 @@ def plain_url(url: str) -> str:
             "location: its path has a dot segment, or an invalid percent sign; write the path that the server sees, as "
             "in https://agent.example.com/agents/a"
         )
-    plain = "/".join([origin, *[quote(segment, safe=_PATH_CHARACTERS) for segment in segments]])
-    _check_length(plain)
-    return plain
-
-
-def _check_length(location: str) -> None:
-    """MalformedError: no URL is that long, but escapes can make it so."""
-    if len(location) > MAX_URL:
-        raise MalformedError(f"location: longer than {MAX_URL} characters")
+    return "/".join([origin, *[quote(segment, safe=_PATH_CHARACTERS) for segment in segments]])

@@ -3,26 +3,14 @@
 A signature proves who made a card. It does not prove that the card is the latest one, or that its key is the key from
 before. So the memory keeps for every agent location (``location``): that a signed card came from there, its keys, and
 the highest protected ``iat``. It also keeps for every interface at which location a card named it last.
-``Admission`` decides about a card by these rules, each with its own method:
-
-1. A card from the future is rejected.
-2. A key of first use that has changed is rejected.
-3. A first use at a new location is limited to the keys that its host is remembered for.
-4. A key that the trust store names ends a first use.
-5. An older card than the remembered one is rejected.
-6. A card that names an interface which a card at another location named last, and that is older than the record of that
-   location, is rejected. Records of agents that never named the interface do not count.
-7. A lower version, and a change to the key of another agent on the host, are warnings.
-
-These invariants hold:
+``Admission`` decides about a card by seven rules. These invariants hold:
 
 - A card is checked and recorded in one transaction. If two processes see a location or an interface for the first time,
   the second one is checked against the record of the first.
 - Only verified cards, and acceptances of people, are recorded. A rejected card changes nothing.
 - An interface is of one location. It stays there when newer cards of that location do not name it any more, until a
   card at another location names it, or a person forgets the location.
-- A location has at most 256 interfaces: a card with more is rejected, and of those that its cards named before, as many
-  as fit are kept.
+- A location has at most 256 interfaces. A card with more is rejected. Those of earlier cards are kept while they fit.
 """
 
 from __future__ import annotations
@@ -31,27 +19,26 @@ import logging
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import zip_longest
 from threading import Lock
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from a2a_trust.card.view import Interface, read_interfaces
-from a2a_trust.client.first_use import changed_key, other_key_of_host, trusted_on_first_use
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.dates import date_of
-from a2a_trust.errors import CardMemoryError, ConfigurationError, MalformedError, RolledBackCardError
+from a2a_trust.errors import CardMemoryError, ConfigurationError, MalformedError, PinnedKeyError, RolledBackCardError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.origins import host_of, url_of
+from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.net.urls import with_plain_escapes
 from a2a_trust.signing.verify import VerifiedCard
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 _log: Final = logging.getLogger(__name__)
-
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)
 _LONGEST_VERSION: Final = 64  # longer ones are no version, and not remembered
 _MOST_INTERFACES: Final = 256  # of one location
@@ -68,14 +55,41 @@ class Remembered:
     """
 
     location: Location
-    thumbprints: frozenset[str]
-    issued: float | None
-    version: str | None
+    thumbprints: frozenset[str] = frozenset()
+    issued: float | None = None
+    version: str | None = None
     first_seen: float
     last_seen: float
-    interfaces: frozenset[str]
-    on_first_use: bool
+    interfaces: frozenset[str] = frozenset()
+    on_first_use: bool = True
     """Whether the keys were trusted on first use, or accepted by a person, and not named by a trust store."""
+
+    @classmethod
+    def of_row(cls, row: Iterable[Any]) -> Remembered:
+        """The record in a row of a database: the columns of ``row``, and the interfaces with blanks between them."""
+        location, thumbprints, issued, version, first_seen, last_seen, on_first_use, interfaces = row
+        return cls(
+            location=Location(location),
+            thumbprints=frozenset(thumbprints.split()),
+            issued=issued,
+            version=version,
+            first_seen=first_seen,
+            last_seen=last_seen,
+            interfaces=frozenset((interfaces or "").split()),
+            on_first_use=bool(on_first_use),
+        )
+
+    def bound_by(self, keys: frozenset[str]) -> Remembered:
+        """The record, or what is left of it for a card of none of its keys: the times when the location was seen."""
+        if self.thumbprints & keys:
+            return self
+        return Remembered(location=self.location, first_seen=self.first_seen, last_seen=self.last_seen)
+
+    def row(self) -> tuple[Any, ...]:
+        """The members that are columns of a database."""
+        thumbprints = " ".join(sorted(self.thumbprints))
+        seen = self.first_seen, self.last_seen
+        return self.location, thumbprints, self.issued, self.version, *seen, self.on_first_use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +117,11 @@ class CardMemory(Protocol):
         CardMemoryError, RolledBackCardError, PinnedKeyError: the card is rejected, and nothing is recorded.
         CardMemoryUnavailableError: the memory cannot be read or written, so the card must not be used.
         """
-        ...
 
     def expects_signature(self, url: str) -> bool:
         """Whether the location has a record, from a signed card or an accepted key. Then reject an unsigned card.
-
         CardMemoryUnavailableError: the memory cannot be read.
         """
-        ...
 
 
 def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, frozenset[str]]:
@@ -147,45 +158,40 @@ def _digest(interface: Interface) -> str:
     return base64url.encode(sha256("\n".join(named).encode()).digest())
 
 
-class WayOut(Protocol):
-    """The command that overrules the memory: for ``accept`` with these thumbprints, or for ``forget``."""
-
-    def __call__(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str: ...
-
-
 class CardTable(Protocol):
     """The records, within one transaction: no other reader or writer is active."""
 
     def get(self, location: Location) -> Remembered | None: ...
 
-    def neighbours(self, location: Location) -> Iterable[Remembered]:
-        """The entries of the other locations of the same host, at every port."""
-        ...
+    def neighbours(self, location: Location) -> Sequence[Remembered]:
+        """The records of the other locations of the same host, at every port."""
 
-    def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> Iterable[Remembered]:
+    def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> Sequence[Remembered]:
         """The records of other locations that have one of these interfaces: URLs by digest.
 
         It comes before the other calls of its transaction, which may lock what it reads.
         """
-        ...
 
     def put(self, record: Remembered) -> None:
         """Keep the record. Records of other locations lose the interfaces that it has."""
-        ...
 
     def remove(self, location: Location) -> None: ...
 
 
 class Admission:
-    """The decision about one verified card, from the record of its location. It does not write records."""
+    """The decision about one verified card, from the record of its location. It does not write records.
+
+    ``way_out`` gives the command that overrules the memory: ``accept`` with thumbprints, or ``forget``.
+    """
 
     def __init__(
-        self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, way_out: WayOut
+        self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, way_out: Callable[..., str]
     ) -> None:
         self._table, self._verified, self._location, self._now, self._way_out = table, verified, location, now, way_out
         self._interfaces = _interfaces_of(verified, location)
         self._elsewhere = table.elsewhere(location, self._interfaces)
-        self._before = self._binding = table.get(location)
+        self._before = table.get(location)
+        self._past = self._before or Remembered(location=location, first_seen=now, last_seen=now)
         self._presented = frozenset([key.thumbprint for key in verified.keys])
         self._issued: float | None = None
         version = verified.card.get("version")
@@ -200,8 +206,7 @@ class Admission:
         self._end_first_use()
         self._reject_older()
         self._reject_older_than_elsewhere()
-        self._warn_of_lower_version()
-        self._warn_of_key_of_neighbour()
+        self._warn_of_changes()
         return Admitted(remembered=self._remembered(), before=self._before, warnings=tuple(self._warnings))
 
     def _reject_future(self) -> None:
@@ -226,14 +231,17 @@ class Admission:
         if not self._verified.on_first_use:
             return
         if before is None:
-            self._warnings.append(trusted_on_first_use(self._location, self._presented))
+            self._warnings.append(
+                f"{self._location}: its key was trusted on first use and is remembered from now on: "
+                f"{_shown(self._presented)}. Only {self._location.origin} itself confirms it: compare the thumbprint "
+                "with the one from the agent's operator"
+            )
         elif not self._presented <= before.thumbprints:
-            raise changed_key(
-                self._location,
-                since=before.first_seen,
-                pinned=before.thumbprints,
-                presented=self._presented,
-                accept=self._way_out("accept", self._location, self._presented),
+            raise self._other_key(
+                f"THE KEY OF {self._location} HAS CHANGED\n  Either the agent has a new key",
+                f"remembered since {date_of(before.first_seen)}",
+                before.thumbprints,
+                "the new one",
             )
 
     def _reject_other_key_of_host(self) -> None:
@@ -243,30 +251,42 @@ class Admission:
         """
         if not self._verified.on_first_use or self._before is not None:
             return
-        neighbours = list(self._table.neighbours(self._location))
+        neighbours = self._table.neighbours(self._location)
         pinned = frozenset[str]().union(*[each.thumbprints for each in neighbours if each.on_first_use])
         if neighbours and not self._presented <= pinned:
-            raise other_key_of_host(
-                self._location,
-                pinned=pinned,
-                presented=self._presented,
-                accept=self._way_out("accept", self._location, self._presented),
+            raise self._other_key(
+                f"ANOTHER KEY AT {self._location.origin}\n"
+                f"  {self._location} is new here, and its card is signed by a key that is not remembered from first "
+                "use for this host.\n"
+                "  Either this agent has another key",
+                "remembered from first use for this host",
+                pinned,
+                "this one",
             )
 
+    def _other_key(self, event: str, remembered: str, pinned: frozenset[str], which: str) -> PinnedKeyError:
+        return PinnedKeyError(
+            f"{event}, or an attacker answers in its place. The card was rejected.\n"
+            f"  {remembered}: {_shown(pinned) or 'no key; a trust store named the keys'}\n"
+            f"  signed the card now: {_shown(self._presented)}\n"
+            f"  Ask the agent's operator, not the agent, for the thumbprint of its key. If it is {which}:\n"
+            f"    {self._way_out('accept', self._location, self._presented)}",
+            self._location,
+            presented=self._presented,
+            pinned=pinned,
+        )
+
     def _end_first_use(self) -> None:
-        """4. When a key of the trust store replaces a key of first use, the remembered ``iat`` and version no longer
-        count.
-        """
-        before = self._before
-        if before is not None and before.on_first_use and not self._verified.on_first_use:
-            self._binding = before if self._presented & before.thumbprints else None
+        """4. When a key of the trust store replaces a key of first use, the remembered ``iat`` and version end."""
+        if self._past.on_first_use and not self._verified.on_first_use:
+            self._past = self._past.bound_by(self._presented)
 
     def _reject_older(self) -> None:
         """5. A card with a lower ``iat`` than the remembered one is rejected; an equal one is accepted. A card without
         ``iat`` after one with it is rejected, too: else an old card without ``iat`` would be accepted for ever. If a
         signer really stops writing ``iat``, forget the location.
         """
-        remembered = None if self._binding is None else self._binding.issued
+        remembered = self._past.issued
         if remembered is None or (self._issued is not None and self._issued >= remembered):
             return
         raise RolledBackCardError(
@@ -280,9 +300,10 @@ class Admission:
         )
 
     def _reject_older_than_elsewhere(self) -> None:
-        """6. Else an old card could come back at another location of the agent, such as a folder of its host. A card
-        without ``iat`` is older than every card with one; if neither has one, the new location is rejected. As in rule
-        4, a record of first use does not count against a key of the trust store.
+        """6. An older card must not name an interface that a card at another location named last. Else it could come
+        back at another location of the agent, such as a folder of its host. A card without ``iat`` is older than every
+        card with one; if neither has one, the new location is rejected. As in rule 4, a record of first use does not
+        count against a key of the trust store.
         """
         for other in self._elsewhere:
             if self._issued is not None and (other.issued is None or self._issued >= other.issued):
@@ -300,16 +321,15 @@ class Admission:
                 remembered=other.issued,
             )
 
-    def _warn_of_lower_version(self) -> None:
-        """7. A lower ``version`` is only a warning: people go back on purpose, and versions have no fixed order."""
-        if self._binding is not None and _is_lower(self._version, self._binding.version):
+    def _warn_of_changes(self) -> None:
+        """7. A lower ``version`` is only a warning: people go back on purpose, and versions have no fixed order. So is
+        a change to a key of the trust store that belongs to another agent on the host.
+        """
+        if _is_lower(self._version, self._past.version):
             self._warnings.append(
-                f"{self._location}: the card's version is {self._version!a}, and was {self._binding.version!a} before"
+                f"{self._location}: the card's version is {self._version!a}, and was {self._past.version!a} before"
             )
-
-    def _warn_of_key_of_neighbour(self) -> None:
-        """7. A change to a key of the trust store that belongs to another agent on the host is a warning, too."""
-        if self._binding is None or self._presented & self._binding.thumbprints:
+        if not self._past.thumbprints or self._presented & self._past.thumbprints:
             return
         neighbours = self._table.neighbours(self._location)
         others = sorted(each.location for each in neighbours if self._presented & each.thumbprints)
@@ -320,21 +340,16 @@ class Admission:
             )
 
     def _remembered(self) -> Remembered:
-        version = self._version
-        if version is None and self._binding is not None:
-            version = self._binding.version
-        before, on_first_use = self._before, self._verified.on_first_use
-        earlier = frozenset[str]() if self._binding is None else self._binding.interfaces
-        interfaces = [*self._interfaces, *sorted(earlier - self._interfaces.keys())]
-        return Remembered(
-            location=self._location,
+        before, past, on_first_use = self._before, self._past, self._verified.on_first_use
+        interfaces = [*self._interfaces, *sorted(past.interfaces - self._interfaces.keys())]
+        return replace(
+            past,
             thumbprints=before.thumbprints if before is not None and on_first_use else self._presented,
             issued=self._issued,
-            version=version,
-            first_seen=self._now if before is None else before.first_seen,
-            last_seen=self._now if before is None else max(self._now, before.last_seen),
+            version=past.version if self._version is None else self._version,
+            last_seen=max(self._now, past.last_seen),
             interfaces=frozenset(interfaces[:_MOST_INTERFACES]),
-            on_first_use=on_first_use and (before is None or before.on_first_use),
+            on_first_use=on_first_use and past.on_first_use,
         )
 
 
@@ -361,10 +376,9 @@ class TableCardMemory:
         location = named_location(url)
         if not isinstance(verified, VerifiedCard):
             raise ConfigurationError("admit: it is not a VerifiedCard; pass the result of verify_card")
-        unbound = (
-            verified.origin is None and not verified.on_first_use
-        )  # a key of the trust store that speaks for any host
-        if verified.origin != host_of(location) and not unbound:
+        # A key of the trust store may speak for any host.
+        is_bound = verified.origin is not None or verified.on_first_use
+        if verified.origin != location.host and is_bound:
             raise ConfigurationError(
                 f"admit: the card was not verified for the host of {location}; call verify_card with that origin="
             )
@@ -386,26 +400,14 @@ class TableCardMemory:
         """
         named, keys = acceptance(location, thumbprints)
         with self._writing() as table:
-            before = table.get(named)
-            binding = before if before is not None and before.thumbprints & keys else None
-            record = Remembered(
-                location=named,
-                thumbprints=keys,
-                issued=None if binding is None else binding.issued,
-                version=None if binding is None else binding.version,
-                first_seen=now if before is None else before.first_seen,
-                last_seen=now if before is None else before.last_seen,
-                interfaces=frozenset() if binding is None else binding.interfaces,
-                on_first_use=True,
-            )
+            past = table.get(named) or Remembered(location=named, first_seen=now, last_seen=now)
+            record = replace(past.bound_by(keys), thumbprints=keys, on_first_use=True)
             table.put(record)
         return record
 
     def forget(self, location: str) -> Remembered:
-        """Remove the record of this location with its interfaces, and return it. Its next card counts as the first
-        one, and other locations may name its interfaces with older cards.
-
-        ``location`` is as for ``accept``.
+        """Remove the record of this location, as for ``accept``, with its interfaces, and return it. Its next card
+        counts as the first one, and other locations may name its interfaces with older cards.
         """
         named = named_location(location, with_query=True)
         with self._writing() as table:
@@ -453,33 +455,30 @@ class VolatileCardMemory(TableCardMemory):
 class _Table:
     def __init__(self) -> None:
         self.records: dict[Location, Remembered] = {}
-        self._named_at: dict[str, Location] = {}
 
     def get(self, location: Location) -> Remembered | None:
         return self.records.get(location)
 
-    def neighbours(self, location: Location) -> Iterable[Remembered]:
-        here = tuple(f"{scheme}://{location.host}{end}" for scheme in ("https", "http") for end in "/:")
-        return [
-            each for each in self.records.values() if f"{each.location}/".startswith(here) and each.location != location
-        ]
+    def neighbours(self, location: Location) -> list[Remembered]:
+        host = location.host
+        return [each for each in self.records.values() if each.location.host == host and each.location != location]
 
     def elsewhere(self, location: Location, interfaces: Iterable[str]) -> list[Remembered]:
-        places = {self._named_at[each] for each in interfaces if each in self._named_at}
-        return [self.records[place] for place in sorted(places) if place != location]
+        named = frozenset(interfaces)
+        found = [each for each in self.records.values() if each.interfaces & named and each.location != location]
+        return sorted(found, key=lambda each: each.location)
 
     def put(self, record: Remembered) -> None:
         for other in self.elsewhere(record.location, record.interfaces):
             self.records[other.location] = replace(other, interfaces=other.interfaces - record.interfaces)
-        before = self.records.get(record.location, record)
-        for digest in before.interfaces - record.interfaces:
-            del self._named_at[digest]
-        self._named_at |= dict.fromkeys(record.interfaces, record.location)
         self.records[record.location] = record
 
     def remove(self, location: Location) -> None:
-        for digest in self.records.pop(location).interfaces:
-            del self._named_at[digest]
+        del self.records[location]
+
+
+def _shown(thumbprints: Iterable[str]) -> str:
+    return ", ".join(sorted(thumbprints))
 
 
 def _said(issued: float | None) -> str:
@@ -488,12 +487,8 @@ def _said(issued: float | None) -> str:
 
 def _is_lower(version: str | None, before: str | None) -> bool:
     """Whether both are numbers with dots, and the first is lower; the part after ``-`` or ``+`` does not count."""
-    new, old = (None if text is None else _VERSION.fullmatch(text) for text in (version, before))
-    return new is not None and old is not None and _numbers(new[1]) < _numbers(old[1])
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    numbers = list(map(int, text.split(".")))
-    while numbers and numbers[-1] == 0:  # 1.0 is 1
-        numbers.pop()
-    return tuple(numbers)
+    new, old = (_VERSION.fullmatch(text or "") for text in (version, before))
+    if new is None or old is None:
+        return False
+    numbers = zip_longest(*[map(int, each[1].split(".")) for each in (new, old)], fillvalue=0)  # 1.0 is 1
+    return next((mine < theirs for mine, theirs in numbers if mine != theirs), False)

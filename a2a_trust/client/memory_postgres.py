@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
@@ -27,17 +28,13 @@ from a2a_trust.keys.origins import host_of
 
 _SELECT: Final = """
 SELECT location, thumbprints, issued, version, first_seen, last_seen, on_first_use,
-    ARRAY(SELECT digest FROM a2a_trust.card_interface WHERE card_interface.location = card.location) AS interfaces
+    (SELECT string_agg(digest, ' ') FROM a2a_trust.card_interface WHERE card_interface.location = card.location)
 FROM a2a_trust.card
 """
-_GET: Final = f"{_SELECT} WHERE location = $1"
-_NEIGHBOURS: Final = f"{_SELECT} WHERE host = $1 AND location <> $2 ORDER BY location"
 _NAMED_AT: Final = "SELECT location FROM a2a_trust.card_interface WHERE digest = ANY($2)"
-_ELSEWHERE: Final = f"{_SELECT} WHERE location <> $1 AND location IN ({_NAMED_AT}) ORDER BY location"
-_ALL: Final = f"{_SELECT} ORDER BY location"
 _LOCK: Final = "SELECT pg_advisory_xact_lock(host) FROM unnest($1::bigint[]) AS host"
 _PUT: Final = """
-INSERT INTO a2a_trust.card (location, host, thumbprints, issued, version, first_seen, last_seen, on_first_use)
+INSERT INTO a2a_trust.card (host, location, thumbprints, issued, version, first_seen, last_seen, on_first_use)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (location) DO UPDATE SET
     thumbprints = excluded.thumbprints, issued = excluded.issued, version = excluded.version,
@@ -48,7 +45,6 @@ _PUT_INTERFACES: Final = """
 INSERT INTO a2a_trust.card_interface (digest, location) SELECT digest, $1 FROM unnest($2::text[]) AS digest
 ON CONFLICT (digest) DO UPDATE SET location = excluded.location
 """
-_REMOVE: Final = "DELETE FROM a2a_trust.card WHERE location = $1"
 
 
 class PostgresCardMemory(TableCardMemory):
@@ -68,12 +64,12 @@ class PostgresCardMemory(TableCardMemory):
     def records(self) -> tuple[Remembered, ...]:
         """All records, by location."""
         with self._database.transaction(tells=True) as session:
-            return _records(session, _ALL)
+            return _records(session)
 
     def expects_signature(self, url: str) -> bool:
         location = named_location(url)
         with self._database.transaction(tells=True) as session:
-            return bool(_records(session, _GET, location))
+            return bool(_records(session, "WHERE location = $1", location))
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
@@ -90,60 +86,41 @@ class _Table:
 
     def get(self, location: Location) -> Remembered | None:
         self._lock(location.host)
-        return next(iter(_records(self._session, _GET, location)), None)
+        return next(iter(_records(self._session, "WHERE location = $1", location)), None)
 
     def neighbours(self, location: Location) -> tuple[Remembered, ...]:
         self._lock(location.host)
-        return _records(self._session, _NEIGHBOURS, location.host, location)
+        return _records(self._session, "WHERE host = $1 AND location <> $2", location.host, location)
 
     def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> tuple[Remembered, ...]:
         self._lock(location.host, *map(host_of, interfaces.values()))
-        return _records(self._session, _ELSEWHERE, location, [*interfaces])
+        return _records(self._session, f"WHERE location <> $1 AND location IN ({_NAMED_AT})", location, [*interfaces])
 
     def put(self, record: Remembered) -> None:
         self._lock(record.location.host)
-        self._session.execute(
-            _PUT,
-            record.location,
-            record.location.host,
-            " ".join(sorted(record.thumbprints)),
-            record.issued,
-            None if record.version is None else json.dumps(record.version),  # in ASCII: text cannot hold NUL
-            record.first_seen,
-            record.last_seen,
-            record.on_first_use,
-        )
+        # In ASCII: text cannot hold NUL.
+        written = None if record.version is None else json.dumps(record.version)
+        self._session.execute(_PUT, record.location.host, *replace(record, version=written).row())
         for statement in (_DROP_INTERFACES, _PUT_INTERFACES):
             self._session.execute(statement, record.location, sorted(record.interfaces))
 
     def remove(self, location: Location) -> None:
         self._lock(location.host)
-        self._session.execute(_REMOVE, location)
+        self._session.execute("DELETE FROM a2a_trust.card WHERE location = $1", location)
 
     def _lock(self, *hosts: str) -> None:
         needed = {*hosts} - self._locked
         if needed:
+            # Two hosts with the same number wait for each other, and nothing else.
+            digests = [sha256(f"a2a_trust.card {host}".encode()).digest() for host in needed]
+            numbers = sorted(int.from_bytes(digest[:8], "big", signed=True) for digest in digests)
             # In a statement of its own: a statement sees what was committed when it began, and this one waits.
-            self._session.execute(_LOCK, sorted(map(_lock_of, needed)))
+            self._session.execute(_LOCK, numbers)
             self._locked |= needed
 
 
-def _lock_of(host: str) -> int:
-    """The number of the host's lock; two hosts with the same number wait for each other, and nothing else."""
-    return int.from_bytes(sha256(f"a2a_trust.card {host}".encode()).digest()[:8], "big", signed=True)
-
-
-def _records(session: Session, query: str, *values: object) -> tuple[Remembered, ...]:
+def _records(session: Session, where: str = "", *values: object) -> tuple[Remembered, ...]:
+    records = map(Remembered.of_row, session.fetch(f"{_SELECT} {where} ORDER BY location", *values))
     return tuple(
-        Remembered(
-            location=Location(row["location"]),
-            thumbprints=frozenset(row["thumbprints"].split()),
-            issued=row["issued"],
-            version=None if row["version"] is None else json.loads(row["version"]),
-            first_seen=row["first_seen"],
-            last_seen=row["last_seen"],
-            interfaces=frozenset(row["interfaces"]),
-            on_first_use=row["on_first_use"],
-        )
-        for row in session.fetch(query, *values)
+        record if record.version is None else replace(record, version=json.loads(record.version)) for record in records
     )

@@ -6,7 +6,6 @@ every key as a first use.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import shlex
 import sqlite3
@@ -23,7 +22,6 @@ from a2a_trust.files.sqlite import SqliteFile
 _log: Final = logging.getLogger(__name__)
 
 _APPLICATION_ID: Final = 0x41324350  # "A2CP"
-
 _TABLES: Final = """
 CREATE TABLE card (
     location TEXT NOT NULL PRIMARY KEY,
@@ -42,6 +40,7 @@ CREATE INDEX interface_location ON interface (location);
 """
 
 _COLUMNS: Final = "location, thumbprints, issued, version, first_seen, last_seen, on_first_use"
+_PUT: Final = f"INSERT OR REPLACE INTO card ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  a constant
 _INTERFACES: Final = "(SELECT group_concat(digest, ' ') FROM interface WHERE interface.location = card.location)"
 
 
@@ -100,13 +99,11 @@ class _Table:
         return next(iter(_records(self._connection, "WHERE location = ?", location)), None)
 
     def neighbours(self, location: Location) -> tuple[Remembered, ...]:
-        # The host itself, its paths and its other ports: all from "https://host/" to what comes next after what begins
-        # so. "0" follows "/", and ";" follows ":".
+        # The host, its paths and its ports are in these ranges, because ";" follows ":". So are some other hosts.
         bases = [f"{scheme}://{location.host}" for scheme in ("https", "http")]
-        ranges = [(base, f"{base}/", f"{base}0", f"{base}:", f"{base};") for base in bases]
-        one = "location = ? OR (location > ? AND location < ?) OR (location > ? AND location < ?)"
-        where = f"WHERE ({' OR '.join([one] * len(ranges))}) AND location != ?"
-        return _records(self._connection, where, *itertools.chain(*ranges), location)
+        where = "WHERE location BETWEEN ? AND ? OR location BETWEEN ? AND ?"
+        near = _records(self._connection, where, *[f"{base}{end}" for base in bases for end in ("", ";")])
+        return tuple(each for each in near if each.location.host == location.host and each.location != location)
 
     def elsewhere(self, location: Location, interfaces: Iterable[str]) -> tuple[Remembered, ...]:
         digests = [*interfaces]
@@ -118,18 +115,7 @@ class _Table:
         self._connection.executemany(
             "INSERT OR REPLACE INTO interface VALUES (?, ?)", [(each, record.location) for each in record.interfaces]
         )
-        self._connection.execute(
-            f"INSERT OR REPLACE INTO card ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
-            (
-                record.location,
-                " ".join(sorted(record.thumbprints)),
-                record.issued,
-                record.version,
-                record.first_seen,
-                record.last_seen,
-                record.on_first_use,
-            ),
-        )
+        self._connection.execute(_PUT, record.row())
 
     def remove(self, location: Location) -> None:
         for table in ("interface", "card"):
@@ -138,18 +124,4 @@ class _Table:
 
 def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> tuple[Remembered, ...]:
     query = f"SELECT {_COLUMNS}, {_INTERFACES} FROM card {where} ORDER BY location"  # noqa: S608  constants
-    return tuple(
-        Remembered(
-            location=Location(location),
-            thumbprints=frozenset(thumbprints.split()),
-            issued=issued,
-            version=version,
-            first_seen=first_seen,
-            last_seen=last_seen,
-            interfaces=frozenset((interfaces or "").split()),
-            on_first_use=bool(on_first_use),
-        )
-        for location, thumbprints, issued, version, first_seen, last_seen, on_first_use, interfaces in (
-            connection.execute(query, values)
-        )
-    )
+    return tuple(map(Remembered.of_row, connection.execute(query, values)))

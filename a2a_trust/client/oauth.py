@@ -19,28 +19,26 @@ import re
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
 from authlib.oauth2.rfc6749.parameters import prepare_token_request
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import metadata_urls
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.credentials import (
     PRINTABLE,
     TOKEN68,
     CredentialValue,
-    KeptSecret,
     Secret,
     check_secret,
     http_scheme,
@@ -48,33 +46,28 @@ from a2a_trust.client.credentials import (
     text_of,
 )
 from a2a_trust.client.dpop import DPoPProofs
-from a2a_trust.client.flow import Answered, Flow, HiddenHeaders, PostForm, ToTheEnd, run_async
+from a2a_trust.client.flow import Answered, Awaited, Flow, HiddenHeaders, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import HoldsSecret, Signer, signed_jwt
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
+from a2a_trust.net.issuers import EndpointClient, metadata_urls
 from a2a_trust.signing.forms import shown
-
-if TYPE_CHECKING:
-    from a2a_trust.auth.introspection_endpoint import EndpointClient
 
 _MAX_TOKENS: Final = 1024  # remembered for one client
 _MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1
-_UNSTATED_SECONDS: Final = 60.0
-"""The lifetime of a token without ``expires_in``, which RFC 6749 5.1 only recommends."""
+_UNSTATED_SECONDS: Final = 60.0  # for a token without ``expires_in``, which RFC 6749 5.1 only recommends
 _ASSERTION_SECONDS: Final = 60
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"
 _ISSUED_TYPES: Final = (ACCESS_TYPE, "urn:ietf:params:oauth:token-type:jwt")
-_ERRORS: Final = frozenset(
-    {
-        "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
-        "invalid_scope", "invalid_target", "invalid_dpop_proof", "use_dpop_nonce", "access_denied",
-        "temporarily_unavailable", "server_error",
-    }
-)  # fmt: skip
+_ERRORS: Final = frozenset({
+    "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
+    "invalid_scope", "invalid_target", "invalid_dpop_proof", "use_dpop_nonce", "access_denied",
+    "temporarily_unavailable", "server_error",
+})  # fmt: skip
 
 
 class _Authentication(ABC):
@@ -85,8 +78,7 @@ class _Authentication(ABC):
         """The function that adds the proof to a request."""
 
     async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[HiddenHeaders, bytes]:
-        """The headers and the form of a request to ``url`` that proves who the client is, as
-        ``IntrospectionVerifier`` sends it."""
+        """The headers and the form of a request that proves who the client is, as ``IntrospectionVerifier`` sends."""
         auth = await run_async(self.authentication_of(client))
         _, headers, content = auth.prepare("POST", url, {}, form)
         return HiddenHeaders(headers), content.encode("ascii")
@@ -98,7 +90,7 @@ class ClientSecret(HoldsSecret, _Authentication):
     def __init__(
         self, secret: Secret, *, method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
     ) -> None:
-        self._secret: KeptSecret = kept(secret)
+        self._secret = kept(secret)
         del secret  # tracebacks show locals
         self._method = method
         if method not in ("client_secret_basic", "client_secret_post"):
@@ -130,21 +122,6 @@ class PrivateKeyJwt(_Authentication):
 
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         yield from ()
-        # Made here, where no other secret is: a signer in a cloud may fail.
-        added = urlencode(
-            {
-                "client_id": client.client_id,
-                "client_assertion_type": _ASSERTION_TYPE,
-                "client_assertion": self._assertion(client),
-            }
-        )
-
-        def method(auth: ClientAuth, verb: str, url: str, headers: Any, body: str) -> tuple[str, Any, str]:  # noqa: ARG001
-            return url, headers, f"{body}&{added}"
-
-        return ClientAuth(client.client_id, None, method)
-
-    def _assertion(self, client: EndpointClient) -> str:
         now = int(client.clock())
         claims = {
             "iss": client.client_id,
@@ -155,7 +132,16 @@ class PrivateKeyJwt(_Authentication):
             "jti": secrets.token_urlsafe(16),
         }
         header = {"typ": "JWT", "alg": self._signer.alg, "kid": self._signer.kid}
-        return signed_jwt(header, claims, self._signer)
+        # Made here, where no other secret is: a signer in a cloud may fail.
+        assertion = signed_jwt(header, claims, self._signer)
+        added = urlencode(
+            {"client_id": client.client_id, "client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion}
+        )
+
+        def method(auth: ClientAuth, verb: str, url: str, headers: Any, body: str) -> tuple[str, Any, str]:  # noqa: ARG001
+            return url, headers, f"{body}&{added}"
+
+        return ClientAuth(client.client_id, None, method)
 
     def __repr__(self) -> str:
         return f"PrivateKeyJwt(kid={self._signer.kid!r})"
@@ -176,25 +162,22 @@ class TlsClientAuth(_Authentication):
         return "TlsClientAuth()"
 
 
-Parameters: TypeAlias = "dict[str, str | CredentialValue]"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
     """A request to the token endpoint. The token is remembered by ``key``; of requests of one ``flight``, one is
-    under way at a time."""
+    under way at a time. ``refresh_token`` gives the refresh token when the request is sent, because it may have changed
+    by then, and ``rotated`` gets a new one."""
 
     key: tuple[object, ...]
     flight: tuple[object, ...]
     grant_type: str
-    parameters: Callable[[], Flow[Parameters]]
-    """The parameters of the grant, made when the request is sent: the refresh token may have changed by then."""
     audience: str
     resources: tuple[str, ...]
     scopes: frozenset[str]
+    parameters: Mapping[str, str | CredentialValue] = field(default_factory=dict)
     expires_at: float = math.inf
+    refresh_token: Callable[[], Flow[CredentialValue]] | None = None
     rotated: Callable[[CredentialValue], Flow[None]] | None = None
-    """Gets a new refresh token."""
 
 
 @dataclass(slots=True)
@@ -207,14 +190,8 @@ class _Flight:
     failure: TrustError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Token:
-    """A token as the server issued it."""
-
-    value: CredentialValue
-    scopes: frozenset[str] | None
-    seconds: float
-    refresh_token: CredentialValue | None
+_Issued: TypeAlias = "tuple[CredentialValue, frozenset[str], CredentialValue | None]"
+"""An access token, its scopes, and a new refresh token."""
 
 
 class OAuthClient(HoldsSecret):
@@ -268,22 +245,19 @@ class OAuthClient(HoldsSecret):
 
     def mismatch(self, scheme: SecurityScheme) -> str:
         """Why tokens of this client do not satisfy the scheme; "" when they do."""
+        urls: set[str] = set()
         if isinstance(scheme, OpenIdConnectScheme):
-            if scheme.discovery_url in self._metadata_urls:
-                return ""
-            return f"the OAuthClient is for the issuer {self.issuer}"
-        if isinstance(scheme, OAuth2Scheme):
+            metadata: str | None = scheme.discovery_url
+        elif isinstance(scheme, OAuth2Scheme):
+            metadata = scheme.metadata_url
             urls = {url for flow in scheme.flows for name, url in flow.urls if name in ("tokenUrl", "refreshUrl")}
-            if scheme.metadata_url is not None and scheme.metadata_url not in self._metadata_urls:
-                return f"the OAuthClient is for the issuer {self.issuer}"
-            if urls and self.token_endpoint not in urls:
-                return f"the OAuthClient is for the token endpoint {self.token_endpoint}"
-            return (
-                ""
-                if urls or scheme.metadata_url
-                else "the card names neither a token endpoint nor metadata; use BearerToken"
-            )
-        return "" if http_scheme(scheme) == "bearer" else "an access token does not answer it"
+        else:
+            return "" if http_scheme(scheme) == "bearer" else "an access token does not answer it"
+        if metadata is not None and metadata not in self._metadata_urls:
+            return f"the OAuthClient is for the issuer {self.issuer}"
+        if urls and self.token_endpoint not in urls:
+            return f"the OAuthClient is for the token endpoint {self.token_endpoint}"
+        return "" if urls or metadata else "the card names neither a token endpoint nor metadata; use BearerToken"
 
     def forget(self, value: CredentialValue) -> None:
         """Drop a token that was rejected."""
@@ -332,20 +306,19 @@ class OAuthClient(HoldsSecret):
 
     def _asked(self, request: TokenRequest) -> Flow[CredentialValue]:
         now = self.clock()  # before asking: a token is no younger than its request
-        token = yield from self._issued(request)
-        if token.refresh_token is not None and request.rotated is not None:
-            yield from request.rotated(token.refresh_token)
-        if token.scopes is not None and not request.scopes <= token.scopes:
+        value, granted, refresh_token = yield from self._issued(request, now)
+        if refresh_token is not None and request.rotated is not None:
+            yield from request.rotated(refresh_token)
+        missing = request.scopes - granted
+        if missing:
             raise TokenRequestError(
                 f"{self.issuer} granted fewer scopes than were requested; missing: "
-                f"{shown(nsmallest(9, request.scopes - token.scopes), ' ')}; grant them to the client on that server"
+                f"{shown(nsmallest(9, missing), ' ')}; grant them to the client on that server"
             )
-        margin = min(_MARGIN_SECONDS, token.seconds * _MARGIN_SHARE)
-        token.value.until = min(now + token.seconds - margin, request.expires_at)
-        self._tokens.put(request.key, token.value, until=token.value.until)
-        return token.value
+        self._tokens.put(request.key, value, until=value.until)
+        return value
 
-    def _issued(self, request: TokenRequest) -> Flow[_Token]:
+    def _issued(self, request: TokenRequest, now: float) -> Flow[_Issued]:
         answer = yield from self._sent(request)
         if self._learned(answer) and _error_of(answer) == "use_dpop_nonce":
             answer = yield from self._sent(request)
@@ -358,7 +331,10 @@ class OAuthClient(HoldsSecret):
                 "the log of that server has the reason",
                 error,
             )
-        return self._read(answer, request)
+        issued = _token_in(answer, request, self._proofs, now)
+        if isinstance(issued, str):
+            raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {issued}")
+        return issued
 
     def _sent(self, request: TokenRequest) -> Flow[FormAnswer]:
         posted = yield from self._post(request)
@@ -370,56 +346,51 @@ class OAuthClient(HoldsSecret):
 
     def _learned(self, answer: FormAnswer) -> bool:
         """Remember the nonce for the next proof; whether a usable one came (RFC 9449 8.2)."""
-        if self._proofs is None:
-            return False
-        lines = [answer.headers["dpop-nonce"]] if "dpop-nonce" in answer.headers else []
-        return self._proofs.learn(self._endpoint.origin, lines)
+        nonce = answer.headers.get("dpop-nonce", "")
+        return self._proofs is not None and self._proofs.learn(self._endpoint.origin, [nonce])
 
-    def _post(self, request: TokenRequest) -> Flow[PostForm]:
+    def _post(self, request: TokenRequest) -> Flow[Awaited]:
         auth = yield from self._authentication.authentication_of(self)
         place = self._endpoint.origin, self._endpoint.path or "/"
         proof = {} if self._proofs is None else {"DPoP": self._proofs.proof("POST", *place, None)}
-        given = yield from request.parameters()
+        given = dict(request.parameters)
+        if request.refresh_token is not None:
+            given["refresh_token"] = yield from request.refresh_token()
         # From here on nothing is raised: tracebacks show locals.
         parameters = {name: value if isinstance(value, str) else value.text for name, value in given.items()}
-        if request.audience:
-            parameters["audience"] = request.audience
-        if request.scopes:
-            parameters["scope"] = " ".join(sorted(request.scopes))
         resources = urlencode([("resource", each) for each in request.resources])
-        form = prepare_token_request(request.grant_type, resources, **parameters)
+        wanted = {"audience": request.audience, "scope": sorted(request.scopes)}  # left out where they are empty
+        form = prepare_token_request(request.grant_type, resources, **parameters, **wanted)
         _, headers, form = auth.prepare("POST", self.token_endpoint, {}, form)
-        return PostForm(
-            fetcher=self._fetcher, url=self.token_endpoint, form=form.encode("ascii"), headers={**headers, **proof}
-        )
-
-    def _read(self, answer: FormAnswer, request: TokenRequest) -> _Token:
-        """The token of an answer (RFC 6749 5.1)."""
-        wanted = "dpop" if self._proofs is not None else "bearer"
-        token = _token_or_reason(answer, self._proofs, wanted, is_exchange=request.grant_type == EXCHANGE)
-        if isinstance(token, str):
-            raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {token}")
-        return token
+        posted = form.encode("ascii")
+        return Awaited(partial(self._fetcher.post_form, self.token_endpoint, posted, headers={**headers, **proof}))
 
     def __repr__(self) -> str:
         return f"OAuthClient(issuer={self.issuer!r}, client_id={self.client_id!r})"
 
 
-def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, wanted: str, *, is_exchange: bool) -> _Token | str:
-    """The token, or why the answer is not one. Nothing is raised, because tracebacks show locals."""
+def _members_or_reason(answer: FormAnswer) -> dict[str, Any] | str:
+    """The members of the answer that are not null, or why it has none."""
     try:
         members = strict_json.parse(answer.body, what="answer")
     except MalformedError:
         return "it is malformed JSON"
     if type(members) is not dict:
         return "it is not a JSON object"
-    members = {name: value for name, value in members.items() if value is not None}
-    if str(members.get("token_type")).lower() != wanted:
-        hint = (
-            "" if wanted == "bearer" else ", so the token is not bound to the key: leave dpop out, or enable it there"
-        )
-        return f"token_type is not {wanted}{hint}"
-    if is_exchange and members.get("issued_token_type") not in _ISSUED_TYPES:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _token_in(answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | None, now: float) -> _Issued | str:
+    """The token (RFC 6749 5.1), or why the answer is not one. Nothing is raised, because tracebacks show locals."""
+    members = _members_or_reason(answer)
+    if isinstance(members, str):
+        return members
+    kind = str(members.get("token_type")).lower()
+    if proofs is None and kind != "bearer":
+        return "token_type is not bearer"
+    if proofs is not None and kind != "dpop":
+        return "token_type is not dpop, so the token is not bound to the key: leave dpop out, or enable it there"
+    if request.grant_type == EXCHANGE and members.get("issued_token_type") not in _ISSUED_TYPES:
         return "issued_token_type is not that of an access token (RFC 8693 2.2.1)"
     if not _is_text(members.get("access_token"), TOKEN68):
         return "access_token is not the text of a token"
@@ -431,12 +402,10 @@ def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, wanted: str,
     seconds = _seconds_of(members.get("expires_in", _UNSTATED_SECONDS))
     if not 0 < seconds < math.inf:
         return "expires_in is not a positive number of seconds"
-    return _Token(
-        value=CredentialValue(members["access_token"], proofs),
-        scopes=None if scope is None else frozenset(scope.split()),
-        seconds=seconds,
-        refresh_token=CredentialValue(members["refresh_token"]) if "refresh_token" in members else None,
-    )
+    until = min(now + seconds - min(_MARGIN_SECONDS, seconds * _MARGIN_SHARE), request.expires_at)
+    granted = request.scopes if scope is None else frozenset(scope.split())
+    refresh_token = CredentialValue(members["refresh_token"]) if "refresh_token" in members else None
+    return CredentialValue(members["access_token"], proofs, until=until), granted, refresh_token
 
 
 def _is_text(given: object, syntax: re.Pattern[str]) -> bool:
@@ -452,9 +421,6 @@ def _seconds_of(given: object) -> float:
 
 def _error_of(answer: FormAnswer) -> str:
     """The error of RFC 6749 5.2 and its extensions; "" for every other text, which may repeat a secret."""
-    try:
-        members = strict_json.parse(answer.body, what="answer")
-    except MalformedError:
-        return ""
-    error = members.get("error") if type(members) is dict else None
+    members = _members_or_reason(answer)
+    error = None if isinstance(members, str) else members.get("error")
     return error if type(error) is str and error in _ERRORS else ""

@@ -7,23 +7,21 @@ are:
 2. Verify one of them completely, as ``verify_card`` does.
 3. Read the signed JSON with the SDK's own model: the result must equal the object.
 
-Step 3 makes step 1 safe: a wrong guess there rejects a valid card, and never accepts a forged one.
-
-Members that the model has dropped cannot be written again: members of 0.3 in a 1.0 model, members of 1.0 in a 0.3
-model, and unknown members. A signature over such a member is rejected here, and accepted by the transport, which
-verifies the bytes.
+Step 3 makes step 1 safe: a wrong guess there rejects a valid card, and never accepts a forged one. Members that the
+model has dropped cannot be written again: members of 0.3 in a 1.0 model, members of 1.0 in a 0.3 model, and unknown
+members. A signature over such a member is rejected here, and accepted by the transport, which verifies the bytes.
 
 The hook does not use the network or the card memory: the key sets of a ``TrustFile`` are those that its ``fetch`` got.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from a2a_trust.card.given import PydanticCard, SdkCard, is_message
-from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
+from a2a_trust.card.schema import MESSAGES, Kind, Presence
 from a2a_trust.client.verification import ANY_KEY, check_whole
 from a2a_trust.errors import (
     CardVerificationError,
@@ -38,6 +36,9 @@ from a2a_trust.keys.trust import TrustSource
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
+_EMPTY: Final[dict[Kind, type[Any]]] = {
+    Kind.STRING: str, Kind.STRINGS: list, Kind.STRING_MAP: dict, Kind.MESSAGES: list,
+}  # fmt: skip
 _INSTEAD: Final = "verify the bytes that the agent serves, with AsyncVerifyingTransport or fetch_card"
 
 
@@ -77,7 +78,12 @@ def _verify(verify: Callable[[JSONObject], VerifiedCard], card: SdkCard | Pydant
         if _read(card, {**verified.card, "signatures": writing["signatures"]}) != card:
             raise CardVerificationError(f"the SDK's object differs from the signed card; {_INSTEAD}")
         return
-    raise _with_advice(refusals[0]) from None
+    refusal = refusals[0]
+    reasons = {failure.reason for failure in refusal.failures}
+    if FailureReason.BAD_SIGNATURE in reasons and not isinstance(refusal, UncoveredFieldsError):
+        text = "no signature covers the card as the SDK has read it; if the SDK's model dropped signed members,"
+        refusal = type(refusal)(f"{text} {_INSTEAD}\n  {refusal.message}", refusal.failures)
+    raise refusal from None
 
 
 def _writings(card: Any) -> tuple[JSONObject, ...]:
@@ -86,66 +92,43 @@ def _writings(card: Any) -> tuple[JSONObject, ...]:
     A protobuf message does not tell whether an empty REQUIRED member was there. The specification keeps it, and the SDK
     does not print it.
     """
+    no_json = MalformedError(f"card: the SDK's object cannot be written as JSON; {_INSTEAD}")
     if is_message(card):
-        printed = _printed(card)
-        completed = _completed(printed, MESSAGES["AgentCard"])
+        from google.protobuf.json_format import Error, MessageToDict
+
+        try:
+            printed: JSONObject = MessageToDict(card)  # type: ignore[no-untyped-call, unused-ignore]
+        except Error:  # a number that JSON does not have
+            raise no_json from None
+        completed = _completed(printed, "AgentCard", Kind.MESSAGE)
         return (completed,) if completed == printed else (completed, printed)
     if callable(getattr(card, "model_dump", None)):
-        return (_dumped(card),)
+        try:
+            # Only the members that were there: the model gives the others a default, also in the card that was signed.
+            return (card.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=False),)
+        except ValueError:
+            raise no_json from None
     raise ConfigurationError(
         f"signature_verifier: {type(card).__name__} is not an AgentCard of the a2a-sdk; for bytes and dicts, use "
         "verify_card"
     )
 
 
-def _printed(card: SdkCard) -> JSONObject:
-    from google.protobuf.json_format import Error, MessageToDict
-
-    try:
-        printed: JSONObject = MessageToDict(card)  # type: ignore[no-untyped-call, unused-ignore]
-    except Error:  # a number that JSON does not have
-        raise MalformedError(f"card: {_NO_JSON}") from None
-    return printed
-
-
-def _dumped(card: PydanticCard) -> JSONObject:
-    """The members that were there: the model gives the others a default, also in the card that was signed."""
-    try:
-        return card.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=False)
-    except ValueError:
-        raise MalformedError(f"card: {_NO_JSON}") from None
-
-
-_NO_JSON: Final = f"the SDK's object cannot be written as JSON; {_INSTEAD}"
-
-
-def _completed(members: JSONObject, fields: Mapping[str, Field]) -> JSONObject:
-    """The members with the REQUIRED ones that are not printed because they are empty."""
-    completed = {
-        name: _completed_value(value, fields[name]) if name in fields else value for name, value in members.items()
-    }
-    for field in fields.values():
-        if field.presence is Presence.REQUIRED and field.kind in _EMPTY:
-            completed.setdefault(field.name, _EMPTY[field.kind]())
+def _completed(value: JSON, message: str, kind: Kind) -> JSON:
+    """The value, and in its messages the REQUIRED members that are not printed because they are empty."""
+    if kind is Kind.MESSAGES:
+        return [_completed(each, message, Kind.MESSAGE) for each in value]
+    if kind is Kind.MESSAGE_MAP:
+        return {name: _completed(each, message, Kind.MESSAGE) for name, each in value.items()}
+    if kind is not Kind.MESSAGE:
+        return value
+    completed = dict(value)
+    for name, field in MESSAGES[message].items():
+        if name in completed:
+            completed[name] = _completed(completed[name], field.message, field.kind)
+        elif field.presence is Presence.REQUIRED and field.kind in _EMPTY:
+            completed[name] = _EMPTY[field.kind]()
     return completed
-
-
-def _completed_value(value: JSON, field: Field) -> JSON:
-    if field.kind is Kind.MESSAGE:
-        return _completed(value, MESSAGES[field.message])
-    if field.kind is Kind.MESSAGES:
-        return [_completed(each, MESSAGES[field.message]) for each in value]
-    if field.kind is Kind.MESSAGE_MAP:
-        return {name: _completed(each, MESSAGES[field.message]) for name, each in value.items()}
-    return value
-
-
-_EMPTY: Final[Mapping[Kind, Callable[[], JSON]]] = {
-    Kind.STRING: str,
-    Kind.STRINGS: list,
-    Kind.STRING_MAP: dict,
-    Kind.MESSAGES: list,
-}
 
 
 def _read(card: Any, members: JSONObject) -> Any:
@@ -155,16 +138,3 @@ def _read(card: Any, members: JSONObject) -> Any:
 
         return ParseDict(members, type(card)())  # type: ignore[no-untyped-call, unused-ignore]
     return type(card).model_validate(members)
-
-
-def _with_advice(refusal: CardVerificationError) -> CardVerificationError:
-    """The refusal; where a signature does not fit, with the other reason that this may have."""
-    if isinstance(refusal, UncoveredFieldsError) or FailureReason.BAD_SIGNATURE not in {
-        failure.reason for failure in refusal.failures
-    }:
-        return refusal
-    return type(refusal)(
-        f"no signature covers the card as the SDK has read it; if the SDK's model dropped signed members, {_INSTEAD}\n"
-        f"  {refusal.message}",
-        refusal.failures,
-    )

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from a2a_trust.client.first_use import TrustOnFirstUse
-from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, KeyFetcher
+from a2a_trust.client.flow import Awaited, Flow, Get, InThread, KeyFetcher
 from a2a_trust.client.location import named_location
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.errors import (
@@ -75,24 +75,29 @@ class Verification:
             raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
         check_first_use(self.on_first_use, self.memory)
 
-    def verify(
-        self,
-        document: bytes | Mapping[str, Any],
-        url: str,
-        check: Callable[[VerifiedCard, TrustStore], None] = lambda verified, store: None,  # noqa: ARG005
-    ) -> Flow[VerifiedCard]:
+    def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
         """Verify a card from that URL. The errors are those of ``verify_card`` and the memory.
 
-        ``check`` may raise for another reason, before the card is remembered. It gets the trusted keys that verified
-        the card, without those of a first use. ConfigurationError: with a memory, the URL is not an agent location.
+        ConfigurationError: with a memory, the URL is not an agent location.
         """
+        verified, _ = yield from self.verify_signatures(document, url)
+        yield from self.admit(verified, url)
+        return verified
+
+    def admit(self, verified: VerifiedCard, url: str) -> Flow[None]:
+        """Check a verified card against the memory, which then remembers it."""
+        if self.memory is not None:
+            yield InThread(partial(self.memory.admit, verified, named_location(url), now=self.clock()))
+
+    def verify_signatures(self, document: bytes | Mapping[str, Any], url: str) -> Flow[tuple[VerifiedCard, TrustStore]]:
+        """The card, which is not remembered yet, and the trusted keys, without those of a first use."""
         if self.memory is not None:
             url = named_location(url)
         trusted, unreachable = self.trust.trust_store(), None
         store = trusted
         try:
             if isinstance(self.trust, KeyFetcher):
-                trusted = store = yield FreshKeys(self.trust, url)
+                trusted = store = yield Awaited(partial(self.trust.fetch, url))
             if self.on_first_use is not None and self.on_first_use.applies_to(url, store):
                 store = yield from self._published(self.on_first_use, url, store)
         except KeySourceUnavailableError as error:
@@ -114,10 +119,7 @@ class Verification:
             raise
         except CardVerificationError as error:
             raise error from unreachable
-        check(verified, trusted)
-        if self.memory is not None:
-            yield InThread(partial(self.memory.admit, verified, url, now=now))
-        return verified
+        return verified, trusted
 
     def verify_again(self, card: VerifiedCard) -> Flow[tuple[VerifiedCard, TrustStore]]:
         """Verify a card again by the keys that are trusted now; the result has these keys, too.
@@ -127,7 +129,7 @@ class Verification:
         """
         if isinstance(self.trust, KeyFetcher):
             with suppress(KeySourceUnavailableError):  # the known keys may be enough
-                yield FreshKeys(self.trust, card.origin)
+                yield Awaited(partial(self.trust.fetch, card.origin))
         trusted = store = self.trust.trust_store()
         first_use = TrustOnFirstUse()
         if card.on_first_use and card.origin is not None and first_use.applies_to(card.origin, trusted):

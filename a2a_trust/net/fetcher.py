@@ -42,6 +42,7 @@ from typing import Final, Protocol
 import anyio
 import httpcore
 
+from a2a_trust.cache import SingleFlight
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, with_option
 from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
 from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin, Url, check_private, has_dot_segment, read_url
@@ -132,6 +133,7 @@ class SystemResolver:
 
 
 _LOOKUPS: Final = BoundedSemaphore(64)
+_LOOKUP_SECONDS: Final = 5.0
 
 
 def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
@@ -152,6 +154,29 @@ async def addresses_of(host: str, port: int, resolver: Resolver) -> list[Address
         return [ip_address(text) for text in await resolver.resolve(host, port)]
     except (OSError, ValueError):
         return []
+
+
+class MeshNames:
+    """Looks up the addresses of names in a service mesh.
+
+    Requests for one name that begin at once share a look-up: each takes a thread, and there are few.
+    """
+
+    def __init__(self, resolver: Resolver | None) -> None:
+        self._resolver = SystemResolver() if resolver is None else resolver
+        self._look_ups = SingleFlight[str, list[Address]]()
+
+    async def addresses(self, host: str, port: int, seconds: float | None) -> list[Address]:
+        """The addresses to try. TimeoutError: the look-up takes longer. FetchError: an address is not private."""
+
+        async def look_up() -> list[Address]:
+            with anyio.fail_after(_LOOKUP_SECONDS):
+                return await addresses_of(host, port, self._resolver)
+
+        with anyio.fail_after(seconds):
+            found = await self._look_ups.run(f"{host}:{port}", look_up)
+        check_private(f"http://{host}:{port}", found)
+        return found[:MAX_ATTEMPTS]
 
 
 class Fetcher:

@@ -9,7 +9,7 @@ The callers decide which hosts and schemes are allowed, and when two paths are t
 ``client.location`` (memory), ``client.destinations`` (requests), ``net.fetcher``.
 
 Four modules read the text themselves. ``keys.origins.interface_host`` looks for schemes as gRPC does, which finds one
-in ``dns:443``. ``client.interception`` must recognize a card in a URL that no rule accepts. ``auth.discovery`` inserts
+in ``dns:443``. ``client.decisions`` must recognize a card in a URL that no rule accepts. ``auth.discovery`` inserts
 the well-known part into the name of an issuer, whose spelling is compared character by character. ``auth.dpop``
 compares the URLs of proofs, with special rules for ports.
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import Callable
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import TrustError, generate_signer
 from a2a_trust.client import (
@@ -24,6 +27,8 @@ from a2a_trust.client import (
     CredentialsError,
     CredentialsRejectedError,
     UnsafePassAnything,
+    UnverifiedCardError,
+    verifying_client,
 )
 from tests.attacks.calling import (
     KEY,
@@ -37,7 +42,8 @@ from tests.attacks.calling import (
     key_scheme,
     leaks_in,
 )
-from tests.client.agents import OWNER_TRUSTED, Page, trusting
+from tests.attacks.test_c05_traces_of_credentials import traces_of
+from tests.client.agents import NEW, OWNER_TRUSTED, Asked, Page, card_of, signed, trusting
 from tests.client.proofs import proof_in
 from tests.tables import walk
 
@@ -300,3 +306,146 @@ def test_a_rejected_request_is_not_sent_on_by_the_error(servers: Servers, asks: 
         asks(everything(servers), f"{servers.origin}/rpc")
     request = refused.value.request
     assert leaks_in(f"{request.headers.raw!r} {request.url.raw_path!r} {pickle.dumps(request)!r}") == []
+
+
+# Redirects of a client that has its credentials below httpx
+
+
+async def one_line(servers: Servers, folder: Path, *calls: Callable[[httpx.AsyncClient], Any], **options: Any) -> None:
+    """What a client of one agent does, whose card wants a key in each place, and a token that is bound to a key."""
+    schemes = {
+        "header": key_scheme("X-Key"),
+        "query": key_scheme("key", "query"),
+        "cookie": key_scheme("session", "cookie"),
+        "login": {"httpAuthSecurityScheme": {"scheme": "bearer"}},
+    }
+    demanded: list[Any] = [{"schemes": {name: {"list": []} for name in schemes}}]
+    document = card_of(servers.origin, securitySchemes=schemes, securityRequirements=demanded)
+    servers.agent.pages[NEW] = signed(document)
+    authorities = folder / "authorities.pem"
+    authorities.write_bytes(servers.authority.certificate.public_bytes(Encoding.PEM))
+    origins = [servers.origin]
+    key = ApiKey(KEY, origins=origins)
+    held = {"header": key, "query": key, "cookie": key, "login": BearerToken(TOKEN, origins=origins, dpop=SIGNER)}
+    trust, own = trusting(VICTIM), {"authorities": authorities, **options}
+    async with verifying_client(servers.origin, trust=trust, credentials=held, **own) as http:
+        for call in calls:
+            await call(http)
+
+
+def is_with_credentials(asked: Asked) -> bool:
+    """All of them came; AssertionError: only some."""
+    shown = {*leaks_in(repr(asked)), *({"authorization", "x-key", "dpop"} & asked.headers.keys())}
+    assert not shown or shown == {KEY, TOKEN, "authorization", "x-key", "dpop"}
+    return bool(shown)
+
+
+@walk("status", [301, 302, 303, 307, 308])
+@walk("where", ["a URL of the card", "the same URL", "another name", "another port"])
+def test_a_redirect_has_no_credential_of_the_client_also_where_its_card_leads(
+    servers: Servers, tmp_path: Path, status: int, where: str
+) -> None:
+    elsewhere = {
+        "a URL of the card": f"{servers.origin}/rest/message:send?x=1",
+        "the same URL": f"{servers.origin}/rpc?x=1",
+        "another name": f"{servers.evil}/steal?x=1",
+        "another port": f"{servers.thief.origin(VICTIM)}/steal?x=1",
+    }[where]
+    moved = Page(status=status, headers={"Location": elsewhere})
+
+    def rpc(asked: Asked) -> Page:
+        return moved if servers.agent.paths().count(asked.path) == 1 and "?x=1" not in asked.path else Page(body=b"{}")
+
+    servers.agent.pages |= {"/rpc": rpc, "/rest/message:send": Page(body=b"{}", headers={"DPoP-Nonce": "of-another"})}
+    servers.thief.pages["/steal"] = Page(body=b"{}")
+    also = [servers.evil, servers.thief.origin(VICTIM)]
+
+    async def call(http: httpx.AsyncClient) -> None:
+        answer = await http.post(f"{servers.origin}/rpc", json={}, follow_redirects=True)
+        assert answer.status_code == 200
+        assert len(answer.history) == 1
+
+    asyncio.run(one_line(servers, tmp_path, call, also=also))
+    first, *others = [asked for asked in servers.agent.asked if asked.path != NEW]
+    assert is_with_credentials(first)
+    assert others or servers.thief.asked
+    assert not [asked for asked in [*others, *servers.thief.asked] if is_with_credentials(asked)]
+
+
+def test_a_redirect_that_the_program_follows_has_no_credential_of_the_client(servers: Servers, tmp_path: Path) -> None:
+    servers.agent.pages |= {
+        "/rpc": Page(status=307, headers={"Location": f"{servers.origin}/rest/message:send"}),
+        "/rest/message:send": Page(status=401),
+    }
+
+    async def call(http: httpx.AsyncClient) -> None:
+        further = (await http.post(f"{servers.origin}/rpc")).next_request
+        assert further is not None
+        for again in (further, further):
+            assert (await http.send(again)).status_code == 401  # it is passed on: there is nothing else to send
+
+    asyncio.run(one_line(servers, tmp_path, call))
+    shown = [(asked.path.partition("?")[0], is_with_credentials(asked)) for asked in servers.agent.asked]
+    assert shown == [(NEW, False), ("/rpc", True), *[("/rest/message:send", False)] * 2]
+
+
+def test_control_a_request_that_the_program_sends_again_has_its_credentials(servers: Servers, tmp_path: Path) -> None:
+    servers.agent.pages |= {"/rpc": Page(body=b"{}"), "/rest/message:send": Page(body=b"{}")}
+
+    async def call(http: httpx.AsyncClient) -> None:
+        request = http.build_request("POST", f"{servers.origin}/rpc", json={})
+        for _ in range(2):
+            await http.send(request)
+        request.url = httpx.URL(f"{servers.origin}/rest/message:send")
+        await http.send(request)
+        request.url = httpx.URL(f"{servers.evil}/steal")
+        with pytest.raises(UnverifiedCardError):
+            await http.send(request)
+
+    asyncio.run(one_line(servers, tmp_path, call))
+    shown = [(asked.path.partition("?")[0], is_with_credentials(asked)) for asked in servers.agent.asked]
+    assert shown == [(NEW, False), ("/rpc", True), ("/rpc", True), ("/rest/message:send", True)]
+    assert_got_nothing(servers.thief)
+
+
+def test_nothing_above_the_wire_has_a_credential_of_the_client(
+    servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hooks, answers, errors and logs; and what the program has of a request while it is sent."""
+    caplog.set_level("DEBUG")
+    statuses, told = iter([200, 401]), list[str]()
+    under_way, wires = list[httpx.Request](), list[httpx.Request]()
+    servers.agent.pages["/rpc"] = lambda _: Page(status=next(statuses))
+
+    async def look(message: httpx.Request | httpx.Response) -> None:
+        request = message.request if isinstance(message, httpx.Response) else message
+        seen = (message, request.headers, request.headers.raw, request.url.raw_path, request.extensions, vars(request))
+        told.extend([*map(repr, seen), repr(pickle.dumps(request))])
+
+    handle = httpx.AsyncHTTPTransport.handle_async_request
+
+    async def send_while_the_program_looks(network: httpx.AsyncHTTPTransport, wire: httpx.Request) -> httpx.Response:
+        for request in under_way:
+            await look(request)
+        assert wire.content == (b"" if wire.method == "GET" else b"{}")  # control: it has what the program wrote
+        wires.append(wire)
+        return await handle(network, wire)
+
+    async def remember(request: httpx.Request) -> None:
+        under_way.append(request)
+
+    async def call(http: httpx.AsyncClient) -> None:
+        http.event_hooks = {"request": [look, remember], "response": [look]}
+        await look(await http.post(f"{servers.origin}/rpc", json={}))
+        with pytest.raises(CredentialsRejectedError) as refused:
+            await http.post(f"{servers.origin}/rpc", json={})
+        await look(refused.value.request)
+        await look(refused.value.response)
+        told.extend(traces_of(refused.value))
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", send_while_the_program_looks)
+    asyncio.run(one_line(servers, tmp_path, call))
+    assert [is_with_credentials(asked) for asked in servers.agent.asked if asked.path != NEW] == [True, True]
+    assert len(told) > 60
+    told += [repr([wire.headers.raw, wire.url.raw_path]) for wire in wires]  # an error may keep what was sent
+    assert [each for each in [*told, caplog.text] if leaks_in(each)] == []

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from a2a_trust import generate_signer
+from a2a_trust import TrustStore, VerifiedCard, generate_signer
 from a2a_trust.client import (
     ApiKey,
     BearerToken,
@@ -21,8 +21,10 @@ from a2a_trust.client import (
     CredentialsError,
     CredentialsRejectedError,
     UnverifiedCardError,
+    VolatileCardMemory,
     verifying_client,
 )
+from a2a_trust.client.memory import Admitted
 from a2a_trust.errors import TrustError
 from tests.attacks.calling import KEY, TOKEN, VICTIM, Servers, assert_got_nothing, key_scheme, oauth_scheme, tokens
 from tests.client.agents import NEW, OLD, Page, card_of, signed, trusting
@@ -134,6 +136,65 @@ def test_other_urls_get_neither_credentials_nor_calls(servers: Servers, bundle: 
     assert [type(each) for each in outcomes] == [UnverifiedCardError] * 3
     assert_got_nothing(servers.thief, servers.agent)
     assert not [each for each in [*servers.thief.asked, *servers.agent.asked] if each.method == "POST"]
+
+
+@walk("also", [True, False], ids=["permitted", "searched for"])
+def test_the_card_of_another_agent_of_the_host_gets_no_credential(servers: Servers, bundle: Path, also: bool) -> None:
+    """It is verified, and demands the schemes by the names that the client has credentials for."""
+    neighbour = f"{servers.origin}/neighbour"
+    servers.agent.pages |= {
+        NEW: signed(document_of(servers, servers.origin)),
+        f"/neighbour{NEW}": signed(document_of(servers, neighbour)),
+        "/neighbour/rpc": Page(body=b"{}"),
+    }
+    permitted = [f"{neighbour}/rpc"] if also else []
+    http = client_for(servers, servers.origin, bundle, also=permitted)
+    urls = [f"{neighbour}/rpc", f"{servers.origin}/rpc", f"{neighbour}/rpc"]
+    assert [getattr(each, "status_code", each) for each in calls(http, *urls)] == [200] * 3
+    to_the_agent = [asked for asked in servers.agent.asked if asked.path.startswith("/rpc?")]
+    assert [asked.headers["x-key"] for asked in to_the_agent] == [KEY]
+    assert leftovers(servers, but=to_the_agent[0]) == []
+
+
+def test_a_card_that_names_its_own_url_is_fetched_without_credentials(servers: Servers, bundle: Path) -> None:
+    named = [
+        {"url": f"{servers.origin}{path}", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        for path in (NEW, "/rpc")
+    ]
+    servers.agent.pages[NEW] = signed(document_of(servers, servers.origin, supportedInterfaces=named))
+
+    async def get_often() -> None:
+        async with client_for(servers, servers.origin, bundle) as http:
+            for _ in range(2):
+                assert (await http.get(f"{servers.origin}{NEW}")).is_success
+            assert (await http.post(f"{servers.origin}/rpc")).is_success
+
+    asyncio.run(get_often())
+    assert servers.agent.paths() == [NEW, NEW, f"/rpc?key={KEY}"]
+    assert leftovers(servers, but=servers.agent.asked[-1]) == []
+
+
+def test_an_agent_whose_key_is_revoked_while_its_card_comes_gets_nothing(servers: Servers, bundle: Path) -> None:
+    """Also where the program permits the URL: what the card demands is unknown by then."""
+
+    class Trust:
+        store = trusting(VICTIM)
+
+        def trust_store(self) -> TrustStore:
+            return self.store
+
+    class Memory(VolatileCardMemory):
+        def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
+            Trust.store = TrustStore([])
+            return super().admit(verified, url, now=now)
+
+    servers.agent.pages[NEW] = signed(document_of(servers, servers.origin))
+    http = verifying_client(
+        servers.origin, trust=Trust(), credentials={}, authorities=bundle, memory=Memory(), also=[servers.origin]
+    )
+    [refused] = calls(http, f"{servers.origin}/rpc")
+    assert isinstance(refused, CredentialsError)
+    assert servers.agent.paths() == [NEW]
 
 
 def test_a_card_at_a_url_of_its_own_is_fetched_without_credentials(servers: Servers, bundle: Path) -> None:

@@ -211,6 +211,18 @@ def test_the_get_of_a_card_that_is_redirected_carries_nothing_on(make: Make, age
     assert impostor.asked == []
 
 
+@walk("status", [301, 302, 303, 307, 308])
+def test_a_redirect_with_a_verified_card_as_its_body_leads_nowhere(
+    make: Make, agent: Agent, impostor: Agent, status: int
+) -> None:
+    """The client would follow it, and get a card that nobody has verified."""
+    url, elsewhere = agent.origin(VICTIM), impostor.origin(EVIL)
+    agent.pages[NEW] = Page(status=status, body=signed(card_of(url)), headers={"Location": f"{elsewhere}/card"})
+    impostor.pages["/card"] = impostor.pages[NEW]
+    refused(make(also=[elsewhere]), "GET", url + NEW)
+    assert impostor.asked == []
+
+
 def test_only_the_program_says_which_card_may_have_credentials(make: Make, agent: Agent) -> None:
     """A verified card may be a copy: where it came from is not where its agent is."""
     url = agent.origin(VICTIM)

@@ -511,7 +511,7 @@ def test_of_processes_that_are_first_at_once_one_wins(card: JSONObject, tmp_path
     """
     count, paths = 40, ["", "", "/a", "/b"]
     told = raced(place, tmp_path, card, paths, count)
-    memory = PostgresCardMemory(place) if "://" in place else SqliteCardMemory(place)
+    memory = PostgresCardMemory(place, timeout=60) if "://" in place else SqliteCardMemory(place)
     remembered = {record.location.host: record.thumbprints for record in memory.records()}
     assert len(memory.records()) == len(remembered) == len(told) == count  # one location of each host
     for origin, outcomes in told.items():

@@ -78,10 +78,10 @@ def test_the_password_of_redis_comes_from_the_environment(run: Run, monkeypatch:
             assert done.code == 0, done.err
             assert "hunter2" not in done.out + done.err
             monkeypatch.setenv("REDISCLI_AUTH", "hunter2")
-            (record,) = RedisApiKeys(server.url).records()
+            (record,) = RedisApiKeys(server.url, timeout=60).records()
             assert record.owner == "ann"
             monkeypatch.setenv("REDISCLI_AUTH", "hunter3")  # one in the URL counts first
-            keys = RedisApiKeys(server.url.replace("//", "//:hunter2@"))
+            keys = RedisApiKeys(server.url.replace("//", "//:hunter2@"), timeout=60)
             assert keys.records() == (record,)
 
             async def find() -> int:

@@ -67,7 +67,7 @@ async def test_the_key_goes_along_with_every_request_but_the_one_for_the_card(
     assert by_rest.json()["description"] == by_rpc.json()["result"]["description"] == "More."
     shown = [(asked.path.partition("?")[0], PLACES[place](asked) or None) for asked in agent.asked]
     keyed = [("/rest/extendedAgentCard", KEY), ("/rpc", KEY), ("/rest/tasks", KEY)]
-    assert shown == [(NEW, None), (NEW, None), *keyed]  # the program asks for the card, and the client for itself
+    assert shown == [(NEW, None), *keyed]  # the program's card is the client's, too
 
 
 async def test_requests_at_once_are_all_answered(agent: Agent, authority: Authority, tmp_path: Path) -> None:
@@ -142,3 +142,39 @@ async def test_who_waits_for_a_card_in_vain_asks_once_more_and_not_in_a_row(
     assert [type(each) for each in errors] == [CredentialsError] * 8
     assert came[0] > 2
     assert "/rpc" not in agent.paths()
+
+
+async def test_a_skill_that_the_card_lacks_stops_requests_and_not_the_card(
+    agent: Agent, authority: Authority, tmp_path: Path
+) -> None:
+    agent.pages |= {NEW: demanding(agent, "header"), "/rpc": Page(body=b"{}")}
+    authorities = tmp_path / "authority.pem"
+    authorities.write_bytes(authority.certificate.public_bytes(Encoding.PEM))
+    async with verifying_client(
+        here(agent), trust=trusting("127.0.0.1"), credentials={}, skills=["gone"], authorities=authorities
+    ) as http:
+        assert (await http.get(f"{here(agent)}{NEW}")).status_code == 200
+        with pytest.raises(
+            CredentialsError, match="the request is not sent: skills: the card has no skill with the id"
+        ):
+            await http.post(f"{here(agent)}/rpc", json={})
+    assert agent.paths() == [NEW]
+
+
+async def test_after_a_401_to_a_request_without_credentials_the_card_is_fetched_again(
+    agent: Agent, authority: Authority, tmp_path: Path
+) -> None:
+    agent.pages |= {NEW: demanding(agent, "header"), "/rpc": Page(body=b"{}"), "/other": Page(status=401)}
+    authorities = tmp_path / "authority.pem"
+    authorities.write_bytes(authority.certificate.public_bytes(Encoding.PEM))
+    async with verifying_client(
+        here(agent),
+        trust=trusting("127.0.0.1"),
+        credentials={"key": ApiKey(KEY, origins=[here(agent)])},
+        authorities=authorities,
+        also=[f"{here(agent)}/other"],
+    ) as http:
+        assert (await http.post(f"{here(agent)}/other")).status_code == 401
+        assert (await http.post(f"{here(agent)}/rpc")).status_code == 200
+    assert agent.paths() == [NEW, "/other", NEW, "/rpc"]
+    assert [PLACES["header"](asked) for asked in agent.asked] == [None, None, None, KEY]

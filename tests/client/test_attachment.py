@@ -13,10 +13,11 @@ from a2a_trust import MalformedError, generate_signer
 from a2a_trust.auth.credentials import InCookie, InHeader, InQuery
 from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, SecurityScheme
 from a2a_trust.client.answer import Answer, Part
-from a2a_trust.client.attachment import Attachment, attach, sent_to
-from a2a_trust.client.card_auth import _attachment_of as attachment_of
+from a2a_trust.client.attachment import attach, sent_to
 from a2a_trust.client.credentials import ApiKey, CredentialValue
+from a2a_trust.client.decisions import attachment_of
 from a2a_trust.client.dpop import DPoPProofs
+from a2a_trust.client.messages import Attachment, Request
 
 ORIGIN = "https://agent.example"
 KEY = "k3y-4f1b9d"
@@ -35,6 +36,10 @@ def sent(request: httpx.Request, name: str) -> list[str]:
 
 def request_to(url: str = f"{ORIGIN}/rpc", **options: Any) -> httpx.Request:
     return httpx.Request("POST", url, json={"a": 1}, **options)
+
+
+def values_of(request: httpx.Request) -> Request:
+    return Request(method=request.method, url=sent_to(request), headers=request.headers, timeout={})
 
 
 def test_a_header_replaces_that_of_the_program() -> None:
@@ -118,14 +123,16 @@ def test_copies_texts_and_reprs_have_nothing() -> None:
     ],
 )
 def test_the_word_in_authorization(scheme: SecurityScheme, expected: str) -> None:
-    attachment = attachment_of(request_to(), Answer(parts=(part(None, scheme),)), [CredentialValue(KEY)], ORIGIN)
+    attachment = attachment_of(
+        values_of(request_to()), Answer(parts=(part(None, scheme),)), [CredentialValue(KEY)], ORIGIN
+    )
     assert attachment == Attachment(headers=((b"authorization", expected.encode()),))
 
 
 def test_every_place_at_once() -> None:
     places = [part(each) for each in (InHeader("X-API-Key"), InQuery("key"), InCookie("Key"))]
     values = [CredentialValue(text) for text in ("a", "b", "c")]
-    attachment = attachment_of(request_to(), Answer(parts=tuple(places)), values, ORIGIN)
+    attachment = attachment_of(values_of(request_to()), Answer(parts=tuple(places)), values, ORIGIN)
     assert attachment == Attachment(
         headers=((b"x-api-key", b"a"),), parameters=(("key", "b"),), cookies=(("Key", "c"),)
     )
@@ -134,7 +141,7 @@ def test_every_place_at_once() -> None:
 @pytest.mark.parametrize("text", ["a;b", "a b", "a,b", 'a"b', "a\\b"])
 def test_a_key_that_no_cookie_can_have(text: str) -> None:
     with pytest.raises(MalformedError, match="a cookie must not have") as refused:
-        attachment_of(request_to(), Answer(parts=(part(InCookie("key")),)), [CredentialValue(text)], ORIGIN)
+        attachment_of(values_of(request_to()), Answer(parts=(part(InCookie("key")),)), [CredentialValue(text)], ORIGIN)
     assert text not in str(refused.value)
 
 
@@ -142,7 +149,7 @@ def test_a_proof_is_for_the_path_that_is_sent() -> None:
     value = CredentialValue("t0ken", DPoPProofs(generate_signer("ES256")))
     request = request_to(f"{ORIGIN}/a%2Fb?x=1")
     attachment = attachment_of(
-        request, Answer(parts=(part(None, HttpScheme(name="s", scheme="bearer")),)), [value], ORIGIN
+        values_of(request), Answer(parts=(part(None, HttpScheme(name="s", scheme="bearer")),)), [value], ORIGIN
     )
     (_, authorization), (name, proof) = attachment.headers
     assert (authorization, name, proof.count(b".")) == (b"DPoP t0ken", b"dpop", 2)
@@ -151,6 +158,7 @@ def test_a_proof_is_for_the_path_that_is_sent() -> None:
 def test_the_url_that_a_request_is_sent_to() -> None:
     assert sent_to(request_to(f"{ORIGIN}/rpc?a=b#c")) == f"{ORIGIN}/rpc?a=b#c"
     assert sent_to(request_to("https://agent.example:443")) == f"{ORIGIN}/"
+    assert sent_to(request_to(f"{ORIGIN}/%C3%BC?a=%20#%C3%BC%0A?b#c")) == f"{ORIGIN}/%C3%BC?a=%20#%C3%BC%0A?b#c"
     with pytest.raises(MalformedError, match="no host"):
         sent_to(httpx.Request("GET", "/rpc"))
     with pytest.raises(MalformedError, match="extension target"):

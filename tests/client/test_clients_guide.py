@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import Fetcher, VerifyingTransport, errors, generate_signer, publish_jwks
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
-from a2a_trust.client.interception import BARE_HEADERS
+from a2a_trust.client.decisions import BARE_HEADERS
 from a2a_trust.errors import FailureReason, RolledBackCardError
 from a2a_trust.net.fetcher import Fetched, SystemResolver
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting

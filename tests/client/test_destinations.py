@@ -17,9 +17,9 @@ from a2a_trust import (
     VerifyingTransport,
     verify_card,
 )
+from a2a_trust.card.view import read_card
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
 from a2a_trust.client.destinations import Destination, Destinations, check_plain, named_origins
-from a2a_trust.client.transport import _Turns
 from a2a_trust.keys import UnsafeAnyOrigin
 from a2a_trust.net.urls import NO_MESH, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
@@ -132,7 +132,7 @@ def test_the_card_is_searched_from_the_base_of_the_interface_upwards(path: str, 
 
 def named_by(card: dict[str, Any], path: str = NEW) -> Destinations:
     verified = verify_card(signed(card), trusting("agent.test"), origin=AGENT, now=time.time())
-    return Destinations.of(verified, AGENT + path)
+    return Destinations.of(read_card(verified.card), AGENT + path)
 
 
 def covered(destinations: Destinations, paths: Iterable[str]) -> list[str]:
@@ -308,8 +308,8 @@ def test_failures_and_cards_are_remembered_of_the_last_ones() -> None:
         for index in range(300):
             with pytest.raises(UnverifiedCardError):
                 http.post(f"https://agent{index}.test/rpc")
-        assert len(http._transport._cards._failed) == 256  # type: ignore[attr-defined]
-        assert not http._transport._requests._turns._taken  # type: ignore[attr-defined]
+        assert len(http._transport._connection._failed) == 256  # type: ignore[attr-defined]
+        assert not http._transport._connection._turns._queues  # type: ignore[attr-defined]
 
 
 def test_a_key_for_every_host_names_only_what_its_card_says() -> None:
@@ -320,16 +320,6 @@ def test_a_key_for_every_host_names_only_what_its_card_says() -> None:
         with pytest.raises(UnverifiedCardError, match="its card is verified, and does not name it"):
             http.post(f"{AGENT}/rpc")
         assert http.post("https://other.test/rpc").status_code == 200
-
-
-def test_a_lock_lives_for_as_long_as_somebody_needs_it() -> None:
-    turns = _Turns(object)
-    here = location(AGENT)
-    with turns.of(here) as first:
-        with turns.of(here) as second, turns.of(location("https://other.test")) as other:
-            assert first is second is not other
-        assert list(turns._taken) == [here]
-    assert not turns._taken
 
 
 # --- the origins of a credential -----------------------------------------------------------------------------------

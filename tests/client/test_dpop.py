@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from a2a_trust import ConfigurationError, VerifiedCard, generate_signer, verify_card
+from a2a_trust.card.view import read_card
 from a2a_trust.client import (
     BearerToken,
     CardAuth,
@@ -25,8 +26,9 @@ from a2a_trust.client import (
 )
 from a2a_trust.client.answer import Answer
 from a2a_trust.client.credentials import CredentialValue
+from a2a_trust.client.decisions import Rejection
 from a2a_trust.client.dpop import DPoPProofs, nonce_of
-from a2a_trust.client.rejection import Rejection
+from a2a_trust.client.messages import Reply, Request
 from a2a_trust.errors import TokenRequestError
 from a2a_trust.keys import PublicKey
 from a2a_trust.keys.jwk import public_key_from_jwk
@@ -161,7 +163,7 @@ def test_a_proof_says_what_rfc_9449_wants_and_is_by_the_key_in_it(alg: str) -> N
         "iat": 1562262616,
         "ath": ATH,
     }
-    assert proof.jkt == proofs.jkt == signer.public_key.thumbprint
+    assert proof.jkt == signer.public_key.thumbprint
 
 
 def test_without_a_token_a_proof_has_no_hash_of_one() -> None:
@@ -186,7 +188,7 @@ def test_the_thumbprint_is_the_one_in_rfc_9449() -> None:
         def sign(self, data: bytes) -> bytes:
             raise NotImplementedError
 
-    assert DPoPProofs(Elsewhere()).jkt == "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
+    assert repr(DPoPProofs(Elsewhere())) == "DPoPProofs(jkt='0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I')"
 
 
 def test_the_nonces_of_64_servers_are_remembered() -> None:
@@ -237,9 +239,12 @@ def test_a_nonce_is_one_line_of_nqchar(lines: list[str], nonce: str | None) -> N
 )
 def test_the_demand_for_a_nonce_names_scheme_and_error(challenge: str, wanted: bool) -> None:
     headers = {"WWW-Authenticate": challenge, "DPoP-Nonce": "n1"}
-    response = httpx.Response(401, headers=headers, request=httpx.Request("GET", "https://agent.example"))
+    request = Request(method="GET", url="https://agent.example/", headers={}, timeout={})
+    response = httpx.Response(401, headers=headers)
+    reply = Reply(status=401, headers=response.headers, handle=response)
     sent = [CredentialValue("t", DPoPProofs(SIGNER))]
-    rejection = Rejection(Answer(), sent, response, demand=str, scopes_named=lambda name: frozenset())
+    view = read_card(card_of("https://agent.example"))
+    rejection = Rejection(view=view, demands=(), answer=Answer(), values=sent, request=request, reply=reply)
     assert rejection.wants_nonce is wanted
 
 

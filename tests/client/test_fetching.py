@@ -6,6 +6,8 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from a2a_trust import (
 from a2a_trust.client import CardCache, UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions, card_urls, fetching
 from a2a_trust.client.first_use import TrustOnFirstUse
-from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, at_once, run
+from a2a_trust.client.flow import Awaited, Flow, Get, InThread, run
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.verification import Verification
 from a2a_trust.errors import (
@@ -297,15 +299,6 @@ def test_what_is_not_verified_is_not_remembered() -> None:
     with pytest.raises(UntrustedCardError):
         flow.send(Fetched(body=signed(card_of("https://agent.test")), max_age=None))
     assert memory.records() == ()
-
-
-def test_what_waits_for_an_event_loop_is_not_taken_for_done() -> None:
-    async def answer() -> int:
-        return 7
-
-    assert at_once(answer()) == 7
-    with pytest.raises(AssertionError, match="event loop"):
-        at_once(asyncio.sleep(0))
 
 
 # --- keeping answers -----------------------------------------------------------------------------------------------
@@ -576,7 +569,7 @@ def test_programs_that_wait_finish_the_refresh_of_stale_keys_that_they_begin(in_
             return TrustStore(TrustedKey(key=key, origins=Origins(HOST)) for key in await cache.keys())
 
     def asking() -> Flow[TrustStore]:
-        store: TrustStore = yield FreshKeys(Keys(), HOST)
+        store: TrustStore = yield Awaited(partial(Keys().fetch, HOST))
         return store
 
     async def asked_in_loop() -> TrustStore:
@@ -738,6 +731,17 @@ def test_an_answer_without_a_verified_card_is_an_error(
     agent.pages["/rpc"] = answer
     with pytest.raises(error, match=match):
         fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+
+
+def test_the_memory_neither_gets_an_extended_card_nor_rejects_an_older_one(agent: Agent, fetcher: Fetcher) -> None:
+    """The times of its signatures are independent of the public card's."""
+    card, memory = public(agent, fetcher), VolatileCardMemory()
+    memory.admit(replace(card, issued=time.time()), agent.origin(), now=time.time())
+    known = memory.records()
+    agent.pages["/rpc"] = by_json_rpc(signed(card_of(agent.origin(), description="More."), iat=time.time() - 60))
+    options = FetchOptions(fetcher=fetcher, memory=memory)
+    fetch_extended_card(card, trusting(HOST), credentials=KEY, options=options)
+    assert memory.records() == known
 
 
 @pytest.mark.parametrize("status", [401, 403])

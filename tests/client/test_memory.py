@@ -294,6 +294,18 @@ def test_a_key_that_a_trust_store_named_opens_no_first_use_at_a_new_location(mem
     assert memory.admit(proof(BOB, iat=NOW), f"{AGENT}/b", now=NOW).warnings == ()
 
 
+def test_the_key_of_another_agent_is_a_warning_only_in_the_place_of_a_key_that_counts(memory: Memory) -> None:
+    memory.admit(proof(ALICE), AGENT, now=NOW)
+    first, replaced = (proof(signer, card=naming(f"{AGENT}/b/a2a")) for signer in (BOB, ALICE))
+    assert memory.admit(replaced, f"{AGENT}/c", now=NOW).warnings == ()  # no key was there
+    memory.accept(f"{AGENT}/b", [thumbprint(CAROL)], now=NOW)
+    memory.forget(f"{AGENT}/c")
+    assert memory.admit(replaced, f"{AGENT}/b", now=NOW).warnings == ()  # in the place of a key of first use
+    memory.forget(f"{AGENT}/b")
+    memory.admit(first, f"{AGENT}/b", now=NOW)
+    assert f"the key of {AGENT}; if these" in memory.admit(replaced, f"{AGENT}/b", now=NOW).warnings[0]
+
+
 def test_every_port_of_a_host_is_a_neighbour_and_no_other_host_is(memory: Memory) -> None:
     """A key of first use speaks for the whole host."""
     others = ["https://agent.example.com.evil.example/a", "https://agent.example.com0/a", "https://agent.example.co/a"]

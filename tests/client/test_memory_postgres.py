@@ -109,7 +109,7 @@ def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:
     for process in processes:
         process.communicate(timeout=60)
         assert process.returncode == 0
-    assert len(PostgresCardMemory(postgres_url).records()) == 60
+    assert len(PostgresCardMemory(postgres_url, timeout=60).records()) == 60
 
 
 @pytest.mark.real

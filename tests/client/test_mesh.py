@@ -309,7 +309,7 @@ def test_requests_that_begin_at_once_share_a_look_up(origin: str) -> None:
 def test_an_address_that_swallows_packets_leaves_time_for_the_next(
     origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("a2a_trust.client.transport._FETCH_SECONDS", 120.0)
+    monkeypatch.setattr("a2a_trust.client.connection._FETCH_SECONDS", 120.0)
     seen: list[tuple[str, float]] = []
 
     class Swallowing(httpx.AsyncHTTPTransport):

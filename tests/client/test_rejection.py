@@ -22,8 +22,9 @@ from a2a_trust.client import (
     CredentialsRejectedError,
     verifying_client,
 )
-from a2a_trust.client import flow as flows
+from a2a_trust.client.adapters import _Awaiting
 from a2a_trust.client.certificates import CertificateInMemory
+from a2a_trust.client.messages import Send
 from tests.client.agents import NEW, OLD, OWNER, OWNER_TRUSTED, Agent, Page, card_of, signed, trusting
 from tests.net.test_fetcher import Authority
 
@@ -245,8 +246,7 @@ async def test_an_agent_that_moves_is_asked_for_its_card_again(agent: Agent, one
     moved = [{"url": f"{origin}/new", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
     agent.pages[NEW] = signed(card_of(origin, supportedInterfaces=moved))
     agent.pages["/new"] = lambda asked: Page(status=200 if asked.headers.get("x-api-key") == KEY else 401)
-    await one_line.get(f"{origin}{NEW}")  # as an SDK does
-    assert [(await one_line.post(f"{origin}/new")).status_code for _ in range(3)] == [401, 200, 200]
+    assert [(await one_line.post(f"{origin}/new")).status_code for _ in range(3)] == [200, 200, 200]
 
 
 async def test_other_refusals_do_not_ask_for_the_card_again(agent: Agent, one_line: httpx.AsyncClient) -> None:
@@ -292,13 +292,15 @@ async def test_a_cancelled_request_leaves_nobody_waiting(
     kept: list[BaseException] = []
     began, impatience = anyio.Event(), list[anyio.CancelScope]()
 
-    async def run_async(flow: Any) -> Any:
-        if not began.is_set():
+    take = _Awaiting.take
+
+    async def take_later(driver: _Awaiting, step: Any) -> Any:
+        if isinstance(step, Send) and not began.is_set():
             began.set()
             await anyio.sleep_forever()
-        return await flows.run_async(flow)
+        return await take(driver, step)
 
-    monkeypatch.setattr("a2a_trust.client.card_auth.run_async", run_async)
+    monkeypatch.setattr(_Awaiting, "take", take_later)
 
     async def impatient() -> None:
         try:

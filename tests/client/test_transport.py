@@ -394,7 +394,7 @@ class Dripping(httpx.AsyncByteStream, httpx.SyncByteStream):
 @pytest.mark.parametrize("timeout", [None, 60.0, 0.05])
 def test_a_card_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, method: str, timeout: float | None) -> None:
     """Nobody has vouched for its server; requests to that agent wait for their turn meanwhile."""
-    monkeypatch.setattr("a2a_trust.client.transport._FETCH_SECONDS", 0.1)
+    monkeypatch.setattr("a2a_trust.client.connection._FETCH_SECONDS", 0.1)
     streams: list[Dripping] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -663,7 +663,7 @@ def test_how_far_public_cards_lead_is_remembered_of_the_last_ones(make: Make) ->
     ) as http:
         for index in range(300):
             assert http.get(f"https://127.0.0.1/{index}{NEW}").status_code == 200
-        assert len(http._transport._cards._public) == 256  # type: ignore[attr-defined]
+        assert len(http._transport._connection._public) == 256  # type: ignore[attr-defined]
         with pytest.raises(UnverifiedCardError):
             http.get(f"https://127.0.0.1{EXTENDED[0]}")
 

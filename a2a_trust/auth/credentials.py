@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace, place_in
 from a2a_trust.card.view import (
     ApiKeyScheme,
     HttpScheme,
@@ -22,16 +23,6 @@ from a2a_trust.card.view import (
 )
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-#: Headers that mean something to servers, proxies or browsers: a key in them is cut, logged or sent elsewhere.
-_UNSAFE_HEADERS: Final = re.compile(
-    r"host|cookie|set-cookie|authorization|connection|upgrade|te|trailer|expect|forwarded|via|origin|referer|date|"
-    r"transfer-encoding|keep-alive|accept|accept-.*|content-.*|proxy-.*|x-forwarded-.*|x-real-ip|sec-.*|a2a-.*|range|"
-    r"if-.*|cache-control|pragma|user-agent|last-event-id|x-original-.*|x-rewrite-.*|x-http-method.*|client-cert.*|"
-    r"x-ssl-.*|x-client-.*|dpop|max-forwards|http2-settings|true-client-ip|remote-.*|location|server|www-authenticate|"
-    r"traceparent|tracestate|baggage|x-request-id|x-correlation-id"
-)
-_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")  # RFC 9110 5.6.2, without the underscore
-_PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+")
 _TOKEN68: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/"
 
 
@@ -104,25 +95,8 @@ def _text(value: bytes | None, where: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class InHeader:
+class InHeader(HeaderPlace):
     """A whole header value."""
-
-    location: ClassVar[str] = "header"
-    name: str
-
-    def __post_init__(self) -> None:
-        if not _HEADER_NAME.fullmatch(self.name) or _UNSAFE_HEADERS.fullmatch(self.name.lower()):
-            raise ConfigurationError(
-                f"the header {self.name[:64]!a} is not safe for an API key; "
-                'declare another header in the card, as in {"location": "header", "name": "X-API-Key"}'
-            )
-
-    def __str__(self) -> str:
-        return f"header {self.name}"
-
-    @property
-    def header(self) -> bytes:
-        return self.name.lower().encode()
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
         value = lines[0] if len(lines) == 1 and lines[0] is not None else _only(lines, self.name)
@@ -139,23 +113,17 @@ _BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
-class InQuery:
+class InQuery(QueryPlace):
     """A parameter of the query. Other parts of the query are not read, and may be anything."""
 
-    location: ClassVar[str] = "query"
-    header: ClassVar[None] = None
-    name: str
     _pairs: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
     """Finds the values of the parameter behind each "&", whichever of the name's characters are percent-encoded."""
 
     def __post_init__(self) -> None:
-        _check_parameter(self.name)
+        QueryPlace.__post_init__(self)
         spellings = (b"(?:%b|%%(?i:%02x))" % (re.escape(bytes((octet,))), octet) for octet in self.name.encode())
         pairs = re.compile(rb"&%b(?:=([^&]*)|(?=&|\Z))" % b"".join(spellings))
         object.__setattr__(self, "_pairs", pairs)
-
-    def __str__(self) -> str:
-        return f"query parameter {self.name}"
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
         values = self._pairs.findall(b"&" + scope.get("query_string", b""))
@@ -175,18 +143,8 @@ _MOST_COOKIES: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class InCookie:
+class InCookie(CookiePlace):
     """A cookie (RFC 6265 4.2.1)."""
-
-    location: ClassVar[str] = "cookie"
-    header: ClassVar[bytes] = b"cookie"
-    name: str
-
-    def __post_init__(self) -> None:
-        _check_parameter(self.name)
-
-    def __str__(self) -> str:
-        return f"cookie {self.name}"
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
         wanted, where = self.name.encode(), f"cookie {self.name}"
@@ -266,21 +224,13 @@ class ClientCertificate:
         return certificates_of(scope) or None
 
 
-def _check_parameter(name: str) -> None:
-    if not _PARAMETER_NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"{name[:64]!a} cannot be the name of a parameter or a cookie; use letters, digits and - . _ ~"
-        )
+_PLACES: Final[tuple[type[InHeader | InQuery | InCookie], ...]] = (InHeader, InQuery, InCookie)
 
 
 def extractor_for(scheme: SecurityScheme) -> Extractor:
     """The place of a declared scheme's credential; ConfigurationError: the scheme cannot be enforced."""
     if isinstance(scheme, ApiKeyScheme):
-        places = {place.location: place for place in (InHeader, InQuery, InCookie)}
-        try:
-            return places[scheme.location](scheme.parameter)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"scheme {_escaped(scheme.name)}: {error}") from None
+        return place_in(scheme, _PLACES)
     if isinstance(scheme, HttpScheme) and scheme.scheme in ("bearer", "basic"):
         return HttpAuthorization(scheme.scheme)
     if isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme):

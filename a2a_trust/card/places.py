@@ -1,0 +1,104 @@
+"""The places of API keys in requests, as a card names them. Clients write keys there, and servers read them.
+
+A place is safe: a card cannot choose a header that means something else, nor a name that ends a parameter or a cookie.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeVar
+
+from a2a_trust.card.view import ApiKeyScheme
+from a2a_trust.errors import ConfigurationError
+
+#: Headers that mean something to servers, proxies or browsers: a key in them is cut, logged or sent elsewhere.
+_UNSAFE_HEADERS: Final = re.compile(
+    r"host|cookie|set-cookie|authorization|connection|upgrade|te|trailer|expect|forwarded|via|origin|referer|date|"
+    r"transfer-encoding|keep-alive|accept|accept-.*|content-.*|proxy-.*|x-forwarded-.*|x-real-ip|sec-.*|a2a-.*|range|"
+    r"if-.*|cache-control|pragma|user-agent|last-event-id|x-original-.*|x-rewrite-.*|x-http-method.*|client-cert.*|"
+    r"x-ssl-.*|x-client-.*|dpop|max-forwards|http2-settings|true-client-ip|remote-.*|location|server|www-authenticate|"
+    r"traceparent|tracestate|baggage|x-request-id|x-correlation-id"
+)
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")  # RFC 9110 5.6.2, without the underscore
+_PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderPlace:
+    """A whole header value."""
+
+    location: ClassVar[str] = "header"
+    name: str
+
+    def __post_init__(self) -> None:
+        if not _HEADER_NAME.fullmatch(self.name) or _UNSAFE_HEADERS.fullmatch(self.name.lower()):
+            raise ConfigurationError(
+                f"the header {self.name[:64]!a} is not safe for an API key; "
+                'declare another header in the card, as in {"location": "header", "name": "X-API-Key"}'
+            )
+
+    def __str__(self) -> str:
+        return f"header {self.name}"
+
+    @property
+    def header(self) -> bytes:
+        """The header, in lower case."""
+        return self.name.lower().encode()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlace:
+    """A parameter of the query."""
+
+    location: ClassVar[str] = "query"
+    header: ClassVar[None] = None
+    name: str
+
+    def __post_init__(self) -> None:
+        _check_parameter(self.name)
+
+    def __str__(self) -> str:
+        return f"query parameter {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CookiePlace:
+    """A cookie (RFC 6265 4.2.1)."""
+
+    location: ClassVar[str] = "cookie"
+    header: ClassVar[bytes] = b"cookie"
+    name: str
+
+    def __post_init__(self) -> None:
+        _check_parameter(self.name)
+
+    def __str__(self) -> str:
+        return f"cookie {self.name}"
+
+
+def _check_parameter(name: str) -> None:
+    if not _PARAMETER_NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{name[:64]!a} cannot be the name of a parameter or a cookie; use letters, digits and - . _ ~"
+        )
+
+
+KeyPlace = TypeVar("KeyPlace", bound=HeaderPlace | QueryPlace | CookiePlace)
+
+
+def place_in(scheme: ApiKeyScheme, kinds: tuple[type[KeyPlace], ...]) -> KeyPlace:
+    """The place that the scheme names, as the one of these kinds that has its location.
+
+    ConfigurationError: the name is not safe there.
+    """
+    (kind,) = (each for each in kinds if each.location == scheme.location)
+    try:
+        return kind(scheme.parameter)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"scheme {ascii(scheme.name[:64])[1:-1]}: {error}") from None
+
+
+def key_place(scheme: ApiKeyScheme) -> HeaderPlace | QueryPlace | CookiePlace:
+    """The place of the scheme's key; ConfigurationError as for ``place_in``."""
+    return place_in(scheme, (HeaderPlace, QueryPlace, CookiePlace))

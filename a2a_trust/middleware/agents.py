@@ -18,23 +18,25 @@ from urllib.parse import parse_qsl
 
 import anyio
 
+from a2a_trust.auth.credentials import lines_without
 from a2a_trust.cache import SingleFlight
 from a2a_trust.card.operations import folded_path, is_foldable
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.authentication import ends_like_card, is_exactly, lines_without
 from a2a_trust.middleware.caller import Running
+from a2a_trust.middleware.decision import CONTROL
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, refuse
+from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.extended_card import respond
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
-from a2a_trust.middleware.routing import quoted, route_path
-from a2a_trust.middleware.rules import CONTROL, NOT_FOUND, OtherPaths
+from a2a_trust.middleware.paths import OtherPaths, ends_like_card
+from a2a_trust.middleware.refusal import NOT_FOUND
+from a2a_trust.middleware.routing import is_exact, quoted, route_path
 
 _log: Final = logging.getLogger(__name__)
 
-_CARD_PATHS: Final = frozenset(CARD_PATHS)
 _LONGEST: Final = 8_192
 """The longest path, in characters: every path is folded before its caller is known."""
 
@@ -46,35 +48,18 @@ CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
 
 
 class GuardedAgent(NamedTuple):
-    """An application behind the card of an agent, its public documents by their paths, the paths of its interfaces, and
-    the paths that its rules name."""
+    """An application behind the card of an agent, the public documents that it has among several agents by their paths,
+    the paths of its interfaces, and the paths that its rules name."""
 
     documents: Mapping[str, ASGIApp]
-    app: ASGIApp
+    door: Door
     interfaces: tuple[str, ...]
     named: tuple[str, ...]
-    flush: Callable[[], None]
-
-
-class Front:
-    """Answers for documents, by their exact paths; passes every other request on."""
-
-    def __init__(self, documents: Mapping[str, ASGIApp], app: ASGIApp) -> None:
-        self._documents, self._paths, self._app = documents, frozenset(documents), app
-        self._endings = tuple(documents)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The first test decides for nearly all requests, and is fast.
-        is_near = scope["type"] == "http" and scope["path"].endswith(self._endings)
-        if is_near and is_exactly(self._paths, scope) and _is_read(scope):
-            await self._documents[route_path(scope)](scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
 
 
 def _is_read(scope: Scope) -> bool:
-    """Whether the request is GET, HEAD or a preflight."""
-    return scope["method"] in ("GET", "HEAD") or is_preflight(scope)
+    """Whether the request is GET, HEAD or a preflight of exactly its path."""
+    return (scope["method"] in ("GET", "HEAD") or is_preflight(scope)) and is_exact(scope)
 
 
 class Agent:
@@ -157,7 +142,6 @@ class Agents:
         self._card_of = card_of
         self._certificate_headers = frozenset[bytes]().union(*(each.certificate_headers for each in agents.values()))
         self._documents: dict[str, tuple[str, ASGIApp]] = {}
-        self._paths = frozenset[str]()
         for prefix, agent in agents.items():
             if agent.guarded is not None:
                 self._accept(prefix, agent.guarded)
@@ -172,10 +156,11 @@ class Agents:
         if self._waiting:
             await self._start_at_a_request(scope)
         if scope["type"] == "http":
-            if self._card_of is not None and is_exactly(_CARD_PATHS, scope) and _is_read(scope):
+            if self._card_of is not None and route_path(scope) in CARD_PATHS and _is_read(scope):
                 scope = self._for_card_of(scope, self._card_of)
-            if is_exactly(self._paths, scope) and _is_read(scope):
-                await self._documents[route_path(scope)][1](scope, receive, send)
+            document = self._documents.get(route_path(scope))
+            if document is not None and _is_read(scope):
+                await document[1](scope, receive, send)
                 return
         await self._pass_on(scope, receive, send)
 
@@ -195,7 +180,7 @@ class Agents:
                 await _refuse(503, scope, receive, send)
             else:
                 inner = self._without_certificates(scope, agent.certificate_headers)
-                await agent.guarded.app(inner, receive, send)
+                await agent.guarded.door(inner, receive, send)
 
     def _why_not(self, path: str, prefix: str | None) -> str:
         """Why a path below that prefix gets 404, and what to write; empty when it does not."""
@@ -287,7 +272,7 @@ class Agents:
         finally:
             for agent in self._agents.values():
                 if agent.guarded is not None:
-                    agent.guarded.flush()
+                    agent.guarded.door.flush()
 
     async def _start(self, scope: Scope) -> str:
         """Make all agents whose cards exist now; returns the failures, or an empty string."""
@@ -342,7 +327,6 @@ class Agents:
                     f"{owner or '/'!r}; give each its own url="
                 )
         self._documents |= {path: (prefix, document) for path, document in guarded.documents.items()}
-        self._paths = frozenset(self._documents)
 
     def _check_path(self, prefix: str, path: str) -> None:
         """Return when the path of an interface or of a rule is that agent's own, also for a lenient router."""

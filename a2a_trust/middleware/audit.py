@@ -92,6 +92,10 @@ class Reason(StrEnum):
     sign it again or restore the file."""
 
 
+COUNTED: Final = (Reason.KEY_SOURCE_UNAVAILABLE, Reason.TOO_MANY_REQUESTS)
+"""The reasons of rejections that anybody can cause in any number."""
+
+
 class AuditEvent(TypedDict, total=False):
     """The values of an event.
 
@@ -141,8 +145,7 @@ def request_refused(
 
 def _level(reason: Reason) -> int:
     # For the operator, perhaps without any logging configured: Python shows warnings all the same.
-    is_counted = reason in (Reason.KEY_SOURCE_UNAVAILABLE, Reason.TOO_MANY_REQUESTS)
-    return logging.WARNING if is_counted else logging.INFO
+    return logging.WARNING if reason in COUNTED else logging.INFO
 
 
 _COUNTED_SECONDS: Final = 60
@@ -214,7 +217,7 @@ class RepeatedRefusals:
         """Log the count after a minute even if no further request comes."""
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # another kind of event loop: the next rejection, or ``flush``, logs it
+        except RuntimeError:  # the program ends; ``flush`` logs it
             return
         # In an empty context: the count belongs to no request.
         loop.call_later(_COUNTED_SECONDS, self._close, repeated.ends, context=contextvars.Context())

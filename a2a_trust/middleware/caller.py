@@ -234,8 +234,11 @@ def current_principal() -> Caller:
 
 
 def this_task() -> int:
-    """The ``id`` of the running task, as in anyio; 0 for an event loop other than asyncio."""
+    """The ``id`` of the running task, as in anyio; ConfigurationError in another event loop than that of asyncio."""
     try:
         return id(asyncio.current_task())
     except RuntimeError:
-        return 0
+        raise ConfigurationError(
+            "protect: the server runs another event loop than asyncio's, such as trio; run the agent on asyncio or "
+            "uvloop, as in hypercorn --worker-class asyncio"
+        ) from None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -41,6 +41,10 @@ INVALID_PARAMS: Final = Error(400, -32602, "INVALID_ARGUMENT", "INVALID_PARAMS",
 MEDIA_TYPE: Final = Error(
     415, -32005, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", "Send application/json in UTF-8."
 )
+
+
+CALL: Final = "a2a_trust.call"
+"""The key of the scope under which handlers find the call."""
 
 
 class CallRefusedError(Exception):
@@ -75,6 +79,12 @@ class Call(NamedTuple):
     def tenant(self) -> str:
         """The tenant, or ""."""
         return next(iter(self.tenants), "")
+
+
+def call_of(scope: Mapping[str, Any]) -> Call | None:
+    """The A2A call of the request, for handlers behind ``protect``; None for a request of no interface."""
+    call = scope.get(CALL)
+    return call if isinstance(call, Call) else None
 
 
 def read_call(target: Target, body: bytes, query: bytes) -> Call:

@@ -31,7 +31,7 @@ from a2a_trust.errors import (
     MissingCredentialsError,
     TooManyRequestsError,
 )
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware
+from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.caller import is_public, principal_of, subject_token_of
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect

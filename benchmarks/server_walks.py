@@ -74,7 +74,7 @@ async def _walk(app: Any) -> list[tuple[str, str]]:
 async def _walks() -> None:
     await _walk(protected(_taking))  # what is compiled on first use is not of a walk
     app = protected(_taking)
-    for name in ("first", "repeated"):
+    for name in ("first", "second", "repeated"):
         entered = await _walk(app)
         if "-v" in sys.argv:
             print(*(f"  {file}: {function}" for file, function in entered), sep="\n")

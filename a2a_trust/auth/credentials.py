@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 from urllib.parse import unquote_plus, unquote_to_bytes
 
@@ -257,13 +256,18 @@ class Hidden:
         in_cookies = [place for place in places if isinstance(place, InCookie)]
         others = [place.header for place in places if place.header is not None and place not in in_cookies]
         self._headers = headers.union(others)
+        self._lengths = frozenset(map(len, self._headers))  # of nearly all other headers it is another one
         self._cookies = frozenset(place.name.encode() for place in in_cookies)
         self._parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
 
     def hide(self, scope: MutableMapping[str, Any]) -> None:
         """Remove them from the request."""
-        if self._headers:
-            scope["headers"] = lines_without(self._headers, scope["headers"])
+        lengths, names = self._lengths, self._headers
+        kept = []
+        for line in scope["headers"]:  # a comprehension takes 1.4 times as long: 2 % of a request
+            if len(line[0]) not in lengths or line[0].lower().replace(b"_", b"-") not in names:
+                kept.append(line)  # noqa: PERF401
+        scope["headers"] = kept
         if self._cookies:
             scope["headers"] = [*_without_cookies(self._cookies, scope["headers"])]
         if self._parameters:
@@ -272,13 +276,7 @@ class Hidden:
 
 def lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers without these names, and without their aliases with underscores, which CGI does not tell apart."""
-    lengths = _lengths(names)  # of nearly all other headers it is another one
-    return [line for line in headers if len(line[0]) not in lengths or line[0].lower().replace(b"_", b"-") not in names]
-
-
-@lru_cache(maxsize=256)
-def _lengths(names: frozenset[bytes]) -> frozenset[int]:
-    return frozenset(map(len, names))
+    return [line for line in headers if line[0].lower().replace(b"_", b"-") not in names]
 
 
 def _without_cookies(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

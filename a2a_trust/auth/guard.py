@@ -239,7 +239,8 @@ class Guard:
         for scheme in self._config.schemes:
             identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
             if identity is not None:
-                text, _ = scheme.take(lines.get(scheme.header, _NO_LINES), scope)
+                came = lines.get(scheme.header, _NO_LINES)
+                text = next(filter(None, (place.take(came, scope) for place, _ in scheme.places)))
                 # An identity may be named for another claim than sub; behind "#" stands which.
                 issuer, _, _ = identity.issuer.partition("#")
                 return SubjectToken(text, issuer=issuer, subject=identity.subject, expires_at=identity.expires_at)
@@ -254,12 +255,14 @@ class Guard:
             found = lines.get(scheme.header, _NO_LINES)
             if found is _NO_LINES and scheme.header:
                 continue
-            try:
-                credential, by_dpop = scheme.take(found, scope)
-            except InvalidCredentialsError as error:
-                return Refused(error, scheme.name)
-            if credential is not None:
-                carried.append(_Carried(scheme, credential, by_dpop))
+            for place, by_dpop in scheme.places:
+                try:
+                    credential = place.take(found, scope)
+                except InvalidCredentialsError as error:
+                    return Refused(error, scheme.name)
+                if credential is not None:
+                    carried.append(_Carried(scheme, credential, by_dpop))
+                    break
         return carried
 
     def _without_credentials(self, lines: dict[bytes, Lines], scope: Any) -> Anonymous | Refused:

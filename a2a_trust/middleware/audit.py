@@ -45,7 +45,9 @@ from a2a_trust.errors import (
     TooManyRequestsError,
 )
 
-_log: Final = logging.getLogger("a2a_trust.audit")
+log: Final = logging.getLogger("a2a_trust.audit")
+ALLOWED: Final = logging.DEBUG
+"""The level of events of admitted requests."""
 
 
 _LONGEST: Final = 512
@@ -117,16 +119,11 @@ class AuditEvent(TypedDict, total=False):
     seconds: int
 
 
-def is_heard() -> bool:
-    """Whether a handler wants events of admitted requests."""
-    return _log.isEnabledFor(logging.DEBUG)
-
-
 def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
-    """Log that a request is admitted. Check ``is_heard`` first: making the event takes longer than the decision."""
+    """Log that a request is admitted. Check the level first: making the event takes longer than the decision."""
     schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
     event = AuditEvent(event="allowed", **_request(scope), caller=_name_of(caller), schemes=schemes)
-    _log.debug("allowed %s for %s", _shown(event), event["caller"], extra={"audit": event})
+    log.log(ALLOWED, "allowed %s for %s", _shown(event), event["caller"], extra={"audit": event})
 
 
 def request_refused(
@@ -134,13 +131,13 @@ def request_refused(
 ) -> None:
     """Log that a request is rejected. ``detail`` is for operators, and holds no secret."""
     level = _level(reason)
-    if not _log.isEnabledFor(level):
+    if not log.isEnabledFor(level):
         return
     detail = _escaped(detail[:_LONGEST])  # a user's verifier may write any text
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
         event["caller"] = _name_of(caller)
-    _log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
+    log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
 
 
 def _level(reason: Reason) -> int:
@@ -227,28 +224,28 @@ def _requests_refused(reason: Reason, detail: str, count: int) -> None:
     detail, seconds = _escaped(detail), _COUNTED_SECONDS
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, count=count, seconds=seconds)
     text = "refused %d more requests in %d seconds: %s"
-    _log.log(_level(reason), text, count, seconds, detail, extra={"audit": event})
+    log.log(_level(reason), text, count, seconds, detail, extra={"audit": event})
 
 
 def card_not_served(detail: str) -> None:
     """Log that callers get 503 instead of the public card."""
     detail = _escaped(detail[:_LONGEST])
     event = AuditEvent(event="not-served", reason=Reason.CARD.value, detail=detail)
-    _log.error("the public card is not served: %s", detail, extra={"audit": event})
+    log.error("the public card is not served: %s", detail, extra={"audit": event})
 
 
 def card_not_reloaded(detail: str) -> None:
     """Log that callers still get the last verified card. ``detail`` names the file and the problem."""
     detail = _escaped(detail[:_LONGEST])
     event = AuditEvent(event="not-reloaded", reason=Reason.CARD.value, detail=detail)
-    _log.warning("keeping the previous public card: %s", detail, extra={"audit": event})
+    log.warning("keeping the previous public card: %s", detail, extra={"audit": event})
 
 
 def card_reloaded(detail: str) -> None:
     """Log that callers get the card in the file again."""
     detail = _escaped(detail[:_LONGEST])
     event = AuditEvent(event="reloaded", detail=detail)
-    _log.info("the public card was reloaded: %s", detail, extra={"audit": event})
+    log.info("the public card was reloaded: %s", detail, extra={"audit": event})
 
 
 def reason_of(error: Exception) -> Reason:

@@ -6,14 +6,13 @@ another header, in a cookie or in the query, or a client certificate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Awaitable, Iterable, MutableMapping
 from typing import Any, Final
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization
 from a2a_trust.middleware.documents import Send
 
-_CACHE_CONTROL: Final = len("cache-control")
-_VARY: Final = len("vary")
+_LENGTHS: Final = (len("cache-control"), len("vary"))
 
 
 class CachingRules:
@@ -34,18 +33,21 @@ class CachingRules:
         if not self._is_needed:
             return send
 
-        async def sent(message: MutableMapping[str, Any]) -> None:
+        def sent(message: MutableMapping[str, Any]) -> Awaitable[None]:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                message = {**message, "headers": self._headers([*message.get("headers", ())])}
-            await send(message)
+                message = {**message, "headers": [*message.get("headers", ())]}
+                self._add(message["headers"])
+            return send(message)
 
         return sent
 
-    def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        lengths = [len(name) for name, _ in headers]
-        if _CACHE_CONTROL not in lengths and _VARY not in lengths:  # as in most answers
+    def _add(self, headers: list[tuple[bytes, bytes]]) -> None:
+        for name, _ in headers:
+            if len(name) in _LENGTHS:
+                break
+        else:  # as in most answers
             headers += self._both
-            return headers
+            return
         if not any(name.lower() == b"cache-control" for name, _ in headers):
             headers.append((b"cache-control", b"private"))
         lists = b",".join(value for name, value in headers if name.lower() == b"vary")
@@ -53,4 +55,3 @@ class CachingRules:
         missing = [] if b"*" in named else [name for name in self._vary if name not in named]
         if missing:
             headers.append((b"vary", b", ".join(missing)))
-        return headers

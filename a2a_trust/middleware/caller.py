@@ -36,11 +36,12 @@ class CallerCredentials(AuthCredentials):
     The a2a-sdk has it in the state of its call contexts. Copies and pickles do not contain the caller's token.
     """
 
+    _keeps_token = False
+    _token: SubjectToken | None = None
+
     def __init__(self, caller: Caller) -> None:
         self.scopes: list[str] = [*caller.scopes]  # all that the base class does
         self.caller: Final = caller
-        self._keeps_token = False
-        self._token: SubjectToken | None = None
 
     def keep(self, token: SubjectToken | None) -> None:
         """Keep the access token of the caller for ``subject_token_of``; None: the caller has none."""
@@ -63,10 +64,11 @@ class CallerCredentials(AuthCredentials):
         return CallerCredentials, (self.caller,)
 
 
-def set_caller(scope: Scope, credentials: CallerCredentials) -> None:
-    """Write the caller of the request into the scope."""
-    caller = credentials.caller
+def set_caller(scope: Scope, caller: Caller) -> CallerCredentials:
+    """Write the caller of the request into the scope, and its credentials, which are returned."""
+    credentials = CallerCredentials(caller)
     scope["user"], scope["auth"], scope[_PRINCIPAL] = caller, credentials, caller
+    return credentials
 
 
 def set_public(scope: Scope) -> None:

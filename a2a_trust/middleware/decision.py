@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate
@@ -49,7 +50,8 @@ Request: TypeAlias = MutableMapping[str, Any]
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class Seen(NamedTuple):
+@dataclass(slots=True)
+class Seen:
     """The request before its body, seen once.
 
     - ``scope``: a copy with its own list of headers, without values that only the guard may write. Servers may change
@@ -98,7 +100,7 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float,
     """The decision at the moment ``now`` (seconds since the epoch). Without ``body``, it is ``NeedsBody`` if the body
     decides."""
     seen = access.seen(request)
-    caller = None if seen.is_public else access.remembered(seen, now) or await access.caller(seen, now)
+    caller = None if seen.is_public else access.remembered(seen.scope, now) or await access.caller(seen, now)
     if isinstance(caller, Refused):
         return caller
     try:
@@ -150,6 +152,10 @@ class Access:
         self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
         places = {scheme.name: self.guard.place(scheme.name) for scheme in self.guard.schemes}
         self._attached = frozenset(name for name, place in places.items() if is_attached_by_browsers(place))
+        #: The result of ``caller``, at once, for most callers that were here before; else None.
+        self.remembered: Callable[[Request, float], Principal | Refused | None] = (
+            self._remembered if certificates is not None or self._attached else self.guard.remembered
+        )
 
     def seen(self, scope: Request) -> Seen:
         """The request as one value. It is public if it is GET or HEAD of exactly a public path, or a preflight that the
@@ -173,12 +179,9 @@ class Access:
             )
         return Seen(own, path, root, method, is_public)
 
-    def remembered(self, seen: Seen, now: float) -> Principal | Refused | None:
-        """The result of ``caller``, at once, for most callers that were here before; else None."""
-        if self.certificates is not None:
-            return None
-        known = self.guard.remembered(seen.scope, now)
-        return self._checked_page(seen, known) if known is not None and self._attached else known
+    def _remembered(self, scope: Request, now: float) -> Principal | Refused | None:
+        known = self.guard.remembered(scope, now) if self.certificates is None else None
+        return None if known is None else self._checked_page(scope, known)
 
     async def caller(self, seen: Seen, now: float) -> Principal | Anonymous | Refused:
         """The caller, or why the request is rejected."""
@@ -189,13 +192,13 @@ class Access:
             caller = await self.guard.authenticate(scope, now)
         except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
             return Refused(error)  # of the source of certificates, or of a user's verifier
-        return self._checked_page(seen, caller) if self._attached and isinstance(caller, Principal) else caller
+        return self._checked_page(scope, caller) if self._attached and isinstance(caller, Principal) else caller
 
-    def _checked_page(self, seen: Seen, caller: Principal) -> Principal | Refused:
+    def _checked_page(self, scope: Request, caller: Principal) -> Principal | Refused:
         """The caller, unless a browser attached the credential by itself, for a page of another site."""
         if any(name in self._attached for name, _ in caller.identities):
             try:
-                self._browsers.check(seen.scope)
+                self._browsers.check(scope)
             except CrossSiteError as error:
                 return Refused(error, caller=caller)
         return caller
@@ -230,7 +233,7 @@ class CallRules:
             if seen.is_public:  # options name no path of an operation
                 raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is an operation, and public")
             return NeedsBody(meaning, self._max_body if meaning.has_body else 0)
-        if not seen.is_public:
+        if not seen.is_public and (self._must_be_named or isinstance(meaning, Undeclared)):
             self._check_other(meaning, seen.path or "/")
         return NeedsBody(None, 0) if isinstance(meaning, Other) and meaning.is_json_rpc else None
 
@@ -264,7 +267,7 @@ class CallRules:
                 return
             advice = f"; {_advice(path)}" if meaning.may_be_named else ""
             raise CallRefusedError(NOT_FOUND, f"{meaning.why}{advice}")
-        if self._must_be_named and not self._other.has(path):
+        if not self._other.has(path):
             raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {_advice(path)}")
 
 

@@ -1,7 +1,7 @@
 """The one ASGI callable in front of an application: documents, guard, rules, extended card, application.
 
-Every http and websocket request is checked, except GET and HEAD of exactly the public paths. The decision (``decision``)
-uses the raw scope, and the path as the application's router sees it. It ignores the Host header and forwarded headers.
+Every http and websocket request is checked, except GET and HEAD of exactly the public paths. ``decision`` uses the raw
+scope, and the path as the application's router sees it. It ignores the Host header and forwarded headers.
 
 - A request that the guard rejects is answered before its body is read; only during a long wait for a verifier,
   ``disconnect`` reads a part of it ahead.
@@ -13,7 +13,7 @@ Answers of the application stream unchanged, except for headers of caches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from time import time
 from typing import Any, Final
@@ -33,7 +33,7 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.caching import CachingRules
-from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, set_caller, set_public, this_task
+from a2a_trust.middleware.caller import Caller, Running, set_caller, set_public, this_task
 from a2a_trust.middleware.calls import CALL, Call, CallRefusedError
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.decision import Access, CallRules, NeedsBody, Seen, too_large
@@ -98,37 +98,38 @@ class Door:
         if seen.is_public:
             await self._pass_public(seen, receive, send)
             return
-        known = self._access.remembered(seen, self._clock())
-        if known is not None:
-            await self._answer(known, seen, task, receive, send)
-            return
-        ahead = ReadAhead(receive)
+        now = self._clock()
+        caller: Caller | Refused | None = self._access.remembered(seen.scope, now)
+        ahead = None
         try:
-            decision = self._access.caller(seen, self._clock())
-            caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
-            await self._answer(caller, seen, task, ahead.receive, send)
+            if caller is None:
+                ahead = ReadAhead(receive)
+                decision = self._access.caller(seen, now)
+                caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
+                receive = ahead.receive
+            if isinstance(caller, Refused):
+                await self._refuse(caller, seen, receive, send)
+                return
+            send = self._admit(caller, seen.scope, send)
+            with Running(caller, task):
+                await self._served(caller, seen, receive, send)
         except ClientGoneError:
             return
         finally:
-            ahead.close()
+            if ahead is not None:
+                ahead.close()
 
-    async def _answer(self, caller: Caller | Refused, seen: Seen, task: int, receive: Receive, send: Send) -> None:
-        """Refuse the request, or serve the caller."""
-        if isinstance(caller, Refused):
-            await self._refuse(caller, seen, receive, send)
-            return
-        scope = seen.scope
-        if audit.is_heard():
+    def _admit(self, caller: Caller, scope: Scope, send: Send) -> Send:
+        """Write the caller into the scope in place of the credentials; the ``send`` for answers to this caller."""
+        if audit.log.isEnabledFor(audit.ALLOWED):
             audit.request_allowed(scope, caller)
-        credentials = CallerCredentials(caller)
+        credentials = set_caller(scope, caller)
         if self._keep_subject_token:
             credentials.keep(self._guard.subject_token(scope, caller))
-        set_caller(scope, credentials)
         if NEXT_NONCE in scope:
             send = _giving(scope.pop(NEXT_NONCE), send)
         self._hidden.hide(scope)
-        with Running(caller, task):
-            await self._serve(caller, seen, receive, self._caching.applied(send))
+        return self._caching.applied(send)
 
     async def _pass_public(self, seen: Seen, receive: Receive, send: Send) -> None:
         """Serve a request that needs no credential: for a public path, or a preflight (without its body)."""
@@ -140,28 +141,42 @@ class Door:
             scope["headers"] = lines_without(_OF_BODIES, scope["headers"])
             receive = _without_body(receive)
         with Running(None, None):
-            await self._serve(None, seen, receive, send)
+            await self._served(None, seen, receive, send)
 
-    async def _serve(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> None:
-        """Answer with a document or the extended card, reject the request by the rules, or pass it on."""
+    def _served(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
+        """A document, a call, a request of the application, or the rejection of a request by the rules."""
+        scope = seen.scope
         if seen.path in self._for_callers and _is_read(seen):
-            await self._for_callers[seen.path](seen.scope, receive, send)
+            return self._for_callers[seen.path](scope, receive, send)
+        if self._calls is None:
+            return self._app(scope, receive, send)
+        try:
+            needed = self._calls.needed(seen)
+        except CallRefusedError as refused:
+            return self._reject(refused, None, caller, scope, receive, send)
+        if needed is None:
+            return self._app(scope, receive, send)
+        return self._serve_call(self._calls, needed, caller, scope, receive, send)
+
+    async def _serve_call(
+        self,
+        calls: CallRules,
+        needed: NeedsBody,
+        caller: Caller | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Read the call; pass it on, answer with the extended card, or reject it."""
+        try:
+            call, receive = await self._read(calls, needed, caller, scope, receive)
+        except CallRefusedError as refused:
+            await self._reject(refused, needed, caller, scope, receive, send)
             return
-        if self._calls is not None:
-            needed = None
-            try:
-                needed = self._calls.needed(seen)
-                if needed is not None:
-                    call, receive = await self._read(self._calls, needed, caller, seen.scope, receive)
-                    if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
-                        await self._answer_with_card(call, caller, seen.scope, receive, send)
-                        return
-            except CallRefusedError as refused:
-                await self._reject(refused, needed, caller, seen.scope, receive, send)
-                return
-            except ClientGoneError:
-                return
-        await self._app(seen.scope, receive, send)
+        if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
+            await self._answer_with_card(call, caller, scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
     async def _read(
         self, calls: CallRules, needed: NeedsBody, caller: Caller | None, scope: Scope, receive: Receive
@@ -312,10 +327,10 @@ def _is_read(seen: Seen) -> bool:
 def _giving(nonce: str, send: Send) -> Send:
     """``send``, with the nonce for the caller's next proof in the answer (RFC 9449 8.2)."""
 
-    async def sent(message: MutableMapping[str, Any]) -> None:
+    def sent(message: MutableMapping[str, Any]) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), (b"dpop-nonce", nonce.encode("ascii"))]}
-        await send(message)
+        return send(message)
 
     return sent
 

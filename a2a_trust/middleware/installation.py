@@ -7,8 +7,9 @@ middleware, also of middleware that is added later, and outside of tools for err
 
 from __future__ import annotations
 
+from inspect import signature
 from types import new_class
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from starlette.applications import Starlette
 
@@ -40,41 +41,49 @@ class Installation(Generic[AppT]):
         # Found for each request: tools replace it.
         await self._class.__call__(self._app, scope, receive, send)
 
-    def finish(self, guard: ASGIApp) -> AppT:
+    def finish(self, guard: Guarding) -> AppT:
         """The application behind the guard."""
-        if not isinstance(self._app, Starlette):
-            return cast("AppT", _Wrapper(self._app, guard))  # with the attributes that it has
-
-        async def call(_: Any, scope: Scope, receive: Receive, send: Send) -> None:
-            await guard(scope, receive, send)
-
-        members = {"__call__": call, "__module__": self._class.__module__}
-        guarded = new_class(
-            self._class.__name__, (_Guarded, self._class), exec_body=lambda space: space.update(members)
-        )
+        is_swapped = isinstance(self._app, Starlette)
+        kind: type[Any] = self._class if is_swapped else ProtectedApplication
+        call = guard.__call__
+        members = {
+            "__call__": staticmethod(call),  # no frame of its own for each request
+            "__signature__": signature(call),
+            "__module__": kind.__module__,
+            **({} if is_swapped else {"__slots__": ()}),
+        }
+        guarded = new_class(kind.__name__, (_Guarded, kind), exec_body=lambda space: space.update(members))
+        if not is_swapped:
+            return cast("AppT", guarded(self._app))
         self._app.__class__ = guarded
         return cast("AppT", self._app)
 
 
 def is_protected(app: object) -> bool:
     """Whether the application is behind ``protect`` already."""
-    return isinstance(app, _Guarded | _Wrapper)
+    return isinstance(app, _Guarded)
+
+
+class Guarding(Protocol):
+    """A guard: an object whose class has ``__call__``."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class _Guarded:
-    """The class of an application that calls a guard first."""
+    """The class of an application whose call is that of a guard."""
+
+    __slots__ = ()
 
 
-class _Wrapper:
-    """An application behind its guard; its public attributes are those of the application."""
+class ProtectedApplication:
+    """An application that is not of Starlette, behind its guard. It is called as the application is, and its public
+    attributes are those of the application."""
 
-    __slots__ = ("__weakref__", "_app", "_guard")
+    __slots__ = ("__weakref__", "_app")
 
-    def __init__(self, app: ASGIApp, guard: ASGIApp) -> None:
-        self._app, self._guard = app, guard
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._guard(scope, receive, send)
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -20,8 +20,8 @@ from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.client_certificate import FromTls
+from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect

@@ -27,7 +27,6 @@ from starlette.websockets import WebSocket
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
-from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.caller import (
     CallerCredentials,
     Running,
@@ -37,6 +36,7 @@ from a2a_trust.middleware.caller import (
     set_public,
     subject_token_of,
 )
+from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.options import GuardRules
 from a2a_trust.middleware.protection import ProtectedAgent, protect_agents
 from tests.middleware.agent import CARD, KEY, STORE, uvicorn_serving, verifiers

@@ -84,10 +84,8 @@ class Admitting(Access):
 
     def __init__(self, agent: Agent, interfaces: Interfaces) -> None:
         super().__init__(read_card(GUARDED), verifiers(), interfaces, rules=GuardRules())
-        self.agent = agent
-
-    def remembered(self, seen: Any, now: float) -> Any:
-        return self.agent.caller
+        admitted: Any = lambda scope, now: agent.caller  # noqa: E731
+        self.remembered = admitted
 
 
 class Agent:

@@ -20,10 +20,9 @@ from a2a_trust.card.schema import Generation
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import decision
 from a2a_trust.middleware import door as module
-from a2a_trust.middleware.calls import Call, read_call
+from a2a_trust.middleware.calls import Call, call_of, read_call
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.calls import call_of
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers
 from tests.tables import walk
 

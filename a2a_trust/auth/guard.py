@@ -239,11 +239,13 @@ class Guard:
         for scheme in self._config.schemes:
             identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
             if identity is not None:
-                came = lines.get(scheme.header, _NO_LINES)
-                text = next(filter(None, (place.take(came, scope) for place, _ in scheme.places)))
                 # An identity may be named for another claim than sub; behind "#" stands which.
                 issuer, _, _ = identity.issuer.partition("#")
-                return SubjectToken(text, issuer=issuer, subject=identity.subject, expires_at=identity.expires_at)
+                subject, expires_at = identity.subject, identity.expires_at
+                for place, _ in scheme.places:
+                    text = place.take(lines.get(scheme.header, _NO_LINES), scope)
+                    if isinstance(text, str):
+                        return SubjectToken(text, issuer=issuer, subject=subject, expires_at=expires_at)
         return None
 
     # 1

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.caller import principal_of as principal_of, subject_token_of as subject_token_of
     from a2a_trust.middleware.calls import Call as Call, call_of as call_of
     from a2a_trust.middleware.card import CardReaders as CardReaders
-    from a2a_trust.middleware.client_certificate import FromTls as FromTls
+    from a2a_trust.auth.certificate.source import FromTls as FromTls
     from a2a_trust.middleware.door import CardEnforcementMiddleware as CardEnforcementMiddleware
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
     from a2a_trust.middleware.options import GuardRules as GuardRules, RequestRules as RequestRules
     from a2a_trust.middleware.options import TenantRule as TenantRule
-    from a2a_trust.middleware.peer import Networks as Networks
+    from a2a_trust.auth.connection import Networks as Networks
     from a2a_trust.middleware.protection import CardServing as CardServing, ProtectedAgent as ProtectedAgent
     from a2a_trust.middleware.protection import protect as protect, protect_agents as protect_agents
 else:
@@ -21,7 +21,7 @@ else:
         "middleware.application": "FromApplication",
         "middleware.caller": "acting_for current_principal principal_of subject_token_of",
         "middleware.calls": "Call call_of", "middleware.card": "CardReaders",
-        "middleware.client_certificate": "FromTls", "middleware.door": "CardEnforcementMiddleware",
+        "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware",
         "middleware.extended_card": "ExtendedCard", "middleware.options": "GuardRules RequestRules TenantRule",
-        "middleware.peer": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
+        "auth.connection": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
     })  # fmt: skip

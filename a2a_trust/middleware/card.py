@@ -27,6 +27,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from a2a_trust import strict_json
+from a2a_trust.auth.connection import Networks, verified_peer, was_forwarded
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
@@ -35,7 +36,6 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, answer, json_bytes, refuse
-from a2a_trust.middleware.peer import Networks, verified_peer, was_forwarded
 from a2a_trust.signing.sign import checked_lifetime, sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard, Refused
@@ -36,7 +37,6 @@ from a2a_trust.errors import (
 )
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRefusedError, check_media_type, read_call
-from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.paths import OtherPaths, public_path
@@ -222,8 +222,10 @@ class CallRules:
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
 
     def needed(self, seen: Seen) -> NeedsBody | None:
-        """What of the body is needed; None for a request of no interface, whose body streams. CallRefusedError: it is
-        of no interface, and the application may not have it."""
+        """Whether the body is needed, and how much of it; None for a request of no interface, whose body streams.
+
+        CallRefusedError: it is of no interface, and the application may not have it.
+        """
         path = seen.scope["path"]
         if not path.isprintable() and CONTROL.search(path):
             # Starlette's patterns end in "$", which also matches before a last newline.

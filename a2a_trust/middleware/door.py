@@ -21,6 +21,7 @@ from typing import Any, Final
 import anyio
 from anyio import to_thread
 
+from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.credentials import Hidden, lines_without
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Refused
@@ -35,7 +36,6 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, Running, set_caller, set_public, this_task
 from a2a_trust.middleware.calls import CALL, Call, CallRefusedError
-from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.decision import Access, CallRules, NeedsBody, Seen, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight

@@ -52,7 +52,7 @@ class Installation(Generic[AppT]):
             "__module__": kind.__module__,
             **({} if is_swapped else {"__slots__": ()}),
         }
-        guarded = new_class(kind.__name__, (_Guarded, kind), exec_body=lambda space: space.update(members))
+        guarded = new_class(kind.__name__, (kind, _Guarded), exec_body=lambda space: space.update(members))
         if not is_swapped:
             return cast("AppT", guarded(self._app))
         self._app.__class__ = guarded

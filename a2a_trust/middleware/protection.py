@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from a2a_trust.auth.certificate.source import CertificateSource
+from a2a_trust.auth.connection import Networks
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
@@ -38,7 +40,6 @@ from a2a_trust.middleware.card import (
     PublicCard,
     SignerSource,
 )
-from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.decision import Access, CallRules
 from a2a_trust.middleware.documents import ASGIApp, Document, Scope
 from a2a_trust.middleware.door import Door
@@ -48,7 +49,6 @@ from a2a_trust.middleware.installation import AppT, Installation
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import RequestRules, listed, takes_requests
 from a2a_trust.middleware.paths import exact_path
-from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.routing import Interfaces
 from a2a_trust.net.urls import read_url
 

@@ -103,16 +103,6 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ): "with dpop, what comes as DPoP is a credential",
     ("signing/verify_signature.py", "_Forms._fitting", "condition payload in tried is False"): _ONLY_TIME,
     ("signing/verify_signature.py", "_Forms._fitting", "dropped: tried.append(payload)"): _ONLY_TIME,
-    (
-        "middleware/authentication.py",
-        "_Hidden.hide",
-        "condition self._headers is True",
-    ): _ONLY_TIME,
-    (
-        "middleware/authentication.py",
-        "CardEnforcementMiddleware._is_public",
-        "scope['path'].endswith(self._endings) and is_exactly(self._public, scope)  ->  is_exactly(self._public, scope)",
-    ): _ONLY_TIME,
     ("client/memory.py", "TableCardMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
     ("signing/parties.py", "_groups", "condition other != group is True"): "a group is joined with itself",
 }

@@ -7,12 +7,11 @@ The servers of ``a2a_trust.servers`` record the socket's peer in ``scope["extens
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 
 _EXTENSION: Final = "a2a_trust.peer"
 #: Proxies add these headers. Behind a proxy, the peer is the proxy, and not the caller.
@@ -43,13 +42,13 @@ class Networks:
         return f"Networks({', '.join(repr(str(each)) for each in self._ranges)})"
 
 
-def with_peer(app: Any, address: str | None, *, unix: bool = False) -> ASGIApp:
+def with_peer(app: Any, address: str | None, *, unix: bool = False) -> Callable[..., Awaitable[None]]:
     """``app``, with the address of the socket's peer, or its unix socket, in every scope. Only servers may use it,
     because the guard trusts it.
     """
     recorded = peer_extension(address, unix=unix)
 
-    async def recorded_app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def recorded_app(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         scope["extensions"] = {**(scope.get("extensions") or {}), **recorded}
         await app(scope, receive, send)
 

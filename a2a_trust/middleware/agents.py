@@ -24,7 +24,7 @@ from a2a_trust.card.operations import folded_path, is_foldable
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.caller import Running
+from a2a_trust.middleware.caller import Running, this_task
 from a2a_trust.middleware.decision import CONTROL
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, refuse
 from a2a_trust.middleware.door import Door
@@ -148,6 +148,7 @@ class Agents:
         self._waiting = {prefix: agent for prefix, agent in agents.items() if agent.guarded is None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        this_task()
         if scope["type"] == "lifespan":
             await self._run_lifespans(scope, receive, send)
             return

@@ -1,8 +1,14 @@
 """Installs a guard: inside a Starlette or FastAPI application, and around any other.
 
-A Starlette application stays the same object, so its routes, state and tools still work, and no other object serves it
-without the guard. Only its class changes, to a subclass that calls the guard first. So the guard is outside of all
-middleware, also of middleware that is added later, and outside of tools for errors and traces: they see no credential.
+The class of a Starlette application is exchanged for a subclass whose call is that of the guard. The reasons:
+
+- The application stays the same object, so its routes, state and tools still work, and no other object serves it
+  without the guard.
+- The guard is outside of all middleware, also of middleware that is added later, and outside of tools for errors and
+  traces: they see no credential. ``Middleware(protect, …)`` is only as far outside as its place in the list.
+- An attribute ``__call__`` of the object would do nothing: Python looks calls up in the class.
+
+Any other application gets a wrapper, a ``ProtectedApplication``.
 """
 
 from __future__ import annotations

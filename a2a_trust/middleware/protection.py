@@ -149,7 +149,8 @@ def protect(
     """Put ``app`` behind its card: only callers that the card allows reach it, and the card is served.
 
     A Starlette or FastAPI application is returned itself, with the guard in front of everything it does. Any other ASGI
-    application is wrapped, and the wrapper has its public attributes. Serve only the returned application.
+    application is wrapped: the result is a ``ProtectedApplication``, with its public attributes. Serve only the
+    returned application, on asyncio or uvloop.
 
     - ``card``: the agent's own card. A dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
       ``a2a_trust.card.models``, or a source such as ``CardFile``. For a card that exists only after the start of the

@@ -28,7 +28,7 @@ from a2a_trust.middleware.caller import Running, this_task
 from a2a_trust.middleware.decision import CONTROL
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, refuse
 from a2a_trust.middleware.door import Door
-from a2a_trust.middleware.extended_card import respond
+from a2a_trust.middleware.extended_card import respond_to_caller
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
@@ -385,6 +385,6 @@ async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> No
     if scope["type"] == "websocket":
         await close_websocket(receive, send, 1008 if status == 404 else 1013)
     elif status == 404:
-        await respond(NOT_FOUND, None, scope, send)
+        await respond_to_caller(NOT_FOUND, None, scope, send)
     else:
         await refuse(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])

@@ -229,23 +229,23 @@ def _requests_refused(reason: Reason, detail: str, count: int) -> None:
 
 def card_not_served(detail: str) -> None:
     """Log that callers get 503 instead of the public card."""
-    detail = _escaped(detail[:_LONGEST])
-    event = AuditEvent(event="not-served", reason=Reason.CARD.value, detail=detail)
-    log.error("the public card is not served: %s", detail, extra={"audit": event})
+    _card(logging.ERROR, "the public card is not served: %s", detail, event="not-served", reason=Reason.CARD.value)
 
 
 def card_not_reloaded(detail: str) -> None:
     """Log that callers still get the last verified card. ``detail`` names the file and the problem."""
-    detail = _escaped(detail[:_LONGEST])
-    event = AuditEvent(event="not-reloaded", reason=Reason.CARD.value, detail=detail)
-    log.warning("keeping the previous public card: %s", detail, extra={"audit": event})
+    text = "keeping the previous public card: %s"
+    _card(logging.WARNING, text, detail, event="not-reloaded", reason=Reason.CARD.value)
 
 
 def card_reloaded(detail: str) -> None:
     """Log that callers get the card in the file again."""
+    _card(logging.INFO, "the public card was reloaded: %s", detail, event="reloaded")
+
+
+def _card(level: int, text: str, detail: str, **members: str) -> None:
     detail = _escaped(detail[:_LONGEST])
-    event = AuditEvent(event="reloaded", detail=detail)
-    log.info("the public card was reloaded: %s", detail, extra={"audit": event})
+    log.log(level, text, detail, extra={"audit": {**members, "detail": detail}})
 
 
 def reason_of(error: Exception) -> Reason:

@@ -28,15 +28,22 @@ class CachingRules:
         self._vary = sorted({place.header for place in places if place.header is not None})
         self._both = [(b"cache-control", b"private"), *([(b"vary", b", ".join(self._vary))] if self._vary else [])]
 
-    def applied(self, send: Send) -> Send:
-        """``send``, with these headers in the answer; ``send`` itself where they are not needed."""
-        if not self._is_needed:
+    def applied(self, send: Send, nonce: str | None = None) -> Send:
+        """``send``, with these headers in the answer; ``send`` itself where they are not needed.
+
+        ``nonce`` is for the caller's next proof, in the answer, too (RFC 9449 8.2).
+        """
+        if not self._is_needed and nonce is None:
             return send
 
         def sent(message: MutableMapping[str, Any]) -> Awaitable[None]:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                message = {**message, "headers": [*message.get("headers", ())]}
-                self._add(message["headers"])
+                headers = [*message.get("headers", ())]
+                message = {**message, "headers": headers}
+                if self._is_needed:
+                    self._add(headers)
+                if nonce is not None:
+                    headers.append((b"dpop-nonce", nonce.encode("ascii")))
             return send(message)
 
         return sent

@@ -335,8 +335,6 @@ class PublicCard:
         self._told = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        if scope["type"] != "http":
-            raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http only")
         now = self._clock()
         try:
             document = self._source.document(now)

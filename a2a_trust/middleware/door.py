@@ -13,7 +13,7 @@ Answers of the application stream unchanged, except for headers of caches.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from time import time
 from typing import Any, Final
@@ -29,7 +29,7 @@ from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.operations import Binding, Operation
-from a2a_trust.card.schema import CARD_PATHS, Generation
+from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 from a2a_trust.middleware import audit
@@ -38,8 +38,8 @@ from a2a_trust.middleware.caller import Caller, Running, set_caller, set_public,
 from a2a_trust.middleware.calls import CALL, Call, CallRefusedError
 from a2a_trust.middleware.decision import Access, CallRules, NeedsBody, Seen, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight
-from a2a_trust.middleware.extended_card import ExtendedCardEndpoint, respond
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, replayed
+from a2a_trust.middleware.extended_card import ExtendedCardEndpoint, respond_to_caller
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.refusal import refusal_for, send_refusal
 from a2a_trust.middleware.routing import Interfaces, Target, is_exact
@@ -73,7 +73,8 @@ class Door:
         clock: Callable[[], float] = time,
     ) -> None:
         """``resource_metadata`` is the URL of the metadata of RFC 9728, which challenges name."""
-        self._app, self._access, self._calls, self._extended = app, access, calls, extended
+        self._app, self._access, self._calls = app, access, calls
+        self._extended: Any = extended  # with calls there is one
         self._documents, self._for_callers = documents or {}, for_callers or {}
         self._resource_metadata, self._clock = resource_metadata, clock
         guard, source = access.guard, access.certificates
@@ -126,10 +127,8 @@ class Door:
         credentials = set_caller(scope, caller)
         if self._keep_subject_token:
             credentials.keep(self._guard.subject_token(scope, caller))
-        if NEXT_NONCE in scope:
-            send = _giving(scope.pop(NEXT_NONCE), send)
         self._hidden.hide(scope)
-        return self._caching.applied(send)
+        return self._caching.applied(send, scope.pop(NEXT_NONCE, None))
 
     async def _pass_public(self, seen: Seen, receive: Receive, send: Send) -> None:
         """Serve a request that needs no credential: for a public path, or a preflight (without its body)."""
@@ -139,7 +138,7 @@ class Door:
             scope["headers"] = lines_without(self._certificate_headers, scope["headers"])
         if seen.method == "OPTIONS":  # its caller is not authenticated, so it must not carry a call
             scope["headers"] = lines_without(_OF_BODIES, scope["headers"])
-            receive = _without_body(receive)
+            receive = replayed(b"", partial(_after_body, receive))
         with Running(None, None):
             await self._served(None, seen, receive, send)
 
@@ -174,7 +173,7 @@ class Door:
             await self._reject(refused, needed, caller, scope, receive, send)
             return
         if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
-            await self._answer_with_card(call, caller, scope, receive, send)
+            await self._extended.answer(call, caller, scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -185,14 +184,14 @@ class Door:
         application may drop it and stream an answer for minutes."""
         body = await _body_of(receive, needed.most, scope["headers"])
         if needed.target is None:
-            return None, _replayed(body, receive)
+            return None, replayed(body, receive)
         if len(body) <= _SHORT:
             call = calls.read(needed.target, body, scope)
         else:
             call, receive = await self._read_in_thread(partial(calls.read, needed.target, body, scope), receive)
         calls.check_tenants(call, caller)
         scope[CALL] = call
-        return call, _replayed(body, receive)
+        return call, replayed(body, receive)
 
     async def _read_in_thread(self, read: Callable[[], Call], receive: Receive) -> tuple[Call, Receive]:
         """The call, and the ``receive`` for later messages. A disconnect of the client ends the wait."""
@@ -204,14 +203,6 @@ class Door:
         finally:
             ahead.close()
         return call, ahead.receive
-
-    async def _answer_with_card(
-        self, call: Call, caller: Caller | None, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        if self._extended is None or caller is None:
-            raise ConfigurationError("the extended card is for callers of protect(app, …)")
-        is_legacy = call.generation is not Generation.V1_0
-        await self._extended.answer(caller, call.tenant, scope, receive, send, legacy=is_legacy, call_id=call.call_id)
 
     async def _reject(
         self,
@@ -230,7 +221,7 @@ class Door:
             return
         target = None if needed is None else needed.target
         is_json_rpc = isinstance(target, Target) and target.binding is Binding.JSONRPC
-        await respond(refused.error, refused.call_id if is_json_rpc else None, scope, send)
+        await respond_to_caller(refused.error, refused.call_id if is_json_rpc else None, scope, send)
 
     async def _refuse(self, refused: Refused, seen: Seen, receive: Receive, send: Send) -> None:
         """Answer a request that the guard does not allow."""
@@ -324,34 +315,14 @@ def _is_read(seen: Seen) -> bool:
     return is_read and is_exact(seen.scope)
 
 
-def _giving(nonce: str, send: Send) -> Send:
-    """``send``, with the nonce for the caller's next proof in the answer (RFC 9449 8.2)."""
-
-    def sent(message: MutableMapping[str, Any]) -> Awaitable[None]:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), (b"dpop-nonce", nonce.encode("ascii"))]}
-        return send(message)
-
-    return sent
-
-
 _OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
 
 
-def _without_body(receive: Receive) -> Receive:
-    """``receive`` with an empty body; later messages, such as http.disconnect, pass."""
-    is_sent = False
-
-    async def received() -> MutableMapping[str, Any]:
-        nonlocal is_sent
-        if not is_sent:
-            is_sent = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        while (message := await receive())["type"] == "http.request":
-            pass
-        return message
-
-    return received
+async def _after_body(receive: Receive) -> Message:
+    """The first message that is not of the body, such as http.disconnect."""
+    while (message := await receive())["type"] == "http.request":
+        pass
+    return message
 
 
 _CONTENT_LENGTH: Final = len("content-length")
@@ -379,17 +350,3 @@ async def _body_of(receive: Receive, most: int, headers: Iterable[tuple[bytes, b
             # Not a list of chunks: many small chunks would take many times the memory.
             body = bytearray(body) if isinstance(body, bytes) else body
             body += chunk
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body in one message, then the real messages: an early http.disconnect would end a streamed answer."""
-    waiting: Message | None = {"type": "http.request", "body": body, "more_body": False}
-
-    async def again() -> Message:
-        nonlocal waiting
-        if waiting is None:
-            return await receive()
-        message, waiting = waiting, None
-        return message
-
-    return again

@@ -19,7 +19,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TooManyRequestsError,
 )
-from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket, json_bytes
+from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket, json_bytes, respond
 
 RETRY_AFTER: Final = 5
 """The seconds after which a caller may retry when the source of keys is down."""
@@ -124,15 +124,12 @@ def refusal_for(
 
 async def send_refusal(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer the request; a websocket is closed before it is accepted, if the server can send no answer."""
-    prefix = "http.response"
     if scope["type"] == "websocket":
         if "websocket.http.response" not in (scope.get("extensions") or {}):
             await close_websocket(receive, send)
             return
-        prefix, refusal = "websocket.http.response", refusal.with_one_challenge_line()
-    body = b"" if scope.get("method") == "HEAD" else refusal.body
-    await send({"type": f"{prefix}.start", "status": refusal.status, "headers": list(refusal.headers)})
-    await send({"type": f"{prefix}.body", "body": body})
+        refusal = refusal.with_one_challenge_line()
+    await respond(scope, send, refusal.status, refusal.headers, refusal.body)
 
 
 def _wrong(refused: Refused, guard: Guard) -> dict[Extractor, str]:

@@ -49,8 +49,8 @@ FLOORS_WITHIN = {
     ),
     "middleware": (
         ("audit", "browsers", "documents", "options", "paths", "routing"),
-        ("application", "caching", "caller", "disconnect", "lifespan", "metadata", "refusal"),
-        ("calls", "card"),
+        ("caching", "caller", "disconnect", "lifespan", "metadata", "refusal"),
+        ("application", "calls", "card"),
         ("decision", "extended_card", "generated"),
         ("door",),
         ("agents", "installation"),

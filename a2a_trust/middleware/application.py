@@ -12,7 +12,8 @@ import anyio
 
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, replayed
+from a2a_trust.middleware.calls import replayed
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope
 from a2a_trust.strict_json import MAX_BYTES
 
 _NO_URL: Final = "http://public-url-is-missing.invalid"

@@ -24,37 +24,36 @@ class CachingRules:
 
     def __init__(self, places: Iterable[Extractor]) -> None:
         places = [place for place in places if not isinstance(place, HttpAuthorization)]
-        self._is_needed = bool(places)
         self._vary = sorted({place.header for place in places if place.header is not None})
         self._both = [(b"cache-control", b"private"), *([(b"vary", b", ".join(self._vary))] if self._vary else [])]
+        self._lengths = _LENGTHS if places else None
 
     def applied(self, send: Send, nonce: str | None = None) -> Send:
         """``send``, with these headers in the answer; ``send`` itself where they are not needed.
 
         ``nonce`` is for the caller's next proof, in the answer, too (RFC 9449 8.2).
         """
-        if not self._is_needed and nonce is None:
+        if self._lengths is None and nonce is None:
             return send
 
         def sent(message: MutableMapping[str, Any]) -> Awaitable[None]:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 headers = [*message.get("headers", ())]
-                message = {**message, "headers": headers}
-                if self._is_needed:
-                    self._add(headers)
+                if self._lengths is not None:
+                    for name, _ in headers:
+                        if len(name) in self._lengths:
+                            self._add_missing(headers)
+                            break
+                    else:  # as in most answers
+                        headers += self._both
                 if nonce is not None:
                     headers.append((b"dpop-nonce", nonce.encode("ascii")))
+                message = {**message, "headers": headers}
             return send(message)
 
         return sent
 
-    def _add(self, headers: list[tuple[bytes, bytes]]) -> None:
-        for name, _ in headers:
-            if len(name) in _LENGTHS:
-                break
-        else:  # as in most answers
-            headers += self._both
-            return
+    def _add_missing(self, headers: list[tuple[bytes, bytes]]) -> None:
         if not any(name.lower() == b"cache-control" for name, _ in headers):
             headers.append((b"cache-control", b"private"))
         lists = b",".join(value for name, value in headers if name.lower() == b"vary")

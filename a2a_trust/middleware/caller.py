@@ -10,7 +10,7 @@ request until ``started()``. A task group whose tasks work for other requests ne
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import current_task
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -174,7 +174,7 @@ class Running:
         if self.task is None:
             return True
         try:
-            current = asyncio.current_task()
+            current = current_task()
         except RuntimeError:  # a thread
             return False
         if current is None:  # a callback of the event loop, for an unknown caller
@@ -238,7 +238,7 @@ def current_principal() -> Caller:
 def this_task() -> int:
     """The ``id`` of the running task, as in anyio; ConfigurationError in another event loop than that of asyncio."""
     try:
-        return id(asyncio.current_task())
+        return id(current_task())
     except RuntimeError:
         raise ConfigurationError(
             "protect: the server runs another event loop than asyncio's, such as trio; run the agent on asyncio or "

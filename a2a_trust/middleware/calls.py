@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
@@ -23,6 +23,7 @@ from msgspec.json import Decoder
 
 from a2a_trust.card.operations import METHODS, TENANTS, Binding, Operation, TenantFields, folded_name
 from a2a_trust.card.schema import Generation
+from a2a_trust.middleware.documents import Receive
 from a2a_trust.middleware.refusal import Error
 from a2a_trust.middleware.routing import Target
 
@@ -102,6 +103,20 @@ def read_call(target: Target, body: bytes, query: bytes) -> Call:
         )
     named = tenants_in_query(query) if query else None
     return call._replace(tenants=call.tenants | named) if named else call
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """The body in one message, then the real messages: an early http.disconnect would end a streamed answer."""
+    waiting: MutableMapping[str, Any] | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal waiting
+        if waiting is None:
+            return await receive()
+        message, waiting = waiting, None
+        return message
+
+    return again
 
 
 _MEDIA_TYPE: Final = re.compile(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.certificate.source import CertificateSource
@@ -48,6 +49,9 @@ Request: TypeAlias = MutableMapping[str, Any]
 ``headers`` (lower-case names), and, if known, ``query_string``, ``root_path``, ``raw_path`` and ``client``."""
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+_LONGEST_KEPT: Final = 256
+"""Characters of a path; with a thousand answers, these are some megabytes at most."""
 
 
 @dataclass(slots=True)
@@ -220,23 +224,29 @@ class CallRules:
         self._interfaces, self._may_use_tenant, self._max_body = interfaces, rules.may_use_tenant, rules.max_body
         self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
+        self._kept = lru_cache(maxsize=1024)(self._needed)
 
     def needed(self, seen: Seen) -> NeedsBody | None:
         """Whether the body is needed, and how much of it; None for a request of no interface, whose body streams.
 
-        CallRefusedError: it is of no interface, and the application may not have it.
+        CallRefusedError: it is of no interface, and the application may not have it. The answers for usual paths are
+        kept, so call this behind the guard: strangers would replace them all the time.
         """
-        path = seen.scope["path"]
-        if not path.isprintable() and CONTROL.search(path):
+        path = seen.path or "/"
+        needed = self._kept if len(path) <= _LONGEST_KEPT else self._needed
+        return needed(path, seen.root_path, seen.method, seen.is_public)
+
+    def _needed(self, path: str, root: str, method: str, is_public: bool) -> NeedsBody | None:
+        if CONTROL.search(root + path):
             # Starlette's patterns end in "$", which also matches before a last newline.
             raise CallRefusedError(INVALID, "the path has a control character")
-        meaning = self._interfaces.meaning(seen.path or "/", seen.root_path, seen.method)
+        meaning = self._interfaces.meaning(path, root, method)
         if isinstance(meaning, Target):
-            if seen.is_public:  # options name no path of an operation
+            if is_public:  # options name no path of an operation
                 raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is an operation, and public")
             return NeedsBody(meaning, self._max_body if meaning.has_body else 0)
-        if not seen.is_public and (self._must_be_named or isinstance(meaning, Undeclared)):
-            self._check_other(meaning, seen.path or "/")
+        if not is_public:
+            self._check_other(meaning, path)
         return NeedsBody(None, 0) if isinstance(meaning, Other) and meaning.is_json_rpc else None
 
     def read(self, target: Target, body: bytes, scope: Mapping[str, Any]) -> Call:
@@ -269,7 +279,7 @@ class CallRules:
                 return
             advice = f"; {_advice(path)}" if meaning.may_be_named else ""
             raise CallRefusedError(NOT_FOUND, f"{meaning.why}{advice}")
-        if not self._other.has(path):
+        if self._must_be_named and not self._other.has(path):
             raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {_advice(path)}")
 
 

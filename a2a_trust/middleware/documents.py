@@ -97,20 +97,6 @@ async def respond(
     await send({"type": f"{prefix}.response.body", "body": b"" if scope.get("method") == "HEAD" else body})
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """The body in one message, then the real messages: an early http.disconnect would end a streamed answer."""
-    waiting: MutableMapping[str, Any] | None = {"type": "http.request", "body": body, "more_body": False}
-
-    async def again() -> MutableMapping[str, Any]:
-        nonlocal waiting
-        if waiting is None:
-            return await receive()
-        message, waiting = waiting, None
-        return message
-
-    return again
-
-
 def is_preflight(scope: Mapping[str, Any]) -> bool:
     """Whether the request is a CORS preflight of a browser (Fetch 4.8)."""
     return scope["method"] == "OPTIONS" and any(

@@ -35,10 +35,10 @@ from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, Running, set_caller, set_public, this_task
-from a2a_trust.middleware.calls import CALL, Call, CallRefusedError
+from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replayed
 from a2a_trust.middleware.decision import Access, CallRules, NeedsBody, Seen, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, replayed
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint, respond_to_caller
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.refusal import refusal_for, send_refusal

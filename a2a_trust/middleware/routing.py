@@ -69,10 +69,6 @@ _JSON_RPC: Final = Target(binding=Binding.JSONRPC)
 _READ: Final = ("GET", "HEAD")
 
 
-_LONGEST_KEPT: Final = 256
-"""Characters of a path; with a thousand meanings, these are some megabytes at most."""
-
-
 def route_path(scope: Mapping[str, Any]) -> str:
     """The path as Starlette's router sees it: without ``root_path``, if it begins with that, in whole segments."""
     path: str = scope["path"]
@@ -117,7 +113,6 @@ class Interfaces:
         )
         self._below = lru_cache(maxsize=16)(self._paths_below)
         self._below("")  # of nearly all requests
-        self._meanings = lru_cache(maxsize=1024)(self._meaning)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -136,13 +131,7 @@ class Interfaces:
 
     def meaning(self, path: str, root: str, method: str) -> Meaning:
         """The meaning of a request with this path, as the router sees it, and this method; "WEBSOCKET" for the
-        handshake of a websocket.
-
-        Meanings of usual paths are kept, so call this behind the guard: strangers would replace them all the time.
-        """
-        return (self._meanings if len(path) <= _LONGEST_KEPT else self._meaning)(path, root, method)
-
-    def _meaning(self, path: str, root: str, method: str) -> Meaning:
+        handshake of a websocket."""
         paths = self._below(root)
         if path in paths.json_rpc:
             if method == "POST":

@@ -270,9 +270,8 @@ class Principal:
     scopes: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        (_, first), *others = self.identities
-        scopes = first.scopes.intersection(*[identity.scopes for _, identity in others]) if others else first.scopes
-        object.__setattr__(self, "scopes", scopes)
+        first, *others = [identity.scopes for _, identity in self.identities] or [frozenset[str]()]
+        object.__setattr__(self, "scopes", first.intersection(*others))
 
     @property
     def display_name(self) -> str:

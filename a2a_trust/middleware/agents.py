@@ -59,7 +59,8 @@ class GuardedAgent(NamedTuple):
 
 def _is_read(scope: Scope) -> bool:
     """Whether the request is GET, HEAD or a preflight of exactly its path."""
-    return (scope["method"] in ("GET", "HEAD") or is_preflight(scope)) and is_exact(scope)
+    is_read = scope["type"] == "http" and (scope["method"] in ("GET", "HEAD") or is_preflight(scope))
+    return is_read and is_exact(scope)
 
 
 class Agent:
@@ -154,19 +155,19 @@ class Agents:
             return
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
+        path = route_path(scope)
         if self._waiting:
-            await self._start_at_a_request(scope)
-        if scope["type"] == "http":
-            if self._card_of is not None and route_path(scope) in CARD_PATHS and _is_read(scope):
-                scope = self._for_card_of(scope, self._card_of)
-            document = self._documents.get(route_path(scope))
-            if document is not None and _is_read(scope):
-                await document[1](scope, receive, send)
-                return
-        await self._pass_on(scope, receive, send)
+            await self._start_at_a_request(scope, path)
+        if path in CARD_PATHS and self._card_of is not None and _is_read(scope):
+            there = f"{self._meant(scope, self._card_of)}{path}"
+            whole = f"{scope['path'].removesuffix(path)}{there}"
+            scope, path = {**scope, "path": whole, "raw_path": whole.encode()}, there
+        if path in self._documents and _is_read(scope):
+            await self._documents[path][1](scope, receive, send)
+            return
+        await self._pass_on(path or "/", scope, receive, send)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = route_path(scope) or "/"
+    async def _pass_on(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         prefix = self._prefixes.longest(path)
         why = self._why_not(path, prefix)
         if why:
@@ -236,11 +237,11 @@ class Agents:
         hidden = self._certificate_headers - own
         return {**scope, "headers": lines_without(hidden, scope["headers"])} if hidden else scope
 
-    def _for_card_of(self, scope: Scope, card_of: CardOf) -> Scope:
-        """The request, redirected to the card of the agent that its query names; unchanged if it names none."""
+    def _meant(self, scope: Scope, card_of: CardOf) -> str:
+        """The prefix of the agent whose card the query of a request names; empty if it names none."""
         query = scope.get("query_string", b"")
         if query.count(b"%") + query.count(b"&") > _MOST_SIGNS:
-            return scope
+            return ""
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
         prefix = None
         if len(dict(pairs)) == len(pairs):
@@ -248,15 +249,10 @@ class Agents:
                 prefix = card_of(dict(pairs))
             except Exception as error:  # noqa: BLE001  user code may raise anything for a caller's text
                 _log.info("card_of raised %s for a query, so no agent is meant", type(error).__name__)
-        if not isinstance(prefix, str) or prefix not in self._agents:
-            return scope
-        path = route_path(scope)
-        there = f"{scope['path'].removesuffix(path)}{prefix}{path}"
-        return {**scope, "path": there, "raw_path": there.encode("ascii")}
+        return prefix if isinstance(prefix, str) and prefix in self._agents else ""
 
-    async def _start_at_a_request(self, scope: Scope) -> None:
+    async def _start_at_a_request(self, scope: Scope, path: str) -> None:
         """Make the agent that the request is for; requests for other agents do not wait."""
-        path = route_path(scope)
         owner = self._prefixes.longest(path)
         is_of_all = not owner and "/.well-known/" in path  # the place of documents, and of card_of
         async with anyio.create_task_group() as tasks:

@@ -264,10 +264,10 @@ def _tenants_in_http_json(body: bytes) -> frozenset[str]:
 def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> frozenset[str]:
     """The tenants that an object names, and the objects within it. Also the objects that name none are read."""
     found: frozenset[str] = frozenset()
-    for name in fields.keys() & members.keys():
-        given, within = members[name], fields[name]
-        if given == _NULL:
+    for name, given in members.items():
+        if name not in fields or given == _NULL:
             continue
+        within = fields[name]
         if within is None:
             found |= {_read_text(given, name, INVALID_PARAMS)}
         elif given[:1] == b"{" or (within and given[:1] == b"["):  # an extension may have other values here

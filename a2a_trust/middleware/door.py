@@ -169,11 +169,13 @@ class Door:
         """Read the call; pass it on, answer with the extended card, or reject it."""
         try:
             call, receive = await self._read(calls, needed, caller, scope, receive)
+            if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
+                await self._extended.answer(call, caller, scope, receive, send)
+                return
         except CallRefusedError as refused:
             await self._reject(refused, needed, caller, scope, receive, send)
             return
-        if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
-            await self._extended.answer(call, caller, scope, receive, send)
+        except ClientGoneError:
             return
         await self._app(scope, receive, send)
 

@@ -21,12 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard_config import (
-    ConfiguredScheme,
-    CredentialAt,
-    GuardConfig,
-    configured,
-)
+from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configured
 from a2a_trust.auth.peers import set_sending
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, Verifier
 from a2a_trust.auth.throttle import FailureLimits, Throttle

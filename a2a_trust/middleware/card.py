@@ -145,13 +145,7 @@ class CardSignedHere:
     future.
     """
 
-    def __init__(
-        self,
-        card: GivenCard,
-        signer: CardSigner,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, card: GivenCard, signer: CardSigner, *, clock: Callable[[], float] = time.time) -> None:
         self._card, self._signer = given_card(card), signer
         self._kid: str
         self._signed: SignedCard
@@ -194,11 +188,7 @@ class FixedCard:
     """A card that is served as it is, bytes unchanged. If it has signatures, one must be by a key of ``trust``."""
 
     def __init__(
-        self,
-        card: GivenCard,
-        *,
-        trust: TrustSource | None = None,
-        clock: Callable[[], float] = time.time,
+        self, card: GivenCard, *, trust: TrustSource | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         body = card_body(card)
         parsed = strict_json.parse(body, what="card")
@@ -229,12 +219,7 @@ class CardFile:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        *,
-        trust: TrustSource,
-        reload: bool = False,
-        clock: Callable[[], float] = time.time,
+        self, path: str | Path, *, trust: TrustSource, reload: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
         self._path, self._trust, self._clock = Path(path), trust, clock
         self._failure = ""
@@ -322,12 +307,7 @@ class PublicCard:
     """
 
     def __init__(
-        self,
-        source: CardSource,
-        *,
-        max_age: int = 300,
-        shared: bool = True,
-        clock: Callable[[], float] = time.time,
+        self, source: CardSource, *, max_age: int = 300, shared: bool = True, clock: Callable[[], float] = time.time
     ) -> None:
         if not 0 <= max_age <= 31_536_000:
             raise ConfigurationError(f"max_age: {max_age!r:.40} is not valid; write 0 to 31536000 seconds")

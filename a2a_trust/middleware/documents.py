@@ -23,10 +23,7 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 _Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 #: Pages may read public documents, and need the tag for conditional requests (Fetch 3.3).
-_READ_BY_PAGES: Final[_Headers] = [
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"ETag"),
-]
+_READ_BY_PAGES: Final[_Headers] = [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", b"ETag")]
 _PREFLIGHT: Final[_Headers] = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"GET, HEAD"),

@@ -158,13 +158,7 @@ class Door:
         return self._serve_call(self._calls, needed, caller, scope, receive, send)
 
     async def _serve_call(
-        self,
-        calls: CallRules,
-        needed: NeedsBody,
-        caller: Caller | None,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        self, calls: CallRules, needed: NeedsBody, caller: Caller | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Read the call; pass it on, answer with the extended card, or reject it."""
         try:
@@ -304,11 +298,7 @@ class CardEnforcementMiddleware(Door):
         super().__init__(app, access, rules=rules, resource_metadata=resource_metadata, clock=clock)
 
 
-_REASONS: Final = {
-    403: audit.Reason.TENANT,
-    404: audit.Reason.UNDECLARED_PATH,
-    413: audit.Reason.TOO_LARGE,
-}
+_REASONS: Final = {403: audit.Reason.TENANT, 404: audit.Reason.UNDECLARED_PATH, 413: audit.Reason.TOO_LARGE}
 
 
 def _is_read(seen: Seen) -> bool:

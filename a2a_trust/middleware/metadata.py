@@ -38,11 +38,7 @@ class JwksEndpoint:
     """
 
     def __init__(
-        self,
-        keys: Iterable[PublicKey] | PublishedKeys,
-        *,
-        max_age: int = 300,
-        clock: Callable[[], float] = time.time,
+        self, keys: Iterable[PublicKey] | PublishedKeys, *, max_age: int = 300, clock: Callable[[], float] = time.time
     ) -> None:
         self._keys = keys if hasattr(keys, "published") else _Fixed(tuple(keys))
         self._max_age, self._clock = max_age, clock

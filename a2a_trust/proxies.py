@@ -3,7 +3,7 @@
 from a2a_trust.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
-    from a2a_trust.auth.connection import Networks as Networks
+    from a2a_trust.auth.peers import Networks as Networks
     from a2a_trust.auth.certificate.proxy_forms import (
         Apache as Apache,
         AwsAlb as AwsAlb,
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.certificate.from_proxy import UnixSocket as UnixSocket
 else:
     __getattr__, __dir__ = lazy(__name__, {
-        "auth.connection": "Networks",
+        "auth.peers": "Networks",
         "auth.certificate.proxy_forms": "Apache AwsAlb Caddy Envoy HAProxy Nginx Rfc9440 Traefik",
         "auth.certificate.from_proxy": "FromProxy ProxySecret UnixSocket",
     })  # fmt: skip

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
     from a2a_trust.middleware.options import GuardRules as GuardRules, RequestRules as RequestRules
     from a2a_trust.middleware.options import TenantRule as TenantRule
-    from a2a_trust.auth.connection import Networks as Networks
+    from a2a_trust.auth.peers import Networks as Networks
     from a2a_trust.middleware.protection import CardServing as CardServing, ProtectedAgent as ProtectedAgent
     from a2a_trust.middleware.protection import protect as protect, protect_agents as protect_agents
 else:
@@ -23,5 +23,5 @@ else:
         "middleware.calls": "Call call_of", "middleware.card": "CardReaders",
         "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware",
         "middleware.extended_card": "ExtendedCard", "middleware.options": "GuardRules RequestRules TenantRule",
-        "auth.connection": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
+        "auth.peers": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
     })  # fmt: skip

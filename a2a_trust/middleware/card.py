@@ -27,7 +27,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from a2a_trust import strict_json
-from a2a_trust.auth.connection import Networks, verified_peer, was_forwarded
+from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path

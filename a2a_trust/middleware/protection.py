@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.connection import Networks
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import CredentialAt
+from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.given import GivenCard
 from a2a_trust.card.operations import ends_like_operation

@@ -16,7 +16,7 @@ import pytest
 from a2a_trust import CardServing
 from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret
 from a2a_trust.auth.certificate.proxy_forms import Rfc9440
-from a2a_trust.auth.connection import Networks
+from a2a_trust.auth.peers import Networks
 from a2a_trust.middleware.protection import protect
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes

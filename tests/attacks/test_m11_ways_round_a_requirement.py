@@ -18,10 +18,10 @@ from a2a_trust.auth.certificate.identities import AllIssued, FromDns
 from a2a_trust.auth.certificate.proxy_forms import Nginx
 from a2a_trust.auth.certificate.source import FromTls
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
-from a2a_trust.auth.connection import Networks
 from a2a_trust.auth.credentials import ClientCertificate, InQuery
 from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import CredentialAt
+from a2a_trust.auth.peers import Networks
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.door import CardEnforcementMiddleware

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from a2a_trust import CardServing
-from a2a_trust.auth.connection import Networks, with_peer
+from a2a_trust.auth.peers import Networks, with_peer
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.card import CardReaders

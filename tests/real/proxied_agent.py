@@ -19,8 +19,8 @@ from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSo
 from a2a_trust.auth.certificate.identities import AllIssued, FromUri
 from a2a_trust.auth.certificate.proxy_forms import Apache, Caddy, Envoy, HAProxy, Nginx
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
-from a2a_trust.auth.connection import Networks
 from a2a_trust.auth.credentials import certificates_of
+from a2a_trust.auth.peers import Networks
 from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import uvicorn
 
 from a2a_trust import CertificateVerifier, FromTls, RequestRules, principal_of, protect
-from a2a_trust.auth.connection import verified_peer
+from a2a_trust.auth.peers import verified_peer
 from a2a_trust.certificates import AllIssued, ClientAuthority, FromUri
 
 CARD: Final[dict[str, Any]] = {

@@ -29,8 +29,8 @@ from typing import Any, Final
 
 from a2a_trust.auth.certificate.proxy_forms import ProxyForm, check_names
 from a2a_trust.auth.certificate.source import CLAIMING_HEADERS
-from a2a_trust.auth.connection import Networks, came_by_unix_socket, records_peers, verified_peer
 from a2a_trust.auth.credentials import HeaderLines, Lines
+from a2a_trust.auth.peers import Networks, came_by_unix_socket, records_peers, verified_peer
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 
 

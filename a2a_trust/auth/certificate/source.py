@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from a2a_trust.auth.connection import was_forwarded
+from a2a_trust.auth.peers import was_forwarded
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 
 _PREFIXES: Final = (

@@ -1,4 +1,4 @@
-"""Who sends a request, as limits and queues see it; a queue that serves all peers alike; and the address that is verified.
+"""Who sends a request, as limits and queues see it; a queue that serves all peers alike; the address that is verified.
 
 A peer is an IPv4 address, or an IPv6 network of 64 bits: the owner of one address has all addresses of it. Many have a
 network of 56 or 48 bits, and so 256 or 65,536 peers. So those count as well: a path names all networks of a peer.

@@ -264,7 +264,7 @@ class Hidden:
         """Remove them from the request."""
         lengths, names = self._lengths, self._headers
         kept = []
-        for line in scope["headers"]:  # a comprehension takes 1.4 times as long: 2 % of a request
+        for line in scope["headers"]:  # a comprehension takes 1.4 times as long
             if len(line[0]) not in lengths or line[0].lower().replace(b"_", b"-") not in names:
                 kept.append(line)  # noqa: PERF401
         scope["headers"] = kept

@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, TypedDict
 
 from a2a_trust.auth.principal import Anonymous, Principal
@@ -45,9 +46,7 @@ from a2a_trust.errors import (
     TooManyRequestsError,
 )
 
-log: Final = logging.getLogger("a2a_trust.audit")
-ALLOWED: Final = logging.DEBUG
-"""The level of events of admitted requests."""
+_log: Final = logging.getLogger("a2a_trust.audit")
 
 
 _LONGEST: Final = 512
@@ -119,11 +118,15 @@ class AuditEvent(TypedDict, total=False):
     seconds: int
 
 
+is_heard: Final = partial(_log.isEnabledFor, logging.DEBUG)
+"""Whether a handler wants events of admitted requests."""
+
+
 def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
-    """Log that a request is admitted. Check the level first: making the event takes longer than the decision."""
+    """Log that a request is admitted. Check ``is_heard`` first: making the event takes longer than the decision."""
     schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
     event = AuditEvent(event="allowed", **_request(scope), caller=_name_of(caller), schemes=schemes)
-    log.log(ALLOWED, "allowed %s for %s", _shown(event), event["caller"], extra={"audit": event})
+    _log.debug("allowed %s for %s", _shown(event), event["caller"], extra={"audit": event})
 
 
 def request_refused(
@@ -131,13 +134,13 @@ def request_refused(
 ) -> None:
     """Log that a request is rejected. ``detail`` is for operators, and holds no secret."""
     level = _level(reason)
-    if not log.isEnabledFor(level):
+    if not _log.isEnabledFor(level):
         return
     detail = _escaped(detail[:_LONGEST])  # a user's verifier may write any text
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
         event["caller"] = _name_of(caller)
-    log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
+    _log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
 
 
 def _level(reason: Reason) -> int:
@@ -224,7 +227,7 @@ def _requests_refused(reason: Reason, detail: str, count: int) -> None:
     detail, seconds = _escaped(detail), _COUNTED_SECONDS
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, count=count, seconds=seconds)
     text = "refused %d more requests in %d seconds: %s"
-    log.log(_level(reason), text, count, seconds, detail, extra={"audit": event})
+    _log.log(_level(reason), text, count, seconds, detail, extra={"audit": event})
 
 
 def card_not_served(detail: str) -> None:
@@ -245,7 +248,7 @@ def card_reloaded(detail: str) -> None:
 
 def _card(level: int, text: str, detail: str, **members: str) -> None:
     detail = _escaped(detail[:_LONGEST])
-    log.log(level, text, detail, extra={"audit": {**members, "detail": detail}})
+    _log.log(level, text, detail, extra={"audit": {**members, "detail": detail}})
 
 
 def reason_of(error: Exception) -> Reason:

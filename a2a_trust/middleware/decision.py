@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -102,9 +102,9 @@ Decision: TypeAlias = Admitted | NeedsBody | Rejected | Refused
 
 async def decide(access: Access, calls: CallRules, request: Request, now: float, body: bytes | None = None) -> Decision:
     """The decision at the moment ``now`` (seconds since the epoch). Without ``body``, it is ``NeedsBody`` if the body
-    decides."""
+    decides. A call for the extended card is not for the application, but for ``ExtendedCardEndpoint.answer``."""
     seen = access.seen(request)
-    caller = None if seen.is_public else access.remembered(seen.scope, now) or await access.caller(seen, now)
+    caller = None if seen.is_public else access.remembered(seen, now) or await access.caller(seen, now)
     if isinstance(caller, Refused):
         return caller
     try:
@@ -156,10 +156,6 @@ class Access:
         self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
         places = {scheme.name: self.guard.place(scheme.name) for scheme in self.guard.schemes}
         self._attached = frozenset(name for name, place in places.items() if is_attached_by_browsers(place))
-        #: The result of ``caller``, at once, for most callers that were here before; else None.
-        self.remembered: Callable[[Request, float], Principal | Refused | None] = (
-            self._remembered if certificates is not None or self._attached else self.guard.remembered
-        )
 
     def seen(self, scope: Request) -> Seen:
         """The request as one value. It is public if it is GET or HEAD of exactly a public path, or a preflight that the
@@ -183,9 +179,10 @@ class Access:
             )
         return Seen(own, path, root, method, is_public)
 
-    def _remembered(self, scope: Request, now: float) -> Principal | Refused | None:
-        known = self.guard.remembered(scope, now) if self.certificates is None else None
-        return None if known is None else self._checked_page(scope, known)
+    def remembered(self, seen: Seen, now: float) -> Principal | Refused | None:
+        """The result of ``caller``, at once, for most callers that were here before; else None."""
+        known = self.guard.remembered(seen.scope, now) if self.certificates is None else None
+        return self._checked_page(seen.scope, known) if known is not None and self._attached else known
 
     async def caller(self, seen: Seen, now: float) -> Principal | Anonymous | Refused:
         """The caller, or why the request is rejected."""

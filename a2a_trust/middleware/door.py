@@ -100,7 +100,7 @@ class Door:
             await self._pass_public(seen, receive, send)
             return
         now = self._clock()
-        caller: Caller | Refused | None = self._access.remembered(seen.scope, now)
+        caller: Caller | Refused | None = self._access.remembered(seen, now)
         ahead = None
         try:
             if caller is None:
@@ -122,7 +122,7 @@ class Door:
 
     def _admit(self, caller: Caller, scope: Scope, send: Send) -> Send:
         """Write the caller into the scope in place of the credentials; the ``send`` for answers to this caller."""
-        if audit.log.isEnabledFor(audit.ALLOWED):
+        if audit.is_heard():
             audit.request_allowed(scope, caller)
         credentials = set_caller(scope, caller)
         if self._keep_subject_token:

@@ -84,8 +84,10 @@ class Admitting(Access):
 
     def __init__(self, agent: Agent, interfaces: Interfaces) -> None:
         super().__init__(read_card(GUARDED), verifiers(), interfaces, rules=GuardRules())
-        admitted: Any = lambda scope, now: agent.caller  # noqa: E731
-        self.remembered = admitted
+        self.agent = agent
+
+    def remembered(self, seen: Any, now: float) -> Any:
+        return self.agent.caller
 
 
 class Agent:

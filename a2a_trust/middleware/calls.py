@@ -375,7 +375,7 @@ def _members(text: _Json) -> dict[str, _Json]:
     """The members of an object; CallRefusedError for a name that comes twice, or that resembles another."""
     if type(text) is bytes and len(text) <= _SHORT:
         simple = _simple_members(text)
-        if simple is not None and len(simple) <= MAX_MEMBERS:
+        if simple is not None:
             if not _NAMES.issuperset(simple):
                 for name in simple:
                     _check_name(name, "body")
@@ -395,7 +395,8 @@ def _simple_members(text: bytes) -> dict[str, _Json] | None:
     comma, colon = (b", ", b'": ') if is_spaced else (b",", b'":')
     parts: list[bytes] = [b"{"]
     value = b""
-    for name, raw in _plain(text).items():
+    found = _plain(text)
+    for name, raw in found.items() if len(found) <= MAX_MEMBERS else ():
         members[name] = value = bytes(raw)
         parts += (b'"', name.encode(), colon, value, comma)
     if not members:

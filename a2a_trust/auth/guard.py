@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
@@ -64,24 +64,22 @@ class _Carried(NamedTuple):
         return f"_Carried({self.scheme.name!r}, …)"  # tracebacks may show locals
 
 
+@dataclass(slots=True, repr=False)
 class _Evidence:
     """The results of verifying one request's credentials, by the names of the schemes, in their order."""
 
-    __slots__ = ("dpop_token", "failed", "identities", "is_bound", "rejected", "too_many", "undecided")
-
-    def __init__(self) -> None:
-        self.identities: dict[str, Identity] = {}
-        #: The schemes whose verifiers are unavailable now.
-        self.undecided: dict[str, KeySourceUnavailableError] = {}
-        self.rejected: dict[str, InvalidCredentialsError] = {}
-        #: The schemes whose credentials the limits of failures count: the rejected ones, and some of the undecided.
-        self.failed: set[str] = set()
-        #: The token of ``Authorization: DPoP``.
-        self.dpop_token = ""
-        #: Whether a credential is valid only with the proof of a key.
-        self.is_bound = False
-        #: Set when a credential was rejected after too many others.
-        self.too_many: TooManyRequestsError | None = None
+    identities: dict[str, Identity] = field(default_factory=dict)
+    undecided: dict[str, KeySourceUnavailableError] = field(default_factory=dict)
+    """The schemes whose verifiers are unavailable now."""
+    rejected: dict[str, InvalidCredentialsError] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    """The schemes whose credentials the limits of failures count: the rejected ones, and some of the undecided."""
+    dpop_token: str = ""
+    """The token of ``Authorization: DPoP``."""
+    is_bound: bool = False
+    """Whether a credential is valid only with the proof of a key."""
+    too_many: TooManyRequestsError | None = None
+    """Set when a credential was rejected after too many others."""
 
 
 _NO_LINES: Final[Lines] = []

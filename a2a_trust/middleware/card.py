@@ -349,22 +349,21 @@ _NO_PEER: Final = (
 )
 
 
-class InNetworks:
+def for_networks(app: ASGIApp, networks: Networks) -> ASGIApp:
     """``app`` for peers in the networks; 403 for all others. Only http."""
 
-    def __init__(self, app: ASGIApp, networks: Networks) -> None:
-        self._app, self._networks = app, networks
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         peer = verified_peer(scope)
         if peer is None:
             detail = _NO_PEER
         elif was_forwarded(scope):
             detail = "the request came through a proxy, so the peer is the proxy; restrict the card in the proxy"
-        elif not self._networks.covers(peer):
+        elif not networks.covers(peer):
             detail = f"the peer {peer} is outside the networks of CardServing(readers=Networks(…))"
         else:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         audit.request_refused(scope, audit.Reason.NETWORK, detail)
         await refuse(send, 403, [(b"cache-control", b"no-store")])
+
+    return guarded

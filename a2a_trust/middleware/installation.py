@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from inspect import signature
 from types import new_class
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from starlette.applications import Starlette
 
@@ -47,8 +47,8 @@ class Installation(Generic[AppT]):
         # Found for each request: tools replace it.
         await self._class.__call__(self._app, scope, receive, send)
 
-    def finish(self, guard: Guarding) -> AppT:
-        """The application behind the guard."""
+    def finish(self, guard: Any) -> AppT:
+        """The application behind the guard, an object whose class has ``__call__``."""
         is_swapped = isinstance(self._app, Starlette)
         kind: type[Any] = self._class if is_swapped else ProtectedApplication
         call = guard.__call__
@@ -68,12 +68,6 @@ class Installation(Generic[AppT]):
 def is_protected(app: object) -> bool:
     """Whether the application is behind ``protect`` already."""
     return isinstance(app, _Guarded)
-
-
-class Guarding(Protocol):
-    """A guard: an object whose class has ``__call__``."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class _Guarded:

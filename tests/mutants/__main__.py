@@ -32,9 +32,9 @@ MODULES: Final = (
     "auth/token_claims.py",
     "card/ambiguity.py",
     "client/memory.py",
+    "middleware/authentication.py",
     "middleware/calls.py",
-    "middleware/decision.py",
-    "middleware/door.py",
+    "middleware/rules.py",
 )
 
 _Chosen = tuple[Module, int, Mutant]

@@ -91,6 +91,11 @@ class CredentialValue(HoldsSecret):
 
     __slots__ = ("password", "proofs", "text", "until")
 
+    text: str
+    proofs: DPoPProofs | None
+    until: float
+    password: str
+
     def __init__(
         self, text: str, proofs: DPoPProofs | None = None, *, until: float = -math.inf, password: str = ""
     ) -> None:

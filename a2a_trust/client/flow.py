@@ -157,9 +157,9 @@ class _Turn:
 
     def __init__(self, turns: Turns, key: Hashable) -> None:
         self._turns, self._key = turns, key
-        self.thread = get_ident()
+        self.thread: Final[int] = get_ident()
         self.thread_before: int | None = None
-        self.come = Future[None]()
+        self.come: Final[Future[None]] = Future()
         self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
 
     def wait(self) -> Flow[bool]:

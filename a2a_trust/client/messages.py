@@ -111,8 +111,11 @@ class Refusal(Exception):  # noqa: N818  the adapter raises an error
 
     def __init__(self, reason: Reason, text: str, cause: TrustError | None = None) -> None:
         super().__init__(text)
-        self.reason, self.text = reason, text
-        self.cause = None if cause is None else cause.with_traceback(None)  # its frames may show the URL
+        self.reason: Final[Reason] = reason
+        self.text: Final[str] = text
+        self.cause: Final[TrustError | None] = (
+            None if cause is None else cause.with_traceback(None)
+        )  # its frames may show the URL
 
     @classmethod
     def not_sent(cls, address: str, error: TrustError) -> Refusal:
@@ -132,4 +135,5 @@ class Rejected(Refusal):
 
     def __init__(self, text: str, reply: Reply, **about: Any) -> None:
         super().__init__(Reason.REJECTED, text)
-        self.reply, self.about = reply, about
+        self.reply: Final[Reply] = reply
+        self.about: Final[dict[str, Any]] = about

@@ -146,6 +146,8 @@ class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
 
 
 class _Verifying(Generic[T]):
+    """The arguments of both transports, and the way of a request through them."""
+
     _driver: ClassVar[type[Any]]
 
     def __init__(

@@ -113,9 +113,8 @@ class Refusal(Exception):  # noqa: N818  the adapter raises an error
         super().__init__(text)
         self.reason: Final[Reason] = reason
         self.text: Final[str] = text
-        self.cause: Final[TrustError | None] = (
-            None if cause is None else cause.with_traceback(None)
-        )  # its frames may show the URL
+        # Without its frames, which may show the URL.
+        self.cause: Final[TrustError | None] = None if cause is None else cause.with_traceback(None)
 
     @classmethod
     def not_sent(cls, address: str, error: TrustError) -> Refusal:

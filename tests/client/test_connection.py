@@ -87,7 +87,6 @@ def test_two_event_loops_share_one_search() -> None:
         calling = asyncio.create_task(call())
         while len(*transport._connection._turns._queues.values()) < 2:
             await asyncio.sleep(0)
-        await asyncio.sleep(0)
         asked.set()
         return await calling
 

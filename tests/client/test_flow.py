@@ -144,7 +144,8 @@ def test_a_flow_that_is_cancelled_while_it_waits_lets_the_next_one_in() -> None:
     async def main() -> None:
         driver, first = Awaiting(), turns.begin("key")
         waiting = [asyncio.create_task(driver.run(taking(turns, order, name))) for name in "ab"]
-        await asyncio.sleep(0)
+        while len(turns._queues["key"]) < 3:
+            await asyncio.sleep(0)
         waiting[0].cancel()
         await asyncio.wait(waiting[:1])
         first.end()
@@ -160,7 +161,8 @@ def test_a_turn_that_comes_to_a_cancelled_flow_is_passed_on() -> None:
     async def main() -> None:
         driver, first = Awaiting(), turns.begin("key")
         waiting = [asyncio.create_task(driver.run(taking(turns, order, name))) for name in "ab"]
-        await asyncio.sleep(0)
+        while len(turns._queues["key"]) < 3:
+            await asyncio.sleep(0)
         first.end()
         waiting[0].cancel()
         await asyncio.wait(waiting, timeout=60)

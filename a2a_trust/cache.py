@@ -130,8 +130,9 @@ class SingleFlight(Generic[_K, _V]):
         flight = self.running(key)
         if flight is None:
             loop = asyncio.get_running_loop()
-            for closed in [each for each in [*self._flights] if each.is_closed()]:
-                self._flights.pop(closed, None)  # its calls died with it
+            for other in [*self._flights]:
+                if other.is_closed():
+                    self._flights.pop(other, None)  # its calls died with it
             flight = loop.create_task(work(), context=contextvars.Context())
             self._flights.setdefault(loop, {})[key] = flight
             flight.add_done_callback(lambda ended: self._end(loop, key, ended))

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier, MemoryApiKeys, key_id_of
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys.jwk import public_key_from_jwk
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware as CardMiddleware
+from a2a_trust.middleware.door import CardEnforcementMiddleware as CardMiddleware
 from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_agents
 from benchmarks.peers import Peers
 from benchmarks.tokens import AUDIENCE, ISSUER, OneKey, token_of

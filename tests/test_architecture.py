@@ -37,6 +37,27 @@ FLOORS = (
     ("__main__",),
 )
 
+#: The same within large rooms: modules, and folders of modules.
+FLOORS_WITHIN = {
+    "auth": (
+        ("principal", "credentials", "peers", "look_ups", "key_sources", "discovery"),
+        ("records", "record_cache", "record_table", "shared_counters", "throttle", "token_claims", "token_cache"),
+        ("issuers", "proofs", "dpop", "introspection_endpoint", "jwt"),
+        ("api_key", "basic", "certificate", "introspection"),
+        ("guard_config", "providers"),
+        ("guard",),
+    ),
+    "middleware": (
+        ("audit", "browsers", "documents", "options", "paths", "routing"),
+        ("caching", "caller", "disconnect", "lifespan", "metadata", "refusal"),
+        ("application", "calls", "card"),
+        ("decision", "extended_card", "generated"),
+        ("door",),
+        ("agents", "installation"),
+        ("protection",),
+    ),
+}
+
 #: Each library, and the files that may import it.
 HOMES = {
     "cryptography": ("keys/", "auth/certificate/"),
@@ -55,7 +76,7 @@ HOMES = {
         "middleware/caller.py",
         "middleware/generated.py",
         "middleware/lifespan.py",
-        "middleware/rules.py",
+        "middleware/door.py",
     ),
     "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py"),
     "httpx": (
@@ -159,6 +180,23 @@ def test_clients_import_nothing_of_servers_but_the_token_that_they_exchange() ->
         if imported.startswith(("a2a_trust.auth.", "a2a_trust.middleware."))
     }
     assert taken == {"a2a_trust.auth.principal.SubjectToken"}
+
+
+def floor_within(room: str, module: str) -> int:
+    part = module.split(".")[2]
+    for floor, parts in enumerate(FLOORS_WITHIN[room]):
+        if part in parts:
+            return floor
+    raise AssertionError(f"{module} is on no floor of {room}; add it to FLOORS_WITHIN")
+
+
+@walk("path", [path for room in FLOORS_WITHIN for path in (PACKAGE / room).rglob("[!_]*.py")], ids=name_of)
+def test_within_a_large_room_a_module_imports_only_from_its_own_and_lower_floors(path: Path) -> None:
+    here = name_of(path)
+    room = here.split(".")[1]
+    for imported in imports(path, for_types=True):
+        if imported.startswith(f"a2a_trust.{room}."):
+            assert floor_within(room, imported) <= floor_within(room, here), f"{here} imports {imported} from above"
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:

@@ -28,12 +28,7 @@ from a2a_trust import strict_json
 from a2a_trust.auth.credentials import Lines
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, ProofMemory, VolatileProofMemory
 from a2a_trust.cache import BoundedCache
-from a2a_trust.errors import (
-    ConfigurationError,
-    InvalidCredentialsError,
-    InvalidSignatureError,
-    MalformedError,
-)
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
@@ -103,12 +98,7 @@ class DPoP:
     """
 
     def __init__(
-        self,
-        *,
-        url: str,
-        window: float = 60.0,
-        memory: ProofMemory | None = None,
-        nonces: ServerNonces | None = None,
+        self, *, url: str, window: float = 60.0, memory: ProofMemory | None = None, nonces: ServerNonces | None = None
     ) -> None:
         base = _normal(url) if type(url) is str and "?" not in url and "#" not in url else None
         if base is None:

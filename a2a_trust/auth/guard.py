@@ -16,17 +16,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard_config import (
-    ConfiguredScheme,
-    CredentialAt,
-    GuardConfig,
-    configured,
-)
+from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configured
 from a2a_trust.auth.peers import set_sending
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, Verifier
 from a2a_trust.auth.throttle import FailureLimits, Throttle
@@ -69,24 +64,22 @@ class _Carried(NamedTuple):
         return f"_Carried({self.scheme.name!r}, …)"  # tracebacks may show locals
 
 
+@dataclass(slots=True, repr=False)
 class _Evidence:
     """The results of verifying one request's credentials, by the names of the schemes, in their order."""
 
-    __slots__ = ("dpop_token", "failed", "identities", "is_bound", "rejected", "too_many", "undecided")
-
-    def __init__(self) -> None:
-        self.identities: dict[str, Identity] = {}
-        #: The schemes whose verifiers are unavailable now.
-        self.undecided: dict[str, KeySourceUnavailableError] = {}
-        self.rejected: dict[str, InvalidCredentialsError] = {}
-        #: The schemes whose credentials the limits of failures count: the rejected ones, and some of the undecided.
-        self.failed: set[str] = set()
-        #: The token of ``Authorization: DPoP``.
-        self.dpop_token = ""
-        #: Whether a credential is valid only with the proof of a key.
-        self.is_bound = False
-        #: Set when a credential was rejected after too many others.
-        self.too_many: TooManyRequestsError | None = None
+    identities: dict[str, Identity] = field(default_factory=dict)
+    undecided: dict[str, KeySourceUnavailableError] = field(default_factory=dict)
+    """The schemes whose verifiers are unavailable now."""
+    rejected: dict[str, InvalidCredentialsError] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    """The schemes whose credentials the limits of failures count: the rejected ones, and some of the undecided."""
+    dpop_token: str = ""
+    """The token of ``Authorization: DPoP``."""
+    is_bound: bool = False
+    """Whether a credential is valid only with the proof of a key."""
+    too_many: TooManyRequestsError | None = None
+    """Set when a credential was rejected after too many others."""
 
 
 _NO_LINES: Final[Lines] = []
@@ -239,10 +232,13 @@ class Guard:
         for scheme in self._config.schemes:
             identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
             if identity is not None:
-                text, _ = scheme.take(lines.get(scheme.header, _NO_LINES), scope)
                 # An identity may be named for another claim than sub; behind "#" stands which.
                 issuer, _, _ = identity.issuer.partition("#")
-                return SubjectToken(text, issuer=issuer, subject=identity.subject, expires_at=identity.expires_at)
+                subject, expires_at = identity.subject, identity.expires_at
+                for place, _ in scheme.places:
+                    text = place.take(lines.get(scheme.header, _NO_LINES), scope)
+                    if isinstance(text, str):
+                        return SubjectToken(text, issuer=issuer, subject=subject, expires_at=expires_at)
         return None
 
     # 1
@@ -254,12 +250,14 @@ class Guard:
             found = lines.get(scheme.header, _NO_LINES)
             if found is _NO_LINES and scheme.header:
                 continue
-            try:
-                credential, by_dpop = scheme.take(found, scope)
-            except InvalidCredentialsError as error:
-                return Refused(error, scheme.name)
-            if credential is not None:
-                carried.append(_Carried(scheme, credential, by_dpop))
+            for place, by_dpop in scheme.places:
+                try:
+                    credential = place.take(found, scope)
+                except InvalidCredentialsError as error:
+                    return Refused(error, scheme.name)
+                if credential is not None:
+                    carried.append(_Carried(scheme, credential, by_dpop))
+                    break
         return carried
 
     def _without_credentials(self, lines: dict[bytes, Lines], scope: Any) -> Anonymous | Refused:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.basic.user_pass import user_of
-from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
+from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
 from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, memory_of, verification_of
@@ -45,7 +45,8 @@ class CredentialAt:
 class ConfiguredScheme:
     """A scheme that requirements of the card use: the place of its credential, and its verifier.
 
-    - ``takes_dpop``: its tokens may also come as ``Authorization: DPoP``, with a proof.
+    - ``places``: every place of its credential, and whether the credential comes there as ``Authorization: DPoP``.
+    - ``takes_dpop``: its tokens may also come there, with a proof.
     - ``header``: the header of the credential; b"" if it is not in a header.
     - ``is_for_access_tokens``: the verifier is of the kind ACCESS_TOKEN; not so for ID tokens.
     - ``verify``, ``remembered``: ``verification_of`` and ``memory_of`` the verifier.
@@ -58,6 +59,7 @@ class ConfiguredScheme:
         self.place: Extractor = place
         self.verifier: Verifier[Any] = verifier
         self.takes_dpop: bool = takes_dpop
+        self.places: tuple[tuple[Extractor, bool], ...] = ((place, False), *(((_BY_DPOP, True),) if takes_dpop else ()))
         self.header: bytes = place.header or b""
         self.is_for_access_tokens: bool = getattr(verifier, "kind", None) is CredentialKind.ACCESS_TOKEN
         self.verify: Callable[[Any, float], Awaitable[Identity]] = verification_of(verifier)
@@ -68,16 +70,6 @@ class ConfiguredScheme:
             self.name_of, self.is_remembered = self.name_of or user_of, self.is_remembered or (lambda *_: False)
         if self.is_remembered is not None:
             self.name_of = self.name_of or (lambda _: "")
-
-    def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
-        """The credential of a request or None, and whether it came as ``Authorization: DPoP``.
-
-        ``lines`` are the lines of ``header``. InvalidCredentialsError: it is malformed.
-        """
-        credential = self.place.take(lines, scope)
-        if credential is None and self.takes_dpop:
-            return _BY_DPOP.take(lines, scope), True
-        return credential, False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeVar
 
@@ -66,8 +67,9 @@ class LookUps(Generic[_K, _V]):
         loop = asyncio.get_running_loop()
         waiting = self._waiting.get(loop)
         if waiting is None:
-            for closed in [each for each in [*self._waiting] if each.is_closed()]:
-                self._waiting.pop(closed, None)
+            for other in [*self._waiting]:
+                if other.is_closed():
+                    self._waiting.pop(other, None)
             waiting = self._waiting[loop] = _Waiting()
         future = waiting.first.get(key) or waiting.then.get(key)
         if future is None:
@@ -77,7 +79,7 @@ class LookUps(Generic[_K, _V]):
             (waiting.first if first else waiting.then)[key] = future
         elif first and key in waiting.then:  # it goes ahead from now on
             waiting.first[key] = waiting.then.pop(key)
-        self._trips.begin(None, lambda: self._work(waiting))
+        self._trips.begin(None, partial(self._work, waiting))
         return future
 
     async def _work(self, waiting: _Waiting[_K, _V]) -> None:

@@ -257,11 +257,17 @@ def memory_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], I
 class Principal:
     """An authenticated caller: one identity for each security scheme of the alternative that admitted the request.
 
-    ``identities`` has (scheme name, identity) in the order of the scheme names.
+    ``identities`` has (scheme name, identity) in the order of the scheme names. ``scopes`` are those that all
+    identities have in common, so that the scopes of one scheme never extend another.
     """
 
     is_authenticated: ClassVar[bool] = True
     identities: tuple[tuple[str, Identity], ...]
+    scopes: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        first, *others = [identity.scopes for _, identity in self.identities] or [frozenset[str]()]
+        object.__setattr__(self, "scopes", first.intersection(*others))
 
     @property
     def display_name(self) -> str:
@@ -282,12 +288,6 @@ class Principal:
         subjects = dict.fromkeys(each.subject for _, each in self.identities)
         text = ", ".join("".join(char if char.isprintable() else "?" for char in subject) for subject in subjects)
         return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
-
-    @property
-    def scopes(self) -> frozenset[str]:
-        """The scopes that all identities have in common, so that the scopes of one scheme never extend another."""
-        (_, first), *others = self.identities
-        return first.scopes.intersection(*[identity.scopes for _, identity in others]) if others else first.scopes
 
     def identity(self, scheme: str) -> Identity | None:
         """The identity from that security scheme; None if the scheme did not admit the request."""

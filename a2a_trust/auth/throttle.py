@@ -314,9 +314,7 @@ class Throttle:
         limits = sorted({counter.option for counter in over if counter.network == widest})
         cause = f"too many failed credentials from {widest or 'peers without address'}"
         return TooManyRequestsError(
-            f"{cause} ({', '.join(limits)})",
-            cause=cause,
-            retry_after=max(1, math.ceil(ends - self._clock())),
+            f"{cause} ({', '.join(limits)})", cause=cause, retry_after=max(1, math.ceil(ends - self._clock()))
         )
 
 

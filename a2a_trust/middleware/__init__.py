@@ -4,24 +4,24 @@ from a2a_trust.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.middleware.application import FromApplication as FromApplication
-    from a2a_trust.middleware.authentication import CardEnforcementMiddleware as CardEnforcementMiddleware
     from a2a_trust.middleware.caller import acting_for as acting_for, current_principal as current_principal
     from a2a_trust.middleware.caller import principal_of as principal_of, subject_token_of as subject_token_of
-    from a2a_trust.middleware.calls import Call as Call
+    from a2a_trust.middleware.calls import Call as Call, call_of as call_of
     from a2a_trust.middleware.card import CardReaders as CardReaders
-    from a2a_trust.middleware.client_certificate import FromTls as FromTls
+    from a2a_trust.auth.certificate.source import FromTls as FromTls
+    from a2a_trust.middleware.door import CardEnforcementMiddleware as CardEnforcementMiddleware
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
-    from a2a_trust.middleware.options import RequestRules as RequestRules, TenantRule as TenantRule
-    from a2a_trust.middleware.peer import Networks as Networks
+    from a2a_trust.middleware.options import GuardRules as GuardRules, RequestRules as RequestRules
+    from a2a_trust.middleware.options import TenantRule as TenantRule
+    from a2a_trust.auth.peers import Networks as Networks
     from a2a_trust.middleware.protection import CardServing as CardServing, ProtectedAgent as ProtectedAgent
     from a2a_trust.middleware.protection import protect as protect, protect_agents as protect_agents
-    from a2a_trust.middleware.rules import call_of as call_of
 else:
     __getattr__, __dir__ = lazy(__name__, {
-        "middleware.application": "FromApplication", "middleware.authentication": "CardEnforcementMiddleware",
-        "middleware.caller": "acting_for current_principal principal_of subject_token_of", "middleware.calls": "Call",
-        "middleware.card": "CardReaders", "middleware.client_certificate": "FromTls",
-        "middleware.extended_card": "ExtendedCard", "middleware.options": "RequestRules TenantRule",
-        "middleware.peer": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
-        "middleware.rules": "call_of",
+        "middleware.application": "FromApplication",
+        "middleware.caller": "acting_for current_principal principal_of subject_token_of",
+        "middleware.calls": "Call call_of", "middleware.card": "CardReaders",
+        "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware",
+        "middleware.extended_card": "ExtendedCard", "middleware.options": "GuardRules RequestRules TenantRule",
+        "auth.peers": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
     })  # fmt: skip

@@ -18,23 +18,25 @@ from urllib.parse import parse_qsl
 
 import anyio
 
+from a2a_trust.auth.credentials import lines_without
 from a2a_trust.cache import SingleFlight
 from a2a_trust.card.operations import folded_path, is_foldable
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.authentication import ends_like_card, is_exactly, lines_without
-from a2a_trust.middleware.caller import Running
+from a2a_trust.middleware.caller import Running, this_task
+from a2a_trust.middleware.decision import CONTROL
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, refuse
-from a2a_trust.middleware.extended_card import respond
+from a2a_trust.middleware.door import Door
+from a2a_trust.middleware.extended_card import respond_to_caller
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
-from a2a_trust.middleware.routing import quoted, route_path
-from a2a_trust.middleware.rules import CONTROL, NOT_FOUND, OtherPaths
+from a2a_trust.middleware.paths import OtherPaths, ends_like_card
+from a2a_trust.middleware.refusal import NOT_FOUND
+from a2a_trust.middleware.routing import is_exact, quoted, route_path
 
 _log: Final = logging.getLogger(__name__)
 
-_CARD_PATHS: Final = frozenset(CARD_PATHS)
 _LONGEST: Final = 8_192
 """The longest path, in characters: every path is folded before its caller is known."""
 
@@ -46,35 +48,19 @@ CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
 
 
 class GuardedAgent(NamedTuple):
-    """An application behind the card of an agent, its public documents by their paths, the paths of its interfaces, and
-    the paths that its rules name."""
+    """An application behind the card of an agent, the public documents that it has among several agents by their paths,
+    the paths of its interfaces, and the paths that its rules name."""
 
     documents: Mapping[str, ASGIApp]
-    app: ASGIApp
+    door: Door
     interfaces: tuple[str, ...]
     named: tuple[str, ...]
-    flush: Callable[[], None]
-
-
-class Front:
-    """Answers for documents, by their exact paths; passes every other request on."""
-
-    def __init__(self, documents: Mapping[str, ASGIApp], app: ASGIApp) -> None:
-        self._documents, self._paths, self._app = documents, frozenset(documents), app
-        self._endings = tuple(documents)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The first test decides for nearly all requests, and is fast.
-        is_near = scope["type"] == "http" and scope["path"].endswith(self._endings)
-        if is_near and is_exactly(self._paths, scope) and _is_read(scope):
-            await self._documents[route_path(scope)](scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
 
 
 def _is_read(scope: Scope) -> bool:
-    """Whether the request is GET, HEAD or a preflight."""
-    return scope["method"] in ("GET", "HEAD") or is_preflight(scope)
+    """Whether the request is GET, HEAD or a preflight of exactly its path."""
+    is_read = scope["type"] == "http" and (scope["method"] in ("GET", "HEAD") or is_preflight(scope))
+    return is_read and is_exact(scope)
 
 
 class Agent:
@@ -157,30 +143,31 @@ class Agents:
         self._card_of = card_of
         self._certificate_headers = frozenset[bytes]().union(*(each.certificate_headers for each in agents.values()))
         self._documents: dict[str, tuple[str, ASGIApp]] = {}
-        self._paths = frozenset[str]()
         for prefix, agent in agents.items():
             if agent.guarded is not None:
                 self._accept(prefix, agent.guarded)
         self._waiting = {prefix: agent for prefix, agent in agents.items() if agent.guarded is None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        this_task()
         if scope["type"] == "lifespan":
             await self._run_lifespans(scope, receive, send)
             return
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
+        path = route_path(scope)
         if self._waiting:
-            await self._start_at_a_request(scope)
-        if scope["type"] == "http":
-            if self._card_of is not None and is_exactly(_CARD_PATHS, scope) and _is_read(scope):
-                scope = self._for_card_of(scope, self._card_of)
-            if is_exactly(self._paths, scope) and _is_read(scope):
-                await self._documents[route_path(scope)][1](scope, receive, send)
-                return
-        await self._pass_on(scope, receive, send)
+            await self._start_at_a_request(scope, path)
+        if path in CARD_PATHS and self._card_of is not None and _is_read(scope):
+            there = f"{self._meant(scope, self._card_of)}{path}"
+            whole = f"{scope['path'].removesuffix(path)}{there}"
+            scope, path = {**scope, "path": whole, "raw_path": whole.encode()}, there
+        if path in self._documents and _is_read(scope):
+            await self._documents[path][1](scope, receive, send)
+            return
+        await self._pass_on(path or "/", scope, receive, send)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = route_path(scope) or "/"
+    async def _pass_on(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         prefix = self._prefixes.longest(path)
         why = self._why_not(path, prefix)
         if why:
@@ -195,7 +182,7 @@ class Agents:
                 await _refuse(503, scope, receive, send)
             else:
                 inner = self._without_certificates(scope, agent.certificate_headers)
-                await agent.guarded.app(inner, receive, send)
+                await agent.guarded.door(inner, receive, send)
 
     def _why_not(self, path: str, prefix: str | None) -> str:
         """Why a path below that prefix gets 404, and what to write; empty when it does not."""
@@ -250,11 +237,11 @@ class Agents:
         hidden = self._certificate_headers - own
         return {**scope, "headers": lines_without(hidden, scope["headers"])} if hidden else scope
 
-    def _for_card_of(self, scope: Scope, card_of: CardOf) -> Scope:
-        """The request, redirected to the card of the agent that its query names; unchanged if it names none."""
+    def _meant(self, scope: Scope, card_of: CardOf) -> str:
+        """The prefix of the agent whose card the query of a request names; empty if it names none."""
         query = scope.get("query_string", b"")
         if query.count(b"%") + query.count(b"&") > _MOST_SIGNS:
-            return scope
+            return ""
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
         prefix = None
         if len(dict(pairs)) == len(pairs):
@@ -262,15 +249,10 @@ class Agents:
                 prefix = card_of(dict(pairs))
             except Exception as error:  # noqa: BLE001  user code may raise anything for a caller's text
                 _log.info("card_of raised %s for a query, so no agent is meant", type(error).__name__)
-        if not isinstance(prefix, str) or prefix not in self._agents:
-            return scope
-        path = route_path(scope)
-        there = f"{scope['path'].removesuffix(path)}{prefix}{path}"
-        return {**scope, "path": there, "raw_path": there.encode("ascii")}
+        return prefix if isinstance(prefix, str) and prefix in self._agents else ""
 
-    async def _start_at_a_request(self, scope: Scope) -> None:
+    async def _start_at_a_request(self, scope: Scope, path: str) -> None:
         """Make the agent that the request is for; requests for other agents do not wait."""
-        path = route_path(scope)
         owner = self._prefixes.longest(path)
         is_of_all = not owner and "/.well-known/" in path  # the place of documents, and of card_of
         async with anyio.create_task_group() as tasks:
@@ -287,7 +269,7 @@ class Agents:
         finally:
             for agent in self._agents.values():
                 if agent.guarded is not None:
-                    agent.guarded.flush()
+                    agent.guarded.door.flush()
 
     async def _start(self, scope: Scope) -> str:
         """Make all agents whose cards exist now; returns the failures, or an empty string."""
@@ -342,7 +324,6 @@ class Agents:
                     f"{owner or '/'!r}; give each its own url="
                 )
         self._documents |= {path: (prefix, document) for path, document in guarded.documents.items()}
-        self._paths = frozenset(self._documents)
 
     def _check_path(self, prefix: str, path: str) -> None:
         """Return when the path of an interface or of a rule is that agent's own, also for a lenient router."""
@@ -400,6 +381,6 @@ async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> No
     if scope["type"] == "websocket":
         await close_websocket(receive, send, 1008 if status == 404 else 1013)
     elif status == 404:
-        await respond(NOT_FOUND, None, scope, send)
+        await respond_to_caller(NOT_FOUND, None, scope, send)
     else:
         await refuse(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import anyio
 
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
+from a2a_trust.middleware.calls import replayed
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope
 from a2a_trust.strict_json import MAX_BYTES
 
 _NO_URL: Final = "http://public-url-is-missing.invalid"
@@ -56,11 +57,6 @@ class Answer(NamedTuple):
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
-
-    async def pass_on(self, scope: Scope, send: Send) -> None:
-        """Send it as it is; to HEAD without its body."""
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
 
 
 class _TooLongError(Exception):
@@ -107,7 +103,9 @@ async def card_of_application(
     """
     path = source.path or f"{prefix}{CARD_PATHS[0]}"
     root = asked_from.get("root_path") or source.root_path or _root_path(prefix, url)
-    answer = await answer_of(app, _scope(root, path, url, asked_from), _no_body())
+    answer = await answer_of(
+        app, _scope(root, path, url, asked_from), replayed(b"", cast("Receive", anyio.sleep_forever))
+    )
     if answer is None:
         raise ConfigurationError(
             f"card: the application's answer at {path!r} was incomplete, or longer than {MAX_BYTES} bytes; look for an "
@@ -168,16 +166,3 @@ def _scope(root: str, path: str, url: str | None, asked_from: Scope) -> Scope:
     if "app" in asked_from:  # of Starlette, for its own routes
         scope["app"] = asked_from["app"]
     return scope
-
-
-def _no_body() -> Receive:
-    is_sent = False
-
-    async def receive() -> MutableMapping[str, Any]:
-        nonlocal is_sent
-        if is_sent:
-            await anyio.sleep_forever()
-        is_sent = True
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    return receive

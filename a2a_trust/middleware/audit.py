@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, TypedDict
 
 from a2a_trust.auth.principal import Anonymous, Principal
@@ -92,6 +93,10 @@ class Reason(StrEnum):
     sign it again or restore the file."""
 
 
+COUNTED: Final = (Reason.KEY_SOURCE_UNAVAILABLE, Reason.TOO_MANY_REQUESTS)
+"""The reasons of rejections that anybody can cause in any number."""
+
+
 class AuditEvent(TypedDict, total=False):
     """The values of an event.
 
@@ -113,9 +118,8 @@ class AuditEvent(TypedDict, total=False):
     seconds: int
 
 
-def is_heard() -> bool:
-    """Whether a handler wants events of admitted requests."""
-    return _log.isEnabledFor(logging.DEBUG)
+is_heard: Final = partial(_log.isEnabledFor, logging.DEBUG)
+"""Whether a handler wants events of admitted requests."""
 
 
 def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
@@ -141,8 +145,7 @@ def request_refused(
 
 def _level(reason: Reason) -> int:
     # For the operator, perhaps without any logging configured: Python shows warnings all the same.
-    is_counted = reason in (Reason.KEY_SOURCE_UNAVAILABLE, Reason.TOO_MANY_REQUESTS)
-    return logging.WARNING if is_counted else logging.INFO
+    return logging.WARNING if reason in COUNTED else logging.INFO
 
 
 _COUNTED_SECONDS: Final = 60
@@ -214,7 +217,7 @@ class RepeatedRefusals:
         """Log the count after a minute even if no further request comes."""
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # another kind of event loop: the next rejection, or ``flush``, logs it
+        except RuntimeError:  # the program ends; ``flush`` logs it
             return
         # In an empty context: the count belongs to no request.
         loop.call_later(_COUNTED_SECONDS, self._close, repeated.ends, context=contextvars.Context())
@@ -229,23 +232,23 @@ def _requests_refused(reason: Reason, detail: str, count: int) -> None:
 
 def card_not_served(detail: str) -> None:
     """Log that callers get 503 instead of the public card."""
-    detail = _escaped(detail[:_LONGEST])
-    event = AuditEvent(event="not-served", reason=Reason.CARD.value, detail=detail)
-    _log.error("the public card is not served: %s", detail, extra={"audit": event})
+    _card(logging.ERROR, "the public card is not served: %s", detail, event="not-served", reason=Reason.CARD.value)
 
 
 def card_not_reloaded(detail: str) -> None:
     """Log that callers still get the last verified card. ``detail`` names the file and the problem."""
-    detail = _escaped(detail[:_LONGEST])
-    event = AuditEvent(event="not-reloaded", reason=Reason.CARD.value, detail=detail)
-    _log.warning("keeping the previous public card: %s", detail, extra={"audit": event})
+    text = "keeping the previous public card: %s"
+    _card(logging.WARNING, text, detail, event="not-reloaded", reason=Reason.CARD.value)
 
 
 def card_reloaded(detail: str) -> None:
     """Log that callers get the card in the file again."""
+    _card(logging.INFO, "the public card was reloaded: %s", detail, event="reloaded")
+
+
+def _card(level: int, text: str, detail: str, **members: str) -> None:
     detail = _escaped(detail[:_LONGEST])
-    event = AuditEvent(event="reloaded", detail=detail)
-    _log.info("the public card was reloaded: %s", detail, extra={"audit": event})
+    _log.log(level, text, detail, extra={"audit": {**members, "detail": detail}})
 
 
 def reason_of(error: Exception) -> Reason:

@@ -10,7 +10,7 @@ request until ``started()``. A task group whose tasks work for other requests ne
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import current_task
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -36,11 +36,12 @@ class CallerCredentials(AuthCredentials):
     The a2a-sdk has it in the state of its call contexts. Copies and pickles do not contain the caller's token.
     """
 
+    _keeps_token = False
+    _token: SubjectToken | None = None
+
     def __init__(self, caller: Caller) -> None:
         self.scopes: list[str] = [*caller.scopes]  # all that the base class does
         self.caller: Final = caller
-        self._keeps_token = False
-        self._token: SubjectToken | None = None
 
     def keep(self, token: SubjectToken | None) -> None:
         """Keep the access token of the caller for ``subject_token_of``; None: the caller has none."""
@@ -63,10 +64,11 @@ class CallerCredentials(AuthCredentials):
         return CallerCredentials, (self.caller,)
 
 
-def set_caller(scope: Scope, credentials: CallerCredentials) -> None:
-    """Write the caller of the request into the scope."""
-    caller = credentials.caller
+def set_caller(scope: Scope, caller: Caller) -> CallerCredentials:
+    """Write the caller of the request into the scope, and its credentials, which are returned."""
+    credentials = CallerCredentials(caller)
     scope["user"], scope["auth"], scope[_PRINCIPAL] = caller, credentials, caller
+    return credentials
 
 
 def set_public(scope: Scope) -> None:
@@ -172,7 +174,7 @@ class Running:
         if self.task is None:
             return True
         try:
-            current = asyncio.current_task()
+            current = current_task()
         except RuntimeError:  # a thread
             return False
         if current is None:  # a callback of the event loop, for an unknown caller
@@ -234,8 +236,11 @@ def current_principal() -> Caller:
 
 
 def this_task() -> int:
-    """The ``id`` of the running task, as in anyio; 0 for an event loop other than asyncio."""
+    """The ``id`` of the running task, as in anyio; ConfigurationError in another event loop than that of asyncio."""
     try:
-        return id(asyncio.current_task())
+        return id(current_task())
     except RuntimeError:
-        return 0
+        raise ConfigurationError(
+            "protect: the server runs another event loop than asyncio's, such as trio; run the agent on asyncio or "
+            "uvloop, as in hypercorn --worker-class asyncio"
+        ) from None

@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -22,6 +23,7 @@ from msgspec.json import Decoder
 
 from a2a_trust.card.operations import METHODS, TENANTS, Binding, Operation, TenantFields, folded_name
 from a2a_trust.card.schema import Generation
+from a2a_trust.middleware.documents import Receive
 from a2a_trust.middleware.refusal import Error
 from a2a_trust.middleware.routing import Target
 
@@ -41,6 +43,10 @@ INVALID_PARAMS: Final = Error(400, -32602, "INVALID_ARGUMENT", "INVALID_PARAMS",
 MEDIA_TYPE: Final = Error(
     415, -32005, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", "Send application/json in UTF-8."
 )
+
+
+CALL: Final = "a2a_trust.call"
+"""The key of the scope under which handlers find the call."""
 
 
 class CallRefusedError(Exception):
@@ -77,6 +83,12 @@ class Call(NamedTuple):
         return next(iter(self.tenants), "")
 
 
+def call_of(scope: Mapping[str, Any]) -> Call | None:
+    """The A2A call of the request, for handlers behind ``protect``; None for a request of no interface."""
+    call = scope.get(CALL)
+    return call if isinstance(call, Call) else None
+
+
 def read_call(target: Target, body: bytes, query: bytes) -> Call:
     """The call that a request for ``target`` makes, or CallRefusedError."""
     if target.binding is Binding.JSONRPC:
@@ -86,11 +98,25 @@ def read_call(target: Target, body: bytes, query: bytes) -> Call:
             binding=target.binding,
             generation=target.generation,
             operation=target.operation,
-            tenants=frozenset((*target.tenants, *(_tenants_in_http_json(body) if body else ()))),
+            tenants=target.tenants | _tenants_in_http_json(body) if body else target.tenants,
             task_id=target.task_id,
         )
-    named = tenants_in_query(query)
+    named = tenants_in_query(query) if query else None
     return call._replace(tenants=call.tenants | named) if named else call
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """The body in one message, then the real messages: an early http.disconnect would end a streamed answer."""
+    waiting: MutableMapping[str, Any] | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal waiting
+        if waiting is None:
+            return await receive()
+        message, waiting = waiting, None
+        return message
+
+    return again
 
 
 _MEDIA_TYPE: Final = re.compile(
@@ -103,11 +129,10 @@ _CONTENT_TYPE: Final = len("content-type")
 
 def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Return when the media type is JSON in UTF-8."""
-    said = [
-        value
-        for name, value in headers
-        if len(name) == _CONTENT_TYPE and name.lower() in (b"content-type", b"content_type")
-    ]
+    said = []
+    for name, value in headers:
+        if len(name) == _CONTENT_TYPE and name.lower() in (b"content-type", b"content_type"):
+            said.append(value)
     if len(said) != 1 or not _MEDIA_TYPE.fullmatch(said[0].strip(b" \t")):
         shown = b", ".join(said)[:128].decode("latin-1")
         raise CallRefusedError(MEDIA_TYPE, f"the Content-Type is {shown!a}, not application/json")
@@ -148,8 +173,9 @@ def _read_json_rpc(body: bytes) -> Call:
         generation, operation = METHODS.get(method, (None, None))
         given = request.get("params", _NULL)
         params = {} if given == _NULL else _read_object(given, "params")
-        tenants = frozenset(_tenants_in(params, TENANTS))
-        task_id = _task_in(params, _TASK_MEMBERS.get((generation, operation), ()))
+        tenants = _tenants_in(params, TENANTS)
+        of_task = _TASK_MEMBERS.get((generation, operation))
+        task_id = _task_in(params, of_task) if of_task else ""
     except CallRefusedError as refused:
         refused.call_id = call_id
         raise
@@ -227,7 +253,7 @@ def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
 # HTTP+JSON
 
 
-def _tenants_in_http_json(body: bytes) -> Iterator[str]:
+def _tenants_in_http_json(body: bytes) -> frozenset[str]:
     request = _read_body(body)
     if not request.keys().isdisjoint(("jsonrpc", "method")):
         # An application that accepts JSON-RPC at every path would run a call that was not checked.
@@ -235,17 +261,20 @@ def _tenants_in_http_json(body: bytes) -> Iterator[str]:
     return _tenants_in(request, TENANTS)
 
 
-def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> Iterator[str]:
-    for name, within in fields.items():
-        given = members.get(name, _NULL)
-        if given == _NULL:
+def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> frozenset[str]:
+    """The tenants that an object names, and the objects within it. Also the objects that name none are read."""
+    found: frozenset[str] = frozenset()
+    for name, given in members.items():
+        if name not in fields or given == _NULL:
             continue
+        within = fields[name]
         if within is None:
-            tenant = _read_text(given, name, INVALID_PARAMS)
-            if tenant:
-                yield tenant
+            found |= {_read_text(given, name, INVALID_PARAMS)}
         elif given[:1] == b"{" or (within and given[:1] == b"["):  # an extension may have other values here
-            yield from _tenants_in(_read_object(given, name), within)
+            inside = _read_object(given, name)
+            if within:
+                found |= _tenants_in(inside, within)
+    return found - {""} if found else found
 
 
 # Names
@@ -262,6 +291,7 @@ _NAMES: Final = frozenset({"jsonrpc", "method", "params", *_ID, *_TASK, *_names_
 _FOLDED_NAMES: Final = {folded_name(name): name for name in _NAMES}
 
 
+@lru_cache(maxsize=1_024)  # names of up to 256 characters; a call has the same ones every time
 def _check_name(name: str, where: str) -> None:
     """CallRefusedError for a name that a lenient reader could take for one that decides about the call."""
     if name in _NAMES:
@@ -280,7 +310,8 @@ def _check_name(name: str, where: str) -> None:
 _Json: TypeAlias = bytes | memoryview
 """A value within a body, as JSON: a long one is not copied."""
 
-_SHORT: Final = 4_096
+_SHORT: Final = 65_536
+"""Texts up to this size, in bytes, are read at once, with their names: these have no more than it."""
 
 
 class _Name(str):
@@ -312,6 +343,7 @@ class _Reader(threading.local):
 
 
 _reader: Final = _Reader()
+_plain: Final = Decoder(dict[str, Raw]).decode
 _string: Final = Decoder(str).decode
 _Utf8: Final = getincrementaldecoder("utf-8")
 _CHUNK: Final = 65_536
@@ -320,7 +352,8 @@ _CHUNK: Final = 65_536
 def _read_body(body: bytes) -> dict[str, _Json]:
     """The members of a body that is one object; CallRefusedError for any other body."""
     try:
-        _check_utf8(body)
+        if not body.isascii():
+            _check_utf8(body)
         return _members(body)
     except ValidationError:
         raise CallRefusedError(INVALID, "the body is not one JSON object") from None
@@ -339,8 +372,37 @@ def _read_object(text: _Json, name: str) -> dict[str, _Json]:
 
 
 def _members(text: _Json) -> dict[str, _Json]:
+    """The members of an object; CallRefusedError for a name that comes twice, or that resembles another."""
+    if type(text) is bytes and len(text) <= _SHORT:
+        simple = _simple_members(text)
+        if simple is not None:
+            if not _NAMES.issuperset(simple):
+                for name in simple:
+                    _check_name(name, "body")
+            return simple
     views = [(name, memoryview(value)) for name, value in _reader.members(text).items()]
     return {name: view if len(view) > _SHORT else bytes(view) for name, view in views}
+
+
+def _simple_members(text: bytes) -> dict[str, _Json] | None:
+    """The members of an object that is written as most writers do, with each member once; None for any other object.
+
+    An object has each member once if its text begins with these members and the last name, and has the length of the
+    whole: there is no place for another member. So a long last value takes no time.
+    """
+    members: dict[str, _Json] = {}
+    is_spaced = text[:64].find(b'": ') > 0
+    comma, colon = (b", ", b'": ') if is_spaced else (b",", b'":')
+    parts: list[bytes] = [b"{"]
+    value = b""
+    found = _plain(text)
+    for name, raw in found.items() if len(found) <= MAX_MEMBERS else ():
+        members[name] = value = bytes(raw)
+        parts += (b'"', name.encode(), colon, value, comma)
+    if not members:
+        return members if text == b"{}" else None
+    head = b"".join(parts[:-2])
+    return members if len(text) == len(head) + len(value) + 1 and text.startswith(head) else None
 
 
 def _read_text(text: _Json | None, name: str, otherwise: Error) -> str:
@@ -354,8 +416,6 @@ def _read_text(text: _Json | None, name: str, otherwise: Error) -> str:
 
 def _check_utf8(body: bytes) -> None:
     """UnicodeDecodeError for a body that is not UTF-8; msgspec does not check the strings that it skips."""
-    if body.isascii():
-        return
     decoder, view = _Utf8(), memoryview(body)
     for start in range(0, len(body), _CHUNK):  # a whole text may take four times the body
         decoder.decode(view[start : start + _CHUNK], final=start + _CHUNK >= len(body))

@@ -27,6 +27,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from a2a_trust import strict_json
+from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
@@ -35,7 +36,6 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, answer, json_bytes, refuse
-from a2a_trust.middleware.peer import Networks, verified_peer, was_forwarded
 from a2a_trust.signing.sign import checked_lifetime, sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
@@ -145,13 +145,7 @@ class CardSignedHere:
     future.
     """
 
-    def __init__(
-        self,
-        card: GivenCard,
-        signer: CardSigner,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, card: GivenCard, signer: CardSigner, *, clock: Callable[[], float] = time.time) -> None:
         self._card, self._signer = given_card(card), signer
         self._kid: str
         self._signed: SignedCard
@@ -194,11 +188,7 @@ class FixedCard:
     """A card that is served as it is, bytes unchanged. If it has signatures, one must be by a key of ``trust``."""
 
     def __init__(
-        self,
-        card: GivenCard,
-        *,
-        trust: TrustSource | None = None,
-        clock: Callable[[], float] = time.time,
+        self, card: GivenCard, *, trust: TrustSource | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         body = card_body(card)
         parsed = strict_json.parse(body, what="card")
@@ -229,12 +219,7 @@ class CardFile:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        *,
-        trust: TrustSource,
-        reload: bool = False,
-        clock: Callable[[], float] = time.time,
+        self, path: str | Path, *, trust: TrustSource, reload: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
         self._path, self._trust, self._clock = Path(path), trust, clock
         self._failure = ""
@@ -322,12 +307,7 @@ class PublicCard:
     """
 
     def __init__(
-        self,
-        source: CardSource,
-        *,
-        max_age: int = 300,
-        shared: bool = True,
-        clock: Callable[[], float] = time.time,
+        self, source: CardSource, *, max_age: int = 300, shared: bool = True, clock: Callable[[], float] = time.time
     ) -> None:
         if not 0 <= max_age <= 31_536_000:
             raise ConfigurationError(f"max_age: {max_age!r:.40} is not valid; write 0 to 31536000 seconds")
@@ -335,8 +315,6 @@ class PublicCard:
         self._told = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        if scope["type"] != "http":
-            raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http only")
         now = self._clock()
         try:
             document = self._source.document(now)
@@ -371,22 +349,21 @@ _NO_PEER: Final = (
 )
 
 
-class InNetworks:
+def for_networks(app: ASGIApp, networks: Networks) -> ASGIApp:
     """``app`` for peers in the networks; 403 for all others. Only http."""
 
-    def __init__(self, app: ASGIApp, networks: Networks) -> None:
-        self._app, self._networks = app, networks
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         peer = verified_peer(scope)
         if peer is None:
             detail = _NO_PEER
         elif was_forwarded(scope):
             detail = "the request came through a proxy, so the peer is the proxy; restrict the card in the proxy"
-        elif not self._networks.covers(peer):
+        elif not networks.covers(peer):
             detail = f"the peer {peer} is outside the networks of CardServing(readers=Networks(…))"
         else:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         audit.request_refused(scope, audit.Reason.NETWORK, detail)
         await refuse(send, 403, [(b"cache-control", b"no-store")])
+
+    return guarded

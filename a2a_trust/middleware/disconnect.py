@@ -80,10 +80,7 @@ class ReadAhead:
         return await self._watched(_rest(work, first))
 
     async def _watched(self, work: Awaitable[_T]) -> _T:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # another kind of event loop: the work goes on until it ends
-            return await work
+        loop = asyncio.get_running_loop()
         waiter = asyncio.current_task()
         if waiter is None:  # the request is stepped by hand, outside of any task
             return await work

@@ -7,11 +7,13 @@ caches. Source: RFC 9110 8.8, 13; RFC 9111 5.2; A2A 8.6.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from email.utils import formatdate, parsedate_to_datetime
 from hashlib import sha256
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from a2a_trust.errors import ConfigurationError
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,10 +23,7 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 _Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 #: Pages may read public documents, and need the tag for conditional requests (Fetch 3.3).
-_READ_BY_PAGES: Final[_Headers] = [
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"ETag"),
-]
+_READ_BY_PAGES: Final[_Headers] = [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", b"ETag")]
 _PREFLIGHT: Final[_Headers] = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"GET, HEAD"),
@@ -65,6 +64,8 @@ async def answer(
     ``max_age``: how long callers may keep it, in seconds. ``shared``: the document is public, so caches may share it,
     and pages of other origins may read it; else only its reader may keep it, and must revalidate it each time.
     """
+    if scope["type"] != "http":
+        raise ConfigurationError(f"ASGI scope type {scope['type']!r}: documents are served over http only")
     method = scope["method"]
     if method not in ("GET", "HEAD"):
         allowed = _PREFLIGHT if shared and is_preflight(scope) else ()
@@ -81,8 +82,16 @@ async def answer(
         await refuse(send, 304, headers)
         return
     headers += [(b"content-type", media_type), (b"content-length", b"%d" % len(document.body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else document.body})
+    await respond(scope, send, 200, headers, document.body)
+
+
+async def respond(
+    scope: Mapping[str, Any], send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes
+) -> None:
+    """A whole answer; to HEAD without its body."""
+    prefix = "websocket.http" if scope["type"] == "websocket" else "http"
+    await send({"type": f"{prefix}.response.start", "status": status, "headers": [*headers]})
+    await send({"type": f"{prefix}.response.body", "body": b"" if scope.get("method") == "HEAD" else body})
 
 
 def is_preflight(scope: Mapping[str, Any]) -> bool:

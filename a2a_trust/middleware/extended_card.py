@@ -29,7 +29,7 @@ from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.cache import BoundedCache
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.merge import merged_card
-from a2a_trust.card.operations import EXTENDED_CARD_PATHS
+from a2a_trust.card.operations import EXTENDED_CARD_PATHS, Binding, Operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, generation_of, read_card
@@ -37,9 +37,10 @@ from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.application import Answer, FromApplication, answer_of
 from a2a_trust.middleware.caller import principal_of
+from a2a_trust.middleware.calls import Call
 from a2a_trust.middleware.card import CardSigner, SignedCard, card_body
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, awaited
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse, respond
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 
@@ -148,24 +149,19 @@ class ExtendedCardEndpoint:
             await refuse(send, 405, [(b"allow", b"GET, HEAD"), (b"cache-control", b"no-store")])
             return
         is_of_1_0 = scope["path"].rstrip("/").endswith(EXTENDED_CARD_PATHS[Generation.V1_0])
+        generation = Generation.V1_0 if is_of_1_0 else Generation.V0_3
         with suppress(ClientGoneError):
-            await self.answer(caller, "", scope, receive, send, legacy=not is_of_1_0)
+            call = Call(Binding.HTTP_JSON, generation, Operation.GET_EXTENDED_CARD)
+            await self.answer(call, caller, scope, receive, send)
 
     async def answer(
-        self,
-        caller: Principal | Anonymous,
-        tenant: str,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        *,
-        legacy: bool,
-        call_id: bytes | None = None,
+        self, call: Call, caller: Principal | Anonymous | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a request of this caller. ``legacy``: its client speaks 0.2 or 0.3. ``call_id`` is the id of a
-        JSON-RPC request, as JSON; None over HTTP. ClientGoneError: the client disconnected before the answer."""
+        """Answer the call of this caller. ClientGoneError: the client disconnected before the answer."""
         result: bytes | Error | Answer
-        if isinstance(caller, Anonymous):  # no guard starts with a card that promises one and admits anonymous callers
+        call_id, legacy = call.call_id, call.generation is not Generation.V1_0
+        # No guard starts with a card that promises one and admits anonymous callers.
+        if not isinstance(caller, Principal):
             result = UNAUTHENTICATED if self._promised else UNSUPPORTED
         else:
             refused = self._refused(caller)
@@ -173,16 +169,16 @@ class ExtendedCardEndpoint:
                 if refused is None and self._application is not None:
                     result = await self._of_application(self._application, scope, receive, call_id, legacy=legacy)
                 else:
-                    result = refused or await self._of_source(caller, tenant, receive, legacy=legacy)
+                    result = refused or await self._of_source(caller, call.tenant, receive, legacy=legacy)
             except TrustError as error:
                 _log.error("the extended card cannot be served: %s", error)
                 result = UNREADABLE
         if result is FORBIDDEN:
             audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
         if isinstance(result, Answer):
-            await result.pass_on(scope, send)
+            await respond(scope, send, result.status, result.headers, result.body)
         else:
-            await respond(result, call_id, scope, send)
+            await respond_to_caller(result, call_id, scope, send)
 
     def _refused(self, caller: Principal) -> Error | None:
         """Why there is no card for this caller, checked before the card is made."""
@@ -249,7 +245,7 @@ class ExtendedCardEndpoint:
         return signed.body
 
 
-async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, send: Send) -> None:
+async def respond_to_caller(result: bytes | Error, call_id: bytes | None, scope: Scope, send: Send) -> None:
     """Send a card or an error that only its caller may cache, as JSON-RPC when ``call_id`` is given."""
     status = 200
     if isinstance(result, Error):
@@ -264,8 +260,7 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    await respond(scope, send, status, headers, body)
 
 
 def _fixed(card: GivenCard) -> Provider:

@@ -104,12 +104,11 @@ class GeneratedCard:
                 audit.card_reloaded("generated card")
 
 
-class AskedAgain:
-    """An ASGI application in front of the one that serves a generated card."""
+def asked_again(card: ASGIApp, source: GeneratedCard) -> ASGIApp:
+    """``card``, which serves the card of the source, with the card made again before."""
 
-    def __init__(self, card: ASGIApp, source: GeneratedCard) -> None:
-        self._card, self._source = card, source
+    async def refreshed(scope: Scope, receive: Receive, send: Send) -> None:
+        await source.refresh(scope)
+        await card(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._source.refresh(scope)
-        await self._card(scope, receive, send)
+    return refreshed

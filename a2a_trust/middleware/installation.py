@@ -1,12 +1,19 @@
 """Installs a guard: inside a Starlette or FastAPI application, and around any other.
 
-A Starlette application stays the same object, so its routes, state and tools still work, and no other object serves it
-without the guard. Only its class changes, to a subclass that calls the guard first. So the guard is outside of all
-middleware, also of middleware that is added later, and outside of tools for errors and traces: they see no credential.
+The class of a Starlette application is exchanged for a subclass whose call is that of the guard. The reasons:
+
+- The application stays the same object, so its routes, state and tools still work, and no other object serves it
+  without the guard.
+- The guard is outside of all middleware, also of middleware that is added later, and outside of tools for errors and
+  traces: they see no credential. ``Middleware(protect, …)`` is only as far outside as its place in the list.
+- An attribute ``__call__`` of the object would do nothing: Python looks calls up in the class.
+
+Any other application gets a wrapper, a ``ProtectedApplication``.
 """
 
 from __future__ import annotations
 
+from inspect import signature
 from types import new_class
 from typing import Any, Generic, TypeVar, cast
 
@@ -40,41 +47,43 @@ class Installation(Generic[AppT]):
         # Found for each request: tools replace it.
         await self._class.__call__(self._app, scope, receive, send)
 
-    def finish(self, guard: ASGIApp) -> AppT:
-        """The application behind the guard."""
-        if not isinstance(self._app, Starlette):
-            return cast("AppT", _Wrapper(self._app, guard))  # with the attributes that it has
-
-        async def call(_: Any, scope: Scope, receive: Receive, send: Send) -> None:
-            await guard(scope, receive, send)
-
-        members = {"__call__": call, "__module__": self._class.__module__}
-        guarded = new_class(
-            self._class.__name__, (_Guarded, self._class), exec_body=lambda space: space.update(members)
-        )
+    def finish(self, guard: Any) -> AppT:
+        """The application behind the guard, an object whose class has ``__call__``."""
+        is_swapped = isinstance(self._app, Starlette)
+        kind: type[Any] = self._class if is_swapped else ProtectedApplication
+        call = guard.__call__
+        members = {
+            "__call__": staticmethod(call),  # no frame of its own for each request
+            "__signature__": signature(call),
+            "__module__": kind.__module__,
+            **({} if is_swapped else {"__slots__": ()}),
+        }
+        guarded = new_class(kind.__name__, (kind, _Guarded), exec_body=lambda space: space.update(members))
+        if not is_swapped:
+            return cast("AppT", guarded(self._app))
         self._app.__class__ = guarded
         return cast("AppT", self._app)
 
 
 def is_protected(app: object) -> bool:
     """Whether the application is behind ``protect`` already."""
-    return isinstance(app, _Guarded | _Wrapper)
+    return isinstance(app, _Guarded)
 
 
 class _Guarded:
-    """The class of an application that calls a guard first."""
+    """The class of an application whose call is that of a guard."""
+
+    __slots__ = ()
 
 
-class _Wrapper:
-    """An application behind its guard; its public attributes are those of the application."""
+class ProtectedApplication:
+    """An application that is not of Starlette, behind its guard. It is called as the application is, and its public
+    attributes are those of the application."""
 
-    __slots__ = ("__weakref__", "_app", "_guard")
+    __slots__ = ("__weakref__", "_app")
 
-    def __init__(self, app: ASGIApp, guard: ASGIApp) -> None:
-        self._app, self._guard = app, guard
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._guard(scope, receive, send)
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -38,18 +38,13 @@ class JwksEndpoint:
     """
 
     def __init__(
-        self,
-        keys: Iterable[PublicKey] | PublishedKeys,
-        *,
-        max_age: int = 300,
-        clock: Callable[[], float] = time.time,
+        self, keys: Iterable[PublicKey] | PublishedKeys, *, max_age: int = 300, clock: Callable[[], float] = time.time
     ) -> None:
         self._keys = keys if hasattr(keys, "published") else _Fixed(tuple(keys))
         self._max_age, self._clock = max_age, clock
         self._document = Document.of(self._body(clock()), clock())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        _check_http(scope)
         now = self._clock()
         body = self._body(now)
         if body != self._document.body:
@@ -112,7 +107,6 @@ class ProtectedResource:
         self._document = Document.of(json_bytes(self.metadata), clock())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        _check_http(scope)
         await answer(self._document, scope, send, now=self._clock(), max_age=self._max_age)
 
 
@@ -139,8 +133,3 @@ def _metadata(resource: str, card: CardView, tokens: Mapping[str, TokenVerifier]
         "scopes_supported": sorted(scopes),
     }
     return {name: value for name, value in metadata.items() if value}
-
-
-def _check_http(scope: Scope) -> None:
-    if scope["type"] != "http":
-        raise ConfigurationError(f"ASGI scope type {scope['type']!r}: documents are served over http only")

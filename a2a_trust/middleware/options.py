@@ -30,18 +30,12 @@ _SWITCHES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRules:
-    """Which requests an agent accepts, in addition to the rules of its card.
+class GuardRules:
+    """Which callers an application accepts, in addition to the rules of its card: the rules of
+    ``CardEnforcementMiddleware``.
 
-    - ``may_use_tenant``: which caller may use which tenant. Without it, requests that name a tenant are rejected.
-    - ``other_paths``: paths of the application that belong to no interface. An entry is an exact path (``"/docs"``;
-      ``"/"`` is only the root), a template (``"/tasks/{id}"``: each name in braces stands for one segment), or, when it
-      ends in ``/``, all paths that begin with it. Name them with ``may_use_tenant``, with an extended card, and for
-      each of several agents. A path that ends like an operation of A2A must be named in any case, exactly or by a
-      template, if the card has no interface for it.
-    - ``public_paths``: exact paths that anybody may GET without a credential (``"/healthz"``). In
-      ``CardEnforcementMiddleware`` the two paths of the card are public by default; if you give paths, name those two
-      as well.
+    - ``public_paths``: exact paths that anybody may GET without a credential (``"/healthz"``), in addition to the
+      well-known paths of the card.
     - ``unguarded``: URLs of interfaces in the card that are served elsewhere or by other means (gRPC). This guard
       cannot protect them.
     - ``served_at``: by the URL of an interface, the path at which the application sees it. Needed where a proxy changes
@@ -56,13 +50,10 @@ class RequestRules:
     - ``hide_credentials``: removes credentials from requests before the application sees them. Write False for an
       application that verifies the same credential itself, or forwards it.
     - ``keep_subject_token``: keeps the access token of the caller for ``subject_token_of``, hidden or not.
-    - ``max_body``: the largest body of a call, in bytes.
     - ``failures``: how many wrong passwords and API keys are accepted, and in how much time.
     """
 
-    may_use_tenant: TenantRule | None = None
-    other_paths: Iterable[str] = ()
-    public_paths: Iterable[str] | None = None
+    public_paths: Iterable[str] = ()
     unguarded: Iterable[str] = ()
     served_at: Mapping[str, str] = field(default_factory=dict)
     allow_anonymous: bool = False
@@ -71,16 +62,11 @@ class RequestRules:
     allow_cors_preflight: bool = False
     hide_credentials: bool = True
     keep_subject_token: bool = False
-    max_body: int = MAX_BODY
     failures: FailureLimits = field(default_factory=FailureLimits)
 
     def __post_init__(self) -> None:
-        if self.may_use_tenant is not None:
-            check_rule("may_use_tenant", self.may_use_tenant)
-        for name in ("other_paths", "unguarded", "allowed_origins"):
+        for name in ("public_paths", "unguarded", "allowed_origins"):
             object.__setattr__(self, name, listed(name, getattr(self, name)))
-        if self.public_paths is not None:
-            object.__setattr__(self, "public_paths", listed("public_paths", self.public_paths))
         if not isinstance(self.served_at, Mapping):
             raise ConfigurationError('served_at: write a dict: served_at={"https://host/path": "/path"}')
         for name in _SWITCHES:
@@ -93,6 +79,31 @@ class RequestRules:
                 'by_peer="100/minute")'
             )
         _check_origins(self.allowed_origins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRules(GuardRules):
+    """Which requests an agent accepts, in addition to the rules of its card: the rules of ``protect``. The other
+    options are those of ``GuardRules``.
+
+    - ``may_use_tenant``: which caller may use which tenant. Without it, requests that name a tenant are rejected.
+    - ``other_paths``: paths of the application that belong to no interface. An entry is an exact path (``"/docs"``;
+      ``"/"`` is only the root), a template (``"/tasks/{id}"``: each name in braces stands for one segment), or, when it
+      ends in ``/``, all paths that begin with it. Name them with ``may_use_tenant``, with an extended card, and for
+      each of several agents. A path that ends like an operation of A2A must be named in any case, exactly or by a
+      template, if the card has no interface for it.
+    - ``max_body``: the largest body of a call, in bytes.
+    """
+
+    may_use_tenant: TenantRule | None = None
+    other_paths: Iterable[str] = ()
+    max_body: int = MAX_BODY
+
+    def __post_init__(self) -> None:
+        GuardRules.__post_init__(self)
+        if self.may_use_tenant is not None:
+            check_rule("may_use_tenant", self.may_use_tenant)
+        object.__setattr__(self, "other_paths", listed("other_paths", self.other_paths))
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
 

@@ -1,7 +1,6 @@
 """``protect`` and ``protect_agents``: put whole agents behind their cards, in one call.
 
-The layers from outside to inside: the public documents (card, key set, metadata), the guard, the rules for requests and
-the extended card, the application. The card that is served is the card that is enforced: both have one source.
+The card that is served is the card that is enforced: both have one source. ``door`` has the order of the checks.
 """
 
 from __future__ import annotations
@@ -9,14 +8,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import CredentialAt
+from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.given import GivenCard
 from a2a_trust.card.operations import ends_like_operation
@@ -27,29 +28,28 @@ from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedEr
 from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.signer import Signer
-from a2a_trust.middleware.agents import Agent, Agents, CardOf, Front, GuardedAgent
+from a2a_trust.middleware.agents import Agent, Agents, CardOf, GuardedAgent
 from a2a_trust.middleware.application import FromApplication, card_of_application, check_urls
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware, exact_path
 from a2a_trust.middleware.card import (
     CardReaders,
     CardSignedHere,
     CardSigner,
     CardSource,
     FixedCard,
-    InNetworks,
     PublicCard,
     SignerSource,
+    for_networks,
 )
-from a2a_trust.middleware.client_certificate import CertificateSource
+from a2a_trust.middleware.decision import Access, CallRules
 from a2a_trust.middleware.documents import ASGIApp, Document, Scope
+from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.generated import Ask, AskedAgain, CardFunction, GeneratedCard, asking, is_function
+from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, asked_again, asking, is_function
 from a2a_trust.middleware.installation import AppT, Installation
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import MAX_BODY, RequestRules, listed, takes_requests
-from a2a_trust.middleware.peer import Networks
+from a2a_trust.middleware.options import RequestRules, listed, takes_requests
+from a2a_trust.middleware.paths import exact_path
 from a2a_trust.middleware.routing import Interfaces
-from a2a_trust.middleware.rules import RulesMiddleware
 from a2a_trust.net.urls import read_url
 
 _log: Final = logging.getLogger(__name__)
@@ -149,7 +149,8 @@ def protect(
     """Put ``app`` behind its card: only callers that the card allows reach it, and the card is served.
 
     A Starlette or FastAPI application is returned itself, with the guard in front of everything it does. Any other ASGI
-    application is wrapped, and the wrapper has its public attributes. Serve only the returned application.
+    application is wrapped: the result is a ``ProtectedApplication``, with its public attributes. Serve only the
+    returned application, on asyncio or uvloop.
 
     - ``card``: the agent's own card. A dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
       ``a2a_trust.card.models``, or a source such as ``CardFile``. For a card that exists only after the start of the
@@ -185,7 +186,7 @@ def protect(
     )
     made = _agent(inner, agent, "", clock, is_alone=True)
     guarded = made.guarded
-    return installation.finish(Agents(inner, {"": made}) if guarded is None else Front(guarded.documents, guarded.app))
+    return installation.finish(Agents(inner, {"": made}) if guarded is None else guarded.door)
 
 
 def protect_agents(
@@ -340,29 +341,32 @@ def _guarded(
     extended = ExtendedCardEndpoint(
         view, agent.extended_card, signer=signer, application=app, security=agent.security, clock=clock
     )
-    checked: ASGIApp = RulesMiddleware(
-        app, card=view, interfaces=interfaces, extended=extended, rules=rules, others_must_be_named=not is_alone
-    )
-    is_for_callers = agent.serving.readers is CardReaders.CALLERS  # the cards are served behind the guard then
-    if is_for_callers:
-        checked = Front(cards, checked)
-    guard = CardEnforcementMiddleware(
-        checked,
-        card=view,
-        verifiers=agent.verifiers,
+    calls = CallRules(view, interfaces, rules, others_must_be_named=not is_alone)
+    access = Access(
+        view,
+        agent.verifiers,
+        interfaces,
+        rules=rules,
         url=agent.url,
-        rules=replace(
-            rules, may_use_tenant=None, other_paths=(), max_body=MAX_BODY, public_paths=rules.public_paths or ()
-        ),
-        client_certificates=agent.client_certificates,
+        certificates=agent.client_certificates,
         dpop=agent.dpop,
+    )
+    _check_paths(prefix, agent, interfaces, of_url)
+    is_for_callers = agent.serving.readers is CardReaders.CALLERS  # the cards are served behind the guard then
+    documents = of_url if is_for_callers else {**cards, **of_url}
+    door = Door(
+        app,
+        access,
+        rules=rules,
+        calls=calls,
+        extended=extended,
+        documents=documents if is_alone else {},  # those of several agents are found before the agent is
+        for_callers=cards if is_for_callers else {},
         resource_metadata=None if resource is None else resource.url,
         clock=clock,
     )
-    _check_paths(prefix, agent, interfaces, of_url)
-    documents = of_url if is_for_callers else {**cards, **of_url}
-    named = (*rules.other_paths, *(rules.public_paths or ()))
-    return GuardedAgent(documents, guard, interfaces.served_paths, named, guard.flush)
+    named = (*rules.other_paths, *rules.public_paths)
+    return GuardedAgent({} if is_alone else documents, door, interfaces.served_paths, named)
 
 
 def _resource(url: str, agent: ProtectedAgent, view: CardView, clock: Callable[[], float]) -> ProtectedResource:
@@ -395,7 +399,7 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
     for option, paths in (
         ("card_paths", agent.serving.card_paths),
         ("other_paths", agent.rules.other_paths),
-        ("public_paths", agent.rules.public_paths or ()),
+        ("public_paths", agent.rules.public_paths),
     ):
         for path in paths:
             if not f"{path}/".startswith(f"{prefix}/"):
@@ -426,9 +430,9 @@ def _public_cards(
     is_shared = serving.readers is CardReaders.EVERYBODY
     card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
     if isinstance(source, GeneratedCard):
-        card = AskedAgain(card, source)
+        card = asked_again(card, source)
     if isinstance(serving.readers, Networks):
-        card = InNetworks(card, serving.readers)
+        card = for_networks(card, serving.readers)
     return dict.fromkeys([*(f"{prefix}{path}" for path in CARD_PATHS), *serving.card_paths], card)
 
 

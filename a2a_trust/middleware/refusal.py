@@ -19,7 +19,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TooManyRequestsError,
 )
-from a2a_trust.middleware.documents import json_bytes
+from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket, json_bytes, respond
 
 RETRY_AFTER: Final = 5
 """The seconds after which a caller may retry when the source of keys is down."""
@@ -79,6 +79,8 @@ FORBIDDEN: Final = Error(
 TOO_MANY: Final = Error(
     429, -31429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS", "The caller asks too often; try again later.", True
 )
+TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
+NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
 UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
 
 
@@ -118,6 +120,16 @@ def refusal_for(
     media_type = b"application/json" if legacy or binding is Binding.JSONRPC else b"application/a2a+json"
     headers += [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
     return Refusal(kind.status, tuple(headers), body)
+
+
+async def send_refusal(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer the request; a websocket is closed before it is accepted, if the server can send no answer."""
+    if scope["type"] == "websocket":
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
+            await close_websocket(receive, send)
+            return
+        refusal = refusal.with_one_challenge_line()
+    await respond(scope, send, refusal.status, refusal.headers, refusal.body)
 
 
 def _wrong(refused: Refused, guard: Guard) -> dict[Extractor, str]:

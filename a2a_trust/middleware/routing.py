@@ -69,10 +69,6 @@ _JSON_RPC: Final = Target(binding=Binding.JSONRPC)
 _READ: Final = ("GET", "HEAD")
 
 
-_LONGEST_KEPT: Final = 256
-"""Characters of a path; with a thousand meanings, these are some megabytes at most."""
-
-
 def route_path(scope: Mapping[str, Any]) -> str:
     """The path as Starlette's router sees it: without ``root_path``, if it begins with that, in whole segments."""
     path: str = scope["path"]
@@ -80,6 +76,11 @@ def route_path(scope: Mapping[str, Any]) -> str:
     if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
         return path[len(root) :]
     return path
+
+
+def is_exact(scope: Mapping[str, Any]) -> bool:
+    """Whether the path came without escapes or other spellings, which a router may read differently."""
+    return scope.get("raw_path") in (None, scope["path"].encode())
 
 
 def quoted(path: str) -> str:
@@ -111,7 +112,7 @@ class Interfaces:
             interface.generation is Generation.V0_1 for interface in guarded
         )
         self._below = lru_cache(maxsize=16)(self._paths_below)
-        self._meanings = lru_cache(maxsize=1024)(self._meaning)
+        self._below("")  # of nearly all requests
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -128,19 +129,9 @@ class Interfaces:
         """The URL of one of the interfaces, which all have the same host; None without interfaces."""
         return self._served[0].url if self._served else None
 
-    def meaning(self, scope: Mapping[str, Any], method: str) -> Meaning:
-        """The meaning of a request with this method; "WEBSOCKET" for the handshake of a websocket.
-
-        Meanings of usual paths are kept, so call this behind the guard: strangers would replace them all the time.
-        """
-        path, root = route_path(scope) or "/", scope.get("root_path", "")
-        return (self._meanings if len(path) <= _LONGEST_KEPT else self._meaning)(path, root, method)
-
-    def _meaning(self, path: str, root: str, method: str) -> Meaning:
-        if not is_foldable(path):
-            return Undeclared(
-                f"{quoted(path)} is too long for a path with escapes or letters beyond ASCII", may_be_named=False
-            )
+    def meaning(self, path: str, root: str, method: str) -> Meaning:
+        """The meaning of a request with this path, as the router sees it, and this method; "WEBSOCKET" for the
+        handshake of a websocket."""
         paths = self._below(root)
         if path in paths.json_rpc:
             if method == "POST":
@@ -148,6 +139,10 @@ class Interfaces:
             if method in _READ:
                 return _OTHER_AT_JSON_RPC
             return Undeclared(f"{quoted(path)} accepts only POST, for JSON-RPC", may_be_named=False)
+        if not is_foldable(path):
+            return Undeclared(
+                f"{quoted(path)} is too long for a path with escapes or letters beyond ASCII", may_be_named=False
+            )
         target = paths.target(path, method)
         if target is not None:
             return target
@@ -171,10 +166,9 @@ class Interfaces:
         why = f"{quoted(path)} resembles the path of a JSON-RPC interface, but differs from it"
         return self._undeclared(why, Binding.JSONRPC, path, root)
 
-    def language(self, scope: Mapping[str, Any]) -> tuple[Binding, bool]:
+    def language(self, path: str, root: str) -> tuple[Binding, bool]:
         """The binding for the answer to a rejected request, and whether its version is before 1.0."""
-        path = route_path(scope) or "/"
-        paths = self._below(scope.get("root_path", ""))
+        paths = self._below(root)
         if path in paths.json_rpc:  # on a shared URL, clients of both versions understand the body of JSON-RPC
             return Binding.JSONRPC, False
         for base, generations in paths.bases:

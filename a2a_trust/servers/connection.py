@@ -7,8 +7,8 @@ import socket
 import ssl
 from typing import Any, Final
 
-from a2a_trust.auth.certificate.reading import subject_of
-from a2a_trust.middleware.peer import peer_extension
+from a2a_trust.auth.certificate.identities import subject_of
+from a2a_trust.auth.peers import peer_extension
 
 __all__ = ["extensions_of", "with_extensions"]
 

@@ -29,12 +29,12 @@ from a2a_trust.keys.origins import Origins, origin_of
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware.caller import principal_of
+from a2a_trust.middleware.calls import call_of
 from a2a_trust.middleware.card import CardSignedHere, CardSigner
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.lifespan import Lifespan
 from a2a_trust.middleware.options import listed
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import call_of
 from a2a_trust.signing.verify import verify_card
 
 _URL: Final = "https://agent.test"

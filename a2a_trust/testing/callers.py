@@ -12,7 +12,6 @@ from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caller import (
     Caller,
-    CallerCredentials,
     Running,
     is_public,
     principal_of,
@@ -67,7 +66,7 @@ def as_caller(app: ASGIApp, caller: Caller) -> ASGIApp:
                 "as_caller: this request has come through a guard already; use as_caller without protect"
             )
         inner = {**scope}
-        set_caller(inner, CallerCredentials(caller))
+        set_caller(inner, caller)
         with Running(caller, this_task()):
             await app(inner, receive, send)
 
@@ -94,7 +93,7 @@ def fake_request(caller: Caller, *, path: str = "/") -> Request:
         "headers": [],
         "state": {},
     }
-    set_caller(scope, CallerCredentials(caller))
+    set_caller(scope, caller)
     return Request(scope)
 
 

@@ -16,7 +16,7 @@ from a2a_trust.auth.dpop import DPoP, ServerNonces, _read_key
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.proofs.memory import VolatileProofMemory
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware
+from a2a_trust.middleware.door import CardEnforcementMiddleware
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.middleware.agent import CARD, Agent, guarded, verifiers

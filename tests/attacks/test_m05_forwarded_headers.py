@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from a2a_trust import CardServing
-from a2a_trust.middleware.peer import Networks
+from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret
+from a2a_trust.auth.certificate.proxy_forms import Rfc9440
+from a2a_trust.auth.peers import Networks
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.proxies.forms import Rfc9440
-from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSocket
+from a2a_trust.auth.certificate.proxy_forms import Nginx, Rfc9440, Traefik
+from a2a_trust.auth.certificate.source import CLAIMING_HEADERS
+from a2a_trust.auth.peers import Networks, with_peer
 from a2a_trust.auth.principal import Identity
-from a2a_trust.middleware.client_certificate import CLAIMING_HEADERS
-from a2a_trust.middleware.peer import Networks, with_peer
-from a2a_trust.middleware.proxies.forms import Nginx, Rfc9440, Traefik
-from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.middleware.agent import CARD, KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
 from tests.middleware.proxies.told import ANN, BOB, SECRET, TOLD, Headers, Told

@@ -13,20 +13,20 @@ import httpx
 import pytest
 
 from a2a_trust.auth.certificate.authority import ClientAuthority
+from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.auth.certificate.identities import AllIssued, FromDns
+from a2a_trust.auth.certificate.proxy_forms import Nginx
+from a2a_trust.auth.certificate.source import FromTls
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import ClientCertificate, InQuery
 from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import CredentialAt
+from a2a_trust.auth.peers import Networks
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware
-from a2a_trust.middleware.client_certificate import FromTls
+from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.options import RequestRules
-from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.proxies.forms import Nginx
-from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.auth.test_jwt import claims, token

@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caller import acting_for, current_principal
-from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.options import GuardRules
 from tests.middleware.agent import KEY, STORE, guarded, uvicorn_serving
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ class Application:
         self._jobs: asyncio.Queue[tuple[Request, asyncio.Future[str]]] = asyncio.Queue()
         self._has_inner_task = has_inner_task
         routes = [Route("/first", self.first), Route("/job", self.job)]
-        self.app = guarded(Starlette(routes=routes, lifespan=self.lifespan), rules=RequestRules(), clock=lambda: 1.0)
+        self.app = guarded(Starlette(routes=routes, lifespan=self.lifespan), rules=GuardRules(), clock=lambda: 1.0)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:

@@ -26,9 +26,9 @@ from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import METHODS
 from a2a_trust.card.schema import Generation
+from a2a_trust.middleware.calls import call_of
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import call_of
 from tests.fuzz.fuzz_frameworks import CARD, KEY, REST, RPC, STORE
 
 PLAIN: Final[dict[str, Any]] = {**CARD, "capabilities": {"streaming": True}}

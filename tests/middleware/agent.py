@@ -14,8 +14,8 @@ import uvicorn
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware
-from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.door import CardEnforcementMiddleware
+from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.protection import CardServing
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys
 
@@ -91,14 +91,14 @@ class Agent:
 
 
 def guarded(app: Any, card: dict[str, Any] | None = None, **options: Any) -> CardEnforcementMiddleware:
-    given = {"verifiers": verifiers(), "clock": lambda: NOW, **grouped(options)}
+    given = {"verifiers": verifiers(), "clock": lambda: NOW, **grouped(options, GuardRules)}
     return CardEnforcementMiddleware(app, card=CARD if card is None else card, **given)
 
 
-def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
+def grouped(options: Mapping[str, Any], rules: type[GuardRules] = RequestRules) -> dict[str, Any]:
     """Options by their single names, in the groups that ``protect`` takes."""
     rest = dict(options)
-    for group, kind in (("rules", RequestRules), ("serving", CardServing)):
+    for group, kind in (("rules", rules), ("serving", CardServing)):
         members = {each.name: rest.pop(each.name) for each in fields(kind) if each.name in rest}
         if members:
             rest[group] = kind(**members)

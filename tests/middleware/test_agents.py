@@ -13,14 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret
+from a2a_trust.auth.certificate.proxy_forms import Nginx
+from a2a_trust.auth.certificate.source import FromTls
+from a2a_trust.auth.peers import Networks, with_peer
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.card import CardReaders
-from a2a_trust.middleware.client_certificate import FromTls
-from a2a_trust.middleware.peer import Networks, with_peer
 from a2a_trust.middleware.protection import CardServing, ProtectedAgent, protect, protect_agents
-from a2a_trust.middleware.proxies.forms import Nginx
-from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret
 from tests.middleware.agent import CALL, Agent
 from tests.middleware.several import ALL, agent_at, asked, card_of, judged_by, running
 from tests.middleware.test_protection import PATHS, ask

@@ -21,6 +21,8 @@ from starlette.routing import Mount, Route
 
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card.merge import merged_card
+from a2a_trust.card.operations import Binding
+from a2a_trust.card.schema import Generation
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins
@@ -28,6 +30,7 @@ from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware import application
 from a2a_trust.middleware.application import FromApplication, answer_of
+from a2a_trust.middleware.calls import Call
 from a2a_trust.middleware.documents import json_bytes
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.options import RequestRules
@@ -505,7 +508,7 @@ async def test_an_anonymous_caller_gets_none(card: dict[str, Any], status: int) 
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": "/rest/extendedAgentCard", "query_string": b"", "headers": []}
-    await endpoint.answer(Anonymous(), "", scope, receive, send, legacy=False)
+    await endpoint.answer(Call(Binding.HTTP_JSON, Generation.V1_0, None), Anonymous(), scope, receive, send)
     assert (sent[0]["status"], inner.asked) == (status, [])
 
 

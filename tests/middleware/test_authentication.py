@@ -31,8 +31,8 @@ from a2a_trust.errors import (
     MissingCredentialsError,
     TooManyRequestsError,
 )
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.caller import is_public, principal_of, subject_token_of
+from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof, scope_of

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust.auth.certificate.source import FromTls
 from a2a_trust.auth.principal import Identity
-from a2a_trust.middleware.client_certificate import FromTls
 from tests.middleware.agent import guarded
 from tests.middleware.test_authentication import http_scope
 from tests.tables import walk

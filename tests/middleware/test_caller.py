@@ -27,7 +27,6 @@ from starlette.websockets import WebSocket
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.caller import (
     CallerCredentials,
     Running,
@@ -37,7 +36,8 @@ from a2a_trust.middleware.caller import (
     set_public,
     subject_token_of,
 )
-from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.door import CardEnforcementMiddleware
+from a2a_trust.middleware.options import GuardRules
 from a2a_trust.middleware.protection import ProtectedAgent, protect_agents
 from tests.middleware.agent import CARD, KEY, STORE, uvicorn_serving, verifiers
 from tests.tables import walk
@@ -58,7 +58,7 @@ def current() -> str:
 
 
 def guarded(app: Any) -> Any:
-    return CardEnforcementMiddleware(app, card=CARD, verifiers=verifiers(), rules=RequestRules(public_paths=["/open"]))
+    return CardEnforcementMiddleware(app, card=CARD, verifiers=verifiers(), rules=GuardRules(public_paths=["/open"]))
 
 
 def served(handler: Callable[[Any], Any], **options: Any) -> Any:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.card.operations import METHODS, Binding, Operation
 from a2a_trust.card.schema import Generation
+from a2a_trust.middleware import calls
 from a2a_trust.middleware.calls import MAX_MEMBERS, CallRefusedError, check_media_type, read_call, tenants_in_query
 from a2a_trust.middleware.routing import Target
 from tests.tables import walk
@@ -381,3 +382,41 @@ def test_a_call_that_is_read_names_the_tenants_that_protobuf_would_see(
         )
     else:
         assert call.tenants == {tenant for tenant in seen if tenant}
+
+
+_pairs = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "id", '"', "é", ""]),
+        st.sampled_from(["1", '"x"', '"\\""', "{}", '{"a": 1}', "[1, 2]"]),
+    ),
+    max_size=4,
+)
+
+
+@given(
+    pairs=_pairs,
+    comma=st.sampled_from([",", ", ", " ,"]),
+    colon=st.sampled_from([":", ": ", " :"]),
+    around=st.sampled_from(["", " "]),
+    escaped=st.booleans(),
+)
+def test_an_object_is_read_at_once_only_if_it_has_each_member_once(
+    pairs: list[tuple[str, str]], comma: str, colon: str, around: str, escaped: bool
+) -> None:
+    """Also where a second member of one name is as long as the blanks that it stands in place of."""
+    members = comma.join(f"{json.dumps(name, ensure_ascii=escaped)}{colon}{value}" for name, value in pairs)
+    text = f"{around}{{{members}}}{around}".encode()
+    simple = calls._simple_members(text)
+    if simple is not None:
+        assert [(name, value.decode()) for name, value in simple.items()] == pairs  # type: ignore[union-attr]
+    elif not around and not escaped and (comma, colon) in ((",", ":"), (", ", ": ")) and '"' not in dict(pairs):
+        assert len(dict(pairs)) < len(pairs)
+
+
+def test_a_member_that_comes_twice_in_place_of_blanks_is_seen() -> None:
+    spaced = b'{"jsonrpc": "2.0", "id": 1, "method": "x", "params": {}}'
+    twice = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{},"id":1}'
+    assert len(spaced) == len(twice)
+    assert calls._simple_members(spaced) is not None
+    assert calls._simple_members(twice) is None
+    assert code(twice) == -32600

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.auth.certificate.source import FromTls
 from a2a_trust.auth.credentials import CERTIFICATES, certificates_of
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
-from a2a_trust.middleware.client_certificate import FromTls
 from tests.certificates import Authority
 from tests.middleware.agent import CARD, KEY, SCHEMES, guarded, verifiers
 from tests.tables import walk

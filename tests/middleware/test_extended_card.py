@@ -19,13 +19,13 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.card import CardSigner
+from a2a_trust.middleware.decision import Access, CallRules
 from a2a_trust.middleware.documents import Receive, Scope, Send
+from a2a_trust.middleware.door import CardEnforcementMiddleware, Door
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.options import RequestRules, TenantRule
+from a2a_trust.middleware.options import GuardRules, RequestRules, TenantRule
 from a2a_trust.middleware.routing import Interfaces
-from a2a_trust.middleware.rules import RulesMiddleware
 from a2a_trust.signing.verify import verify_card
 from tests.middleware.agent import CARD as GUARDED
 from tests.middleware.agent import KEY, verifiers
@@ -79,6 +79,17 @@ def caller(name: str = "ann") -> Principal:
     return Principal(identities=(("key", Identity(issuer="keys", subject=name)),))
 
 
+class Admitting(Access):
+    """It admits the caller of the agent, without a credential."""
+
+    def __init__(self, agent: Agent, interfaces: Interfaces) -> None:
+        super().__init__(read_card(GUARDED), verifiers(), interfaces, rules=GuardRules())
+        self.agent = agent
+
+    def remembered(self, seen: Any, now: float) -> Any:
+        return self.agent.caller
+
+
 class Agent:
     """The extended card in front of an application, and who asks for it."""
 
@@ -95,15 +106,9 @@ class Agent:
         view = read_card(card)
         extended = None if source is None else ExtendedCard(source, may_read)
         self.extended = ExtendedCardEndpoint(view, extended, **options)
-        rules = RequestRules(may_use_tenant=tenants)
-        checked = RulesMiddleware(
-            self.behind, card=view, interfaces=Interfaces(view), extended=self.extended, rules=rules
-        )
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await checked({**scope, "a2a_trust.principal": self.caller}, receive, send)
-
-        self.app = app
+        rules, interfaces = RequestRules(may_use_tenant=tenants), Interfaces(view)
+        calls, access = CallRules(view, interfaces, rules), Admitting(self, interfaces)
+        self.app = Door(self.behind, access, rules=GuardRules(), calls=calls, extended=self.extended)
 
     def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
         async def send() -> httpx.Response:

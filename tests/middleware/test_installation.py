@@ -214,3 +214,45 @@ async def test_what_does_not_start_is_left_as_it_was() -> None:
     assert not is_protected(app)
     assert protect(app, **OPTIONS) is app
     assert await statuses(app) == [401]
+
+
+# In a list of middleware
+
+
+@pytest.mark.parametrize("make", [starlette, fastapi])
+async def test_in_a_list_of_middleware_it_guards_what_comes_behind_it(make: Any) -> None:
+    behind: list[str] = []
+    in_front: list[str] = []
+    app = make(middleware=[Middleware(protect, **OPTIONS), Middleware(Seen, behind)])
+    app.add_middleware(Seen, in_front)  # as the documents warn
+    assert await statuses(app) == [401]
+    assert (in_front, behind) == (["/rpc"], [])
+    assert await statuses(app, headers=GOOD) == [200]
+    assert (in_front, behind) == (["/rpc"] * 2, ["/rpc"])
+
+
+def test_the_type_of_a_wrapper_says_so() -> None:
+    assert type(protect(Agent(), **OPTIONS)).__name__ == "ProtectedApplication"
+
+
+# Event loops
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket", "lifespan"])
+@pytest.mark.parametrize("make", [starlette, Agent])
+def test_another_event_loop_than_that_of_asyncio_is_refused(make: Any, kind: str) -> None:
+    """As under trio: the coroutine runs, and asyncio has no running loop."""
+    prefixed = {
+        **CARD,
+        "supportedInterfaces": [{**CARD["supportedInterfaces"][0], "url": "http://agent.example/a/rpc"}],
+    }
+    several = {"/a": ProtectedAgent(**{**OPTIONS, "card": prefixed})}
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    for app in (protect(make(), **OPTIONS), protect_agents(make(), several)):
+        with pytest.raises(
+            ConfigurationError, match="another event loop than asyncio's, such as trio; run the agent on"
+        ):
+            app({"type": kind, "path": "/rpc", "headers": []}, unused, unused).send(None)

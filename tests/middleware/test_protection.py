@@ -25,9 +25,9 @@ from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware import protection
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.card import CardFile, FixedCard
 from a2a_trust.middleware.documents import Document, json_bytes
+from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect

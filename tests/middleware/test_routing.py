@@ -21,7 +21,7 @@ from a2a_trust.card.operations import (
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared
+from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, route_path
 from tests.tables import walk
 
 HOST = "https://agent.example"
@@ -36,7 +36,7 @@ def interfaces(*supported: dict[str, Any], **options: Any) -> Interfaces:
 
 
 def meaning(of: Interfaces, method: str, path: str, root_path: str = "") -> Any:
-    return of.meaning({"path": path, "root_path": root_path}, method)
+    return of.meaning(route_path({"path": path, "root_path": root_path}) or "/", root_path, method)
 
 
 def operation(of: Interfaces, method: str, path: str, root_path: str = "") -> Any:

@@ -18,11 +18,11 @@ from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware import rules as module
-from a2a_trust.middleware.calls import Call, read_call
+from a2a_trust.middleware import decision
+from a2a_trust.middleware import door as module
+from a2a_trust.middleware.calls import Call, call_of, read_call
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import call_of
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers
 from tests.tables import walk
 
@@ -200,7 +200,7 @@ def test_a_client_that_goes_away_ends_the_wait_for_a_reader(monkeypatch: pytest.
         go_on.wait(20)
         raise AssertionError("nobody waits for it")
 
-    monkeypatch.setattr(module, "read_call", slow)
+    monkeypatch.setattr(decision, "read_call", slow)
     body = json.dumps(CALL).encode() + b" " * module._SHORT
     server = Server([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
 
@@ -231,7 +231,7 @@ def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(m
             at_once -= 1
         return read(target, body, query)
 
-    monkeypatch.setattr(module, "read_call", counted)
+    monkeypatch.setattr(decision, "read_call", counted)
     app = guarded(behind)
 
     async def run() -> None:

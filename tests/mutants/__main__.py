@@ -32,9 +32,9 @@ MODULES: Final = (
     "auth/token_claims.py",
     "card/ambiguity.py",
     "client/memory.py",
-    "middleware/authentication.py",
     "middleware/calls.py",
-    "middleware/rules.py",
+    "middleware/decision.py",
+    "middleware/door.py",
 )
 
 _Chosen = tuple[Module, int, Mutant]

@@ -104,16 +104,6 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ("signing/verify_signature.py", "_Forms._fitting", "condition payload in tried is False"): _ONLY_TIME,
     ("signing/verify_signature.py", "_Forms._fitting", "dropped: tried.append(payload)"): _ONLY_TIME,
     (
-        "middleware/authentication.py",
-        "_Hidden.hide",
-        "condition self._headers is True",
-    ): _ONLY_TIME,
-    (
-        "middleware/authentication.py",
-        "CardEnforcementMiddleware._is_public",
-        "scope['path'].endswith(self._endings) and is_exactly(self._public, scope)  ->  is_exactly(self._public, scope)",
-    ): _ONLY_TIME,
-    (
         "client/memory.py",
         "Admission._end_first_use",
         "self._past.on_first_use and (not self._verified.on_first_use)  ->  self._past.on_first_use",

@@ -28,6 +28,7 @@ from starlette.routing import Route
 
 from a2a_trust import DPoP, JwtVerifier, generate_signer, principal_of, protect, verify_card
 from a2a_trust.auth import ServerNonces
+from a2a_trust.auth.certificate.source import FromTls
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.client import (
     BearerToken,
@@ -40,7 +41,6 @@ from a2a_trust.client import (
 from a2a_trust.client.credentials import Credential
 from a2a_trust.client.flow import run_async
 from a2a_trust.keys import LocalSigner, base64url
-from a2a_trust.middleware.client_certificate import FromTls
 from tests.certificates import SERVER, Authority, Leaf
 from tests.client.agents import OWNER_TRUSTED, signed, trusting
 from tests.middleware.agent import CALL, uvicorn_serving

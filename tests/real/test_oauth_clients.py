@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from a2a_trust import DPoP, JwtVerifier, VerifiedCard, generate_signer, principal_of, protect, verify_card
 from a2a_trust.auth import ServerNonces
+from a2a_trust.auth.certificate.source import FromTls
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import TokenProfile
 from a2a_trust.auth.principal import SubjectToken
@@ -42,7 +43,6 @@ from a2a_trust.client.certificates import CertificateFiles, client_context
 from a2a_trust.client.credentials import Credential
 from a2a_trust.client.flow import run, run_async
 from a2a_trust.errors import TokenRequestError
-from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.net.fetcher import Fetcher
 from tests.certificates import SERVER, Authority
 from tests.client.agents import OWNER_TRUSTED, signed, trusting

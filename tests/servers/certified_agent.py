@@ -12,8 +12,8 @@ from typing import Any, Final
 import uvicorn
 
 from a2a_trust import CertificateVerifier, FromTls, RequestRules, principal_of, protect
+from a2a_trust.auth.peers import verified_peer
 from a2a_trust.certificates import AllIssued, ClientAuthority, FromUri
-from a2a_trust.middleware.peer import verified_peer
 
 CARD: Final[dict[str, Any]] = {
     "name": "agent",

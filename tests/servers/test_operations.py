@@ -79,7 +79,7 @@ def test_a2a_proto_binds_the_operations_as_the_table_does(sdk_1_3: Any) -> None:
             tenant = "{tenant}" in path
             assert own[method, plain(path.replace("/{tenant}", ""))].value == operation
             example = re.sub(r"\{(\w+)[^}]*\}", r"\1", path)
-            found = of.meaning({"path": example}, method)
+            found = of.meaning(example, "", method)
             assert isinstance(found, Target)
             assert (found.operation, set(found.tenants)) == (Operation(operation), {"tenant"} if tenant else set())
 

@@ -326,7 +326,7 @@ class MemoryApiKeys(ApiKeyWrites):
     async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         with self._lock:
             ids = filter(None, map(self._table.id_of, digests))
-            return Found(self._revision, tuple(self._table.records[key_id] for key_id in ids))
+            return Found(self._revision, tuple(map(self._table.records.__getitem__, ids)))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         with self._lock:
@@ -466,10 +466,12 @@ class ApiKeyVerifier:
         """The result of ``verify``, if it needs neither a look-up nor a note of the use; else None."""
         if not credential.isascii():
             return None
-        key = self._known.get(sha256(credential.encode()).digest())
-        if key is None or self._clock() - key.reading.at >= self._look_again_after or not now < key.nothing_until:
+        entry = self._known.entry(sha256(credential.encode()).digest())
+        if entry is None:
             return None
-        return key.identity
+        key = entry[0]
+        is_fresh = self._clock() - key.reading.at < self._look_again_after and now < key.nothing_until
+        return key.identity if is_fresh else None
 
     def credential_name(self, credential: str) -> str:
         """The id in a key of our form, which is counted when the key is wrong; else ""."""

@@ -13,8 +13,16 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.x509 import verification
 
-from a2a_trust.auth.certificate.identities import AllIssued, Allowed, IdentityRule, OnlyIdentities, OnlyThumbprints
-from a2a_trust.auth.certificate.reading import BROKEN, LONGEST_NAME, extension_of
+from a2a_trust.auth.certificate.identities import (
+    BROKEN,
+    LONGEST_NAME,
+    AllIssued,
+    Allowed,
+    IdentityRule,
+    OnlyIdentities,
+    OnlyThumbprints,
+    extension_of,
+)
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of_path

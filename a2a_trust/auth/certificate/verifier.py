@@ -34,17 +34,11 @@ from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from a2a_trust.auth.certificate.authority import ClientAuthority, RevocationList, WatchedAuthority
-from a2a_trust.auth.certificate.identities import FromSubject, check_allowed
-from a2a_trust.auth.certificate.reading import BROKEN, extension_of
+from a2a_trust.auth.certificate.identities import BROKEN, FromSubject, check_allowed, extension_of
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.cache import BoundedCache, SingleFlight
-from a2a_trust.errors import (
-    ConfigurationError,
-    InvalidCredentialsError,
-    KeySourceUnavailableError,
-    MalformedError,
-)
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_object
 

@@ -35,8 +35,8 @@ from a2a_trust.auth.certificate.identities import (
     FromUri,
     OnlyIdentities,
     OnlyThumbprints,
+    is_certificate,
 )
-from a2a_trust.auth.certificate.reading import is_certificate
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import Identity, Principal

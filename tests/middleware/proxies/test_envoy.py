@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_trust.auth.certificate.proxy_forms import Envoy
 from a2a_trust.errors import InvalidCredentialsError
-from a2a_trust.middleware.proxies.forms import Envoy
 from tests.middleware.proxies.told import ANN, BOB, chain, escaped, xfcc
 from tests.tables import walk
 

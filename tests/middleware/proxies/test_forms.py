@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_trust.auth.certificate.proxy_forms import Apache, AwsAlb, Caddy, HAProxy, Nginx, ProxyForm, Rfc9440, Traefik
 from a2a_trust.errors import InvalidCredentialsError
-from a2a_trust.middleware.proxies.forms import Apache, AwsAlb, Caddy, HAProxy, Nginx, ProxyForm, Rfc9440, Traefik
 from tests.middleware.proxies.told import ANN, BOB, FORMS, TOLD, Headers, Told, b64, certificate, chain, escaped, pem
 from tests.tables import walk
 

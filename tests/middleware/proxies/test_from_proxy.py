@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSocket
+from a2a_trust.auth.certificate.proxy_forms import Apache, Caddy, HAProxy, Nginx, Traefik
+from a2a_trust.auth.peers import Networks, with_peer
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.middleware.peer import Networks, with_peer
-from a2a_trust.middleware.proxies.forms import Apache, Caddy, HAProxy, Nginx, Traefik
-from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
 from tests.middleware.proxies.told import ANN, FORMS, NGINX_NONE, SECRET, TOLD, Headers, Told, b64, chain, scope, source
 from tests.tables import walk
 

@@ -15,8 +15,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from a2a_trust.middleware.proxies.forms import Apache, AwsAlb, Caddy, Envoy, HAProxy, Nginx, ProxyForm, Rfc9440, Traefik
-from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret
+from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret
+from a2a_trust.auth.certificate.proxy_forms import (
+    Apache,
+    AwsAlb,
+    Caddy,
+    Envoy,
+    HAProxy,
+    Nginx,
+    ProxyForm,
+    Rfc9440,
+    Traefik,
+)
 
 SECRET = "0123456789abcdef0123456789abcdef"
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))  # the same certificates, and so names of tests, in every run

@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass
 from typing import ClassVar, Final, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from a2a_trust.auth.certificate.reading import is_certificate
+from a2a_trust.auth.certificate.identities import is_certificate
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
 Values: TypeAlias = Mapping[str, bytes]

@@ -27,11 +27,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from a2a_trust.auth.certificate.proxy_forms import ProxyForm, check_names
+from a2a_trust.auth.certificate.source import CLAIMING_HEADERS
 from a2a_trust.auth.credentials import HeaderLines, Lines
+from a2a_trust.auth.peers import Networks, came_by_unix_socket, records_peers, verified_peer
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.middleware.client_certificate import CLAIMING_HEADERS
-from a2a_trust.middleware.peer import Networks, came_by_unix_socket, records_peers, verified_peer
-from a2a_trust.middleware.proxies.forms import ProxyForm, check_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from a2a_trust.auth.peers import was_forwarded
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.middleware.peer import was_forwarded
 
 _PREFIXES: Final = (
     "client- cf-client- ssl-client- x-client- x-ssl- x-ssl-client- x-tls-client- x-forwarded-client- "

@@ -1,0 +1,315 @@
+"""The decision about a request, without ASGI: a value for the request in, a decision out.
+
+1. See: ``Access.seen`` makes one value of the request before its body. All steps use it.
+2. Find the caller: ``Access.caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
+3. Find what the request is for: ``CallRules.needed`` rejects paths that the card does not declare, and says whether the
+   body is needed.
+4. Read the call: ``CallRules.read`` makes one value of path, query and body, and nothing is read twice.
+5. Check the tenant: ``CallRules.check_tenants``. A request may name a tenant in its path, its query and its body. All
+   must be the same, and the caller must be allowed to use it.
+
+``decide`` does these steps for front ends that are not ASGI; ``door`` does them for ASGI. Source: A2A 1.0.1 3.2, 9.1,
+11.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from a2a_trust.auth.certificate.source import CertificateSource
+from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate
+from a2a_trust.auth.dpop import DPoP
+from a2a_trust.auth.guard import Guard, Refused
+from a2a_trust.auth.guard_config import CredentialAt
+from a2a_trust.auth.principal import Anonymous, Principal, Verifier
+from a2a_trust.auth.throttle import Throttle
+from a2a_trust.card.view import CardView
+from a2a_trust.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigurationError,
+    CrossSiteError,
+    KeySourceUnavailableError,
+    TooManyRequestsError,
+)
+from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
+from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRefusedError, check_media_type, read_call
+from a2a_trust.middleware.documents import is_preflight
+from a2a_trust.middleware.options import GuardRules, RequestRules
+from a2a_trust.middleware.paths import OtherPaths, public_path
+from a2a_trust.middleware.refusal import FORBIDDEN, NOT_FOUND, TOO_LARGE, Error
+from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quoted, route_path
+
+Request: TypeAlias = MutableMapping[str, Any]
+"""A request before its body, in the names of an ASGI scope: ``type`` (http or websocket), ``method``, ``path``,
+``headers`` (lower-case names), and, if known, ``query_string``, ``root_path``, ``raw_path`` and ``client``."""
+
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+_LONGEST_KEPT: Final = 256
+"""Characters of a path; with a thousand answers, these are some megabytes at most."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """The request before its body, seen once.
+
+    - ``scope``: a copy with its own list of headers, without values that only the guard may write. Servers may change
+      theirs later: uvicorn's httptools adds trailers.
+    - ``path``: as the application's router sees it, without ``root_path``.
+    - ``method``: "WEBSOCKET" for the handshake of a websocket.
+    - ``is_public``: it needs no credential.
+    """
+
+    scope: Request
+    path: str
+    root_path: str
+    method: str
+    is_public: bool
+
+
+class Admitted(NamedTuple):
+    """The application may have the request. ``caller`` is None for a public path; ``call`` is None for a request of no
+    interface."""
+
+    caller: Principal | Anonymous | None
+    call: Call | None
+
+
+class NeedsBody(NamedTuple):
+    """The decision needs the body, of ``most`` bytes at most. ``target`` is None for a request that must not have one
+    and is of no interface."""
+
+    target: Target | None
+    most: int
+
+
+class Rejected(NamedTuple):
+    """A request of an authenticated caller that the rules do not allow: the error for the caller, the reason for
+    operators, and the request's id as JSON."""
+
+    error: Error
+    why: str
+    call_id: bytes
+
+
+Decision: TypeAlias = Admitted | NeedsBody | Rejected | Refused
+
+
+async def decide(access: Access, calls: CallRules, request: Request, now: float, body: bytes | None = None) -> Decision:
+    """The decision at the moment ``now`` (seconds since the epoch). Without ``body``, it is ``NeedsBody`` if the body
+    decides. A call for the extended card is not for the application, but for ``ExtendedCardEndpoint.answer``."""
+    seen = access.seen(request)
+    caller = None if seen.is_public else access.remembered(seen, now) or await access.caller(seen, now)
+    if isinstance(caller, Refused):
+        return caller
+    try:
+        needed = calls.needed(seen)
+        if needed is None:
+            return Admitted(caller, None)
+        if body is None:
+            return needed
+        if len(body) > needed.most:
+            raise too_large(needed.most)
+        call = None if needed.target is None else calls.read(needed.target, body, seen.scope)
+        if call is not None:
+            calls.check_tenants(call, caller)
+    except CallRefusedError as refused:
+        return Rejected(refused.error, refused.why, refused.call_id)
+    return Admitted(caller, call)
+
+
+class Access:
+    """Who may call: the card, its verifiers, and the options of the guard."""
+
+    def __init__(
+        self,
+        card: CardView,
+        verifiers: Mapping[str, Verifier[Any] | CredentialAt],
+        interfaces: Interfaces,
+        *,
+        rules: GuardRules,
+        url: str | None = None,
+        certificates: CertificateSource | None = None,
+        dpop: DPoP | None = None,
+        card_paths: Iterable[str] = (),
+    ) -> None:
+        """``card_paths`` are public, in addition to those of ``rules``."""
+        self.guard: Final = Guard(
+            card,
+            verifiers,
+            allow_anonymous=rules.allow_anonymous,
+            handlers_check_skills=rules.handlers_check_skills,
+            dpop=dpop,
+            throttle=Throttle(rules.failures),
+        )
+        _check_source(certificates, self.guard)
+        _check_kept(rules, self.guard)
+        self.interfaces: Final = interfaces
+        self.certificates: Final = certificates
+        self._public = frozenset((*card_paths, *map(public_path, rules.public_paths)))
+        self._allow_cors_preflight = rules.allow_cors_preflight
+        self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
+        places = {scheme.name: self.guard.place(scheme.name) for scheme in self.guard.schemes}
+        self._attached = frozenset(name for name, place in places.items() if is_attached_by_browsers(place))
+
+    def seen(self, scope: Request) -> Seen:
+        """The request as one value. It is public if it is GET or HEAD of exactly a public path, or a preflight that the
+        options let through."""
+        root = scope.get("root_path", "")
+        path = route_path(scope) if root else scope["path"]
+        own = {**scope, "headers": [*scope["headers"]]}
+        own.pop(CERTIFICATES, None)
+        own.pop(CALL, None)
+        if scope["type"] == "websocket":
+            return Seen(own, path, root, "WEBSOCKET", False)
+        method = scope["method"]
+        if method in ("GET", "HEAD"):
+            is_public = path in self._public and is_exact(scope)
+        else:
+            # Every preflight of a browser has an Origin.
+            is_public = (
+                self._allow_cors_preflight
+                and is_preflight(scope)
+                and any(name.lower() == b"origin" for name, _ in own["headers"])
+            )
+        return Seen(own, path, root, method, is_public)
+
+    def remembered(self, seen: Seen, now: float) -> Principal | Refused | None:
+        """The result of ``caller``, at once, for most callers that were here before; else None."""
+        known = self.guard.remembered(seen.scope, now) if self.certificates is None else None
+        return self._checked_page(seen.scope, known) if known is not None and self._attached else known
+
+    async def caller(self, seen: Seen, now: float) -> Principal | Anonymous | Refused:
+        """The caller, or why the request is rejected."""
+        scope = seen.scope
+        try:
+            if self.certificates is not None:
+                scope[CERTIFICATES] = self.certificates.chain(scope)
+            caller = await self.guard.authenticate(scope, now)
+        except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
+            return Refused(error)  # of the source of certificates, or of a user's verifier
+        return self._checked_page(scope, caller) if self._attached and isinstance(caller, Principal) else caller
+
+    def _checked_page(self, scope: Request, caller: Principal) -> Principal | Refused:
+        """The caller, unless a browser attached the credential by itself, for a page of another site."""
+        if any(name in self._attached for name, _ in caller.identities):
+            try:
+                self._browsers.check(scope)
+            except CrossSiteError as error:
+                return Refused(error, caller=caller)
+        return caller
+
+
+class CallRules:
+    """Which requests of a caller are valid: they are of an interface, or their paths are named. All others are
+    rejected."""
+
+    def __init__(
+        self, card: CardView, interfaces: Interfaces, rules: RequestRules, *, others_must_be_named: bool = False
+    ) -> None:
+        named = next((interface for interface in card.interfaces if interface.tenant), None)
+        if named is not None and rules.may_use_tenant is None:
+            raise ConfigurationError(
+                f"{named.pointer}: this interface is for the tenant {named.tenant[:64]!a}, and no rule says which "
+                "callers may use it; pass rules=RequestRules(may_use_tenant=lambda caller, tenant: …)"
+            )
+        self._interfaces, self._may_use_tenant, self._max_body = interfaces, rules.may_use_tenant, rules.max_body
+        self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
+        self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
+        self._kept = lru_cache(maxsize=1024)(self._needed)
+
+    def needed(self, seen: Seen) -> NeedsBody | None:
+        """Whether the body is needed, and how much of it; None for a request of no interface, whose body streams.
+
+        CallRefusedError: it is of no interface, and the application may not have it. The answers for usual paths are
+        kept, so call this behind the guard: strangers would replace them all the time.
+        """
+        path = seen.path or "/"
+        needed = self._kept if len(path) <= _LONGEST_KEPT else self._needed
+        return needed(path, seen.root_path, seen.method, seen.is_public)
+
+    def _needed(self, path: str, root: str, method: str, is_public: bool) -> NeedsBody | None:
+        if CONTROL.search(root + path):
+            # Starlette's patterns end in "$", which also matches before a last newline.
+            raise CallRefusedError(INVALID, "the path has a control character")
+        meaning = self._interfaces.meaning(path, root, method)
+        if isinstance(meaning, Target):
+            if is_public:  # options name no path of an operation
+                raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is an operation, and public")
+            return NeedsBody(meaning, self._max_body if meaning.has_body else 0)
+        if not is_public:
+            self._check_other(meaning, path)
+        return NeedsBody(None, 0) if isinstance(meaning, Other) and meaning.is_json_rpc else None
+
+    def read(self, target: Target, body: bytes, scope: Mapping[str, Any]) -> Call:
+        """The call that the request makes; CallRefusedError: it is not valid. Threads may call this."""
+        if body:
+            check_media_type(scope["headers"])
+        return read_call(target, body, scope.get("query_string", b""))
+
+    def check_tenants(self, call: Call, caller: Principal | Anonymous | None) -> None:
+        """Return when the caller may use the tenant that the call names, or it names none."""
+        if not call.tenants:
+            return
+        call_id = call.call_id or b"null"
+        if len(call.tenants) > 1:
+            raise CallRefusedError(INVALID, "path, query and body name different tenants", call_id)
+        may_use = self._may_use_tenant
+        if may_use is not None and caller is not None and may_use(caller, call.tenant) is True:
+            return
+        why = (
+            "may_use_tenant does not allow it for this caller"
+            if may_use
+            else "no tenant may be named without rules=RequestRules(may_use_tenant=…)"
+        )
+        raise CallRefusedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call_id)
+
+    def _check_other(self, meaning: Other | Undeclared, path: str) -> None:
+        """Return when the application may have a request of no interface."""
+        if isinstance(meaning, Undeclared):
+            if meaning.may_be_named and self._other.names_operation(path):
+                return
+            advice = f"; {_advice(path)}" if meaning.may_be_named else ""
+            raise CallRefusedError(NOT_FOUND, f"{meaning.why}{advice}")
+        if self._must_be_named and not self._other.has(path):
+            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {_advice(path)}")
+
+
+def too_large(most: int) -> CallRefusedError:
+    """The rejection of a body of more bytes."""
+    if most:
+        return CallRefusedError(
+            TOO_LARGE, f"the body is longer than {most} bytes; to accept it, write rules=RequestRules(max_body=...)"
+        )
+    return CallRefusedError(INVALID, "the request has a body, and its method and path must not have one")
+
+
+def _advice(path: str) -> str:
+    return f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
+
+
+def _check_source(source: Any, guard: Guard) -> None:
+    if isinstance(source, type) or (source is not None and not callable(getattr(source, "chain", None))):
+        raise ConfigurationError(
+            "client_certificates: write FromTls(), with parentheses, or FromProxy(Nginx(), peers=…)"
+        )
+    demanding = [scheme.name for scheme in guard.schemes if isinstance(guard.place(scheme.name), ClientCertificate)]
+    if demanding and source is None:
+        raise ConfigurationError(
+            f"client_certificates: the card demands mutual TLS ({', '.join(demanding)}), and no source of certificates "
+            "is given; write client_certificates=FromTls() where the server itself ends TLS, or "
+            'client_certificates=FromProxy(Nginx(), peers=Networks("10.0.0.5")) behind a proxy that ends it'
+        )
+
+
+def _check_kept(rules: GuardRules, guard: Guard) -> None:
+    if rules.keep_subject_token and not guard.takes_access_tokens:
+        raise ConfigurationError(
+            "keep_subject_token: no verifier is for access tokens; leave the option out, or give your own verifier the "
+            "attribute kind = CredentialKind.ACCESS_TOKEN"
+        )

@@ -28,11 +28,10 @@ from a2a_trust.middleware.caller import Running, this_task
 from a2a_trust.middleware.decision import CONTROL
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, refuse
 from a2a_trust.middleware.door import Door
-from a2a_trust.middleware.extended_card import respond_to_caller
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
-from a2a_trust.middleware.refusal import NOT_FOUND
+from a2a_trust.middleware.refusal import NOT_FOUND, refusal_of, send_refusal
 from a2a_trust.middleware.routing import is_exact, quoted, route_path
 
 _log: Final = logging.getLogger(__name__)
@@ -381,6 +380,6 @@ async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> No
     if scope["type"] == "websocket":
         await close_websocket(receive, send, 1008 if status == 404 else 1013)
     elif status == 404:
-        await respond_to_caller(NOT_FOUND, None, scope, send)
+        await send_refusal(refusal_of(NOT_FOUND, None), scope, receive, send)
     else:
         await refuse(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
     """A complete answer of an application."""
 
     status: int
-    headers: list[tuple[bytes, bytes]]
+    headers: Sequence[tuple[bytes, bytes]]
     body: bytes
 
 

@@ -241,6 +241,6 @@ def this_task() -> int:
         return id(current_task())
     except RuntimeError:
         raise ConfigurationError(
-            "protect: the server runs another event loop than asyncio's, such as trio; run the agent on asyncio or "
-            "uvloop, as in hypercorn --worker-class asyncio"
+            "this code runs in another event loop than asyncio's, such as trio; run the agent and its tests on asyncio "
+            "or uvloop, as in hypercorn --worker-class asyncio"
         ) from None

@@ -2,14 +2,16 @@
 
 1. See: ``Access.seen`` makes one value of the request before its body. All steps use it.
 2. Find the caller: ``Access.caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
+   ``Access.admit`` writes the caller into the request in place of the credentials.
 3. Find what the request is for: ``CallRules.needed`` rejects paths that the card does not declare, and says whether the
    body is needed.
 4. Read the call: ``CallRules.read`` makes one value of path, query and body, and nothing is read twice.
 5. Check the tenant: ``CallRules.check_tenants``. A request may name a tenant in its path, its query and its body. All
    must be the same, and the caller must be allowed to use it.
 
-``decide`` does these steps for front ends that are not ASGI; ``door`` does them for ASGI. Source: A2A 1.0.1 3.2, 9.1,
-11.1.
+``door`` does these steps for ASGI. ``decide`` and ``decide_with_body`` do them for front ends that are not ASGI. They
+decide what the application may have: a front end that serves documents, such as the card, serves them before it asks.
+Source: A2A 1.0.1 3.2, 9.1, 11.1.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate
-from a2a_trust.auth.dpop import DPoP
+from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Hidden, lines_without
+from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
-from a2a_trust.auth.principal import Anonymous, Principal, Verifier
+from a2a_trust.auth.principal import Principal, Verifier
 from a2a_trust.auth.throttle import Throttle
+from a2a_trust.card.operations import Binding
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import (
     AuthenticationError,
@@ -36,12 +39,14 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TooManyRequestsError,
 )
+from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
+from a2a_trust.middleware.caller import Caller, set_caller, set_public
 from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.paths import OtherPaths, public_path
-from a2a_trust.middleware.refusal import FORBIDDEN, NOT_FOUND, TOO_LARGE, Error
+from a2a_trust.middleware.refusal import FORBIDDEN, NOT_FOUND, TOO_LARGE, Refusal, refusal_for, refusal_of
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quoted, route_path
 
 Request: TypeAlias = MutableMapping[str, Any]
@@ -73,54 +78,74 @@ class Seen:
 
 
 class Admitted(NamedTuple):
-    """The application may have the request. ``caller`` is None for a public path; ``call`` is None for a request of no
-    interface."""
+    """The application may have the request.
 
-    caller: Principal | Anonymous | None
-    call: Call | None
+    - ``request``: for the application, with the caller in place of the credentials.
+    - ``caller``: None for a public path, and for a preflight.
+    - ``call``: None for a request of no interface. The extended card is not of the application: for
+      ``GET_EXTENDED_CARD``, ``ExtendedCardEndpoint.answer`` answers.
+    - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2).
+    """
+
+    request: Request
+    caller: Caller | None
+    dpop_nonce: str | None = None
+    call: Call | None = None
 
 
-class NeedsBody(NamedTuple):
-    """The decision needs the body, of ``most`` bytes at most. ``target`` is None for a request that must not have one
-    and is of no interface."""
+class BodyRule(NamedTuple):
+    """The body may have ``most`` bytes. ``target`` is None for a request of no interface."""
 
     target: Target | None
     most: int
 
 
-class Rejected(NamedTuple):
-    """A request of an authenticated caller that the rules do not allow: the error for the caller, the reason for
-    operators, and the request's id as JSON."""
+class NeedsBody(NamedTuple):
+    """Only the body decides, with ``decide_with_body``. ``admitted`` is the decision without it."""
 
-    error: Error
-    why: str
-    call_id: bytes
+    admitted: Admitted
+    rule: BodyRule
 
 
-Decision: TypeAlias = Admitted | NeedsBody | Rejected | Refused
+_NO_BODY: Final = BodyRule(None, 0)
 
 
-async def decide(access: Access, calls: CallRules, request: Request, now: float, body: bytes | None = None) -> Decision:
-    """The decision at the moment ``now`` (seconds since the epoch). Without ``body``, it is ``NeedsBody`` if the body
-    decides. A call for the extended card is not for the application, but for ``ExtendedCardEndpoint.answer``."""
+async def decide(access: Access, calls: CallRules, request: Request, now: float) -> Admitted | NeedsBody | Refusal:
+    """The decision at the moment ``now`` (seconds since the epoch); a Refusal is the answer to a rejected request."""
     seen = access.seen(request)
-    caller = None if seen.is_public else access.remembered(seen, now) or await access.caller(seen, now)
-    if isinstance(caller, Refused):
-        return caller
+    if seen.is_public:
+        access.admit_public(seen)
+        admitted = Admitted(seen.scope, None)
+    else:
+        caller = access.remembered(seen, now) or await access.caller(seen, now)
+        if isinstance(caller, Refused):
+            return access.refusal(caller, seen, now)
+        admitted = Admitted(seen.scope, caller, access.admit(caller, seen.scope))
+    rule = None
     try:
-        needed = calls.needed(seen)
-        if needed is None:
-            return Admitted(caller, None)
-        if body is None:
-            return needed
-        if len(body) > needed.most:
-            raise too_large(needed.most)
-        call = None if needed.target is None else calls.read(needed.target, body, seen.scope)
-        if call is not None:
-            calls.check_tenants(call, caller)
+        rule = calls.needed(seen)
+        if rule is None:
+            # A preflight's caller is not authenticated, so it must not carry a call.
+            return NeedsBody(admitted, _NO_BODY) if seen.is_public and seen.method == "OPTIONS" else admitted
+        check_announced(rule.most, seen.scope["headers"])
     except CallRefusedError as refused:
-        return Rejected(refused.error, refused.why, refused.call_id)
-    return Admitted(caller, call)
+        return rejection(refused, rule, admitted.caller, seen.scope)
+    return NeedsBody(admitted, rule)
+
+
+def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | Refusal:
+    """The decision about a request whose body is needed."""
+    admitted, rule = undecided
+    try:
+        if len(body) > rule.most:
+            raise too_large(rule.most)
+        if rule.target is None:
+            return admitted
+        call = calls.read(rule.target, body, admitted.request)
+        calls.check_tenants(call, admitted.caller)
+    except CallRefusedError as refused:
+        return rejection(refused, rule, admitted.caller, admitted.request)
+    return admitted._replace(call=call)
 
 
 class Access:
@@ -137,8 +162,10 @@ class Access:
         certificates: CertificateSource | None = None,
         dpop: DPoP | None = None,
         card_paths: Iterable[str] = (),
+        resource_metadata: str | None = None,
     ) -> None:
-        """``card_paths`` are public, in addition to those of ``rules``."""
+        """``card_paths`` are public, in addition to those of ``rules``. ``resource_metadata`` is the URL of the
+        metadata of RFC 9728, which challenges name."""
         self.guard: Final = Guard(
             card,
             verifiers,
@@ -156,15 +183,22 @@ class Access:
         self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
         places = {scheme.name: self.guard.place(scheme.name) for scheme in self.guard.schemes}
         self._attached = frozenset(name for name, place in places.items() if is_attached_by_browsers(place))
+        self._resource_metadata = resource_metadata
+        self._keep_subject_token = rules.keep_subject_token
+        self._certificate_headers = frozenset[bytes]() if certificates is None else certificates.headers
+        proofs = self.guard.proof_headers if rules.hide_credentials else frozenset[bytes]()
+        self._hidden = Hidden(self.guard.places if rules.hide_credentials else (), proofs | self._certificate_headers)
+        self._repeated = {reason: audit.RepeatedRefusals(reason) for reason in audit.COUNTED}
 
     def seen(self, scope: Request) -> Seen:
         """The request as one value. It is public if it is GET or HEAD of exactly a public path, or a preflight that the
         options let through."""
+        if scope["type"] not in ("http", "websocket"):
+            raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
         root = scope.get("root_path", "")
         path = route_path(scope) if root else scope["path"]
         own = {**scope, "headers": [*scope["headers"]]}
         own.pop(CERTIFICATES, None)
-        own.pop(CALL, None)
         if scope["type"] == "websocket":
             return Seen(own, path, root, "WEBSOCKET", False)
         method = scope["method"]
@@ -184,7 +218,7 @@ class Access:
         known = self.guard.remembered(seen.scope, now) if self.certificates is None else None
         return self._checked_page(seen.scope, known) if known is not None and self._attached else known
 
-    async def caller(self, seen: Seen, now: float) -> Principal | Anonymous | Refused:
+    async def caller(self, seen: Seen, now: float) -> Caller | Refused:
         """The caller, or why the request is rejected."""
         scope = seen.scope
         try:
@@ -203,6 +237,54 @@ class Access:
             except CrossSiteError as error:
                 return Refused(error, caller=caller)
         return caller
+
+    def admit(self, caller: Caller, scope: Request) -> str | None:
+        """Write the caller into the request in place of the credentials; the nonce for the caller's next proof."""
+        if audit.is_heard():
+            audit.request_allowed(scope, caller)
+        credentials = set_caller(scope, caller)
+        if self._keep_subject_token:
+            credentials.keep(self.guard.subject_token(scope, caller))
+        self._hidden.hide(scope)
+        nonce: str | None = scope.pop(NEXT_NONCE, None)
+        return nonce
+
+    def admit_public(self, seen: Seen) -> None:
+        """Write into the request that it needs no credential: it is for a public path, or a preflight."""
+        scope = seen.scope
+        set_public(scope)
+        if self._certificate_headers:  # only the guard may see certificate headers and the proxy's secret
+            scope["headers"] = lines_without(self._certificate_headers, scope["headers"])
+        if seen.method == "OPTIONS":  # its caller is not authenticated, so it must not carry a call
+            scope["headers"] = lines_without(_OF_BODIES, scope["headers"])
+
+    def refusal(self, refused: Refused, seen: Seen, now: float) -> Refusal:
+        """The answer to a request that the guard does not allow, which is logged."""
+        error = refused.error
+        reason = audit.reason_of(error)
+        if reason in self._repeated:
+            cause = error.cause if isinstance(error, TooManyRequestsError) else ""
+            self._repeated[reason].refused(seen.scope, str(error), cause)
+        else:
+            audit.request_refused(seen.scope, reason, str(error), refused.caller)
+        binding, legacy = self.interfaces.language(seen.path or "/", seen.root_path)
+        dpop = self.guard.dpop
+        return refusal_for(
+            refused,
+            self.guard,
+            binding,
+            legacy=legacy,
+            resource_metadata=self._resource_metadata,
+            dpop_nonce=None if dpop is None else dpop.nonce(now),
+        )
+
+    def flush(self) -> None:
+        """Log the rejections that were counted and not logged yet, at the end of the program."""
+        for repeated in self._repeated.values():
+            repeated.flush()
+
+
+_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
 
 
 class CallRules:
@@ -223,17 +305,19 @@ class CallRules:
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
         self._kept = lru_cache(maxsize=1024)(self._needed)
 
-    def needed(self, seen: Seen) -> NeedsBody | None:
-        """Whether the body is needed, and how much of it; None for a request of no interface, whose body streams.
+    def needed(self, seen: Seen) -> BodyRule | None:
+        """How much of the body is needed; None for a request of no interface, whose body streams.
 
-        CallRefusedError: it is of no interface, and the application may not have it. The answers for usual paths are
-        kept, so call this behind the guard: strangers would replace them all the time.
+        CallRefusedError: it is of no interface, and the application may not have it. The answers for usual paths of
+        callers are kept; strangers would replace them all the time.
         """
+        seen.scope.pop(CALL, None)  # of a guard further outside
         path = seen.path or "/"
-        needed = self._kept if len(path) <= _LONGEST_KEPT else self._needed
-        return needed(path, seen.root_path, seen.method, seen.is_public)
+        if seen.is_public or len(path) > _LONGEST_KEPT:
+            return self._needed(path, seen.root_path, seen.method, seen.is_public)
+        return self._kept(path, seen.root_path, seen.method, False)
 
-    def _needed(self, path: str, root: str, method: str, is_public: bool) -> NeedsBody | None:
+    def _needed(self, path: str, root: str, method: str, is_public: bool) -> BodyRule | None:
         if CONTROL.search(root + path):
             # Starlette's patterns end in "$", which also matches before a last newline.
             raise CallRefusedError(INVALID, "the path has a control character")
@@ -241,10 +325,10 @@ class CallRules:
         if isinstance(meaning, Target):
             if is_public:  # options name no path of an operation
                 raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is an operation, and public")
-            return NeedsBody(meaning, self._max_body if meaning.has_body else 0)
+            return BodyRule(meaning, self._max_body if meaning.has_body else 0)
         if not is_public:
             self._check_other(meaning, path)
-        return NeedsBody(None, 0) if isinstance(meaning, Other) and meaning.is_json_rpc else None
+        return _NO_BODY if isinstance(meaning, Other) and meaning.is_json_rpc else None
 
     def read(self, target: Target, body: bytes, scope: Mapping[str, Any]) -> Call:
         """The call that the request makes; CallRefusedError: it is not valid. Threads may call this."""
@@ -252,7 +336,7 @@ class CallRules:
             check_media_type(scope["headers"])
         return read_call(target, body, scope.get("query_string", b""))
 
-    def check_tenants(self, call: Call, caller: Principal | Anonymous | None) -> None:
+    def check_tenants(self, call: Call, caller: Caller | None) -> None:
         """Return when the caller may use the tenant that the call names, or it names none."""
         if not call.tenants:
             return
@@ -278,6 +362,30 @@ class CallRules:
             raise CallRefusedError(NOT_FOUND, f"{meaning.why}{advice}")
         if self._must_be_named and not self._other.has(path):
             raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {_advice(path)}")
+
+
+_CONTENT_LENGTH: Final = len("content-length")
+_MANY_DIGITS: Final = 20
+
+
+def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Return when the headers announce a body of at most that many bytes, or none."""
+    for name, announced in headers:
+        if len(name) == _CONTENT_LENGTH and name.lower() == b"content-length":
+            if not (announced.isdigit() and len(announced) < _MANY_DIGITS and int(announced) <= most):
+                raise too_large(most)
+            return
+
+
+def rejection(refused: CallRefusedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Refusal:
+    """The answer to a request that the rules do not allow, which is logged."""
+    reason = _REASONS.get(refused.error.status, audit.Reason.AMBIGUOUS_REQUEST)
+    audit.request_refused(scope, reason, refused.why, caller)
+    is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
+    return refusal_of(refused.error, refused.call_id if is_json_rpc else None)
+
+
+_REASONS: Final = {403: audit.Reason.TENANT, 404: audit.Reason.UNDECLARED_PATH, 413: audit.Reason.TOO_LARGE}
 
 
 def too_large(most: int) -> CallRefusedError:

@@ -42,7 +42,7 @@ from a2a_trust.middleware.card import CardSigner, SignedCard, card_body
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, awaited
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse, respond
 from a2a_trust.middleware.options import check_rule
-from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
+from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error, Refusal, for_caller, refusal_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class ExtendedCardEndpoint:
         self, call: Call, caller: Principal | Anonymous | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer the call of this caller. ClientGoneError: the client disconnected before the answer."""
-        result: bytes | Error | Answer
+        result: bytes | Error | Answer | Refusal
         call_id, legacy = call.call_id, call.generation is not Generation.V1_0
         # No guard starts with a card that promises one and admits anonymous callers.
         if not isinstance(caller, Principal):
@@ -175,10 +175,12 @@ class ExtendedCardEndpoint:
                 result = UNREADABLE
         if result is FORBIDDEN:
             audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
-        if isinstance(result, Answer):
-            await respond(scope, send, result.status, result.headers, result.body)
-        else:
-            await respond_to_caller(result, call_id, scope, send)
+        if isinstance(result, bytes):
+            body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
+            result = Answer(200, *for_caller(body))
+        elif isinstance(result, Error):
+            result = refusal_of(result, call_id)
+        await respond(scope, send, result.status, result.headers, result.body)
 
     def _refused(self, caller: Principal) -> Error | None:
         """Why there is no card for this caller, checked before the card is made."""
@@ -243,24 +245,6 @@ class ExtendedCardEndpoint:
             signed = self._signer.sign(parsed if merged is None else merged, now)
         self._signed.put(made_of, signed)
         return signed.body
-
-
-async def respond_to_caller(result: bytes | Error, call_id: bytes | None, scope: Scope, send: Send) -> None:
-    """Send a card or an error that only its caller may cache, as JSON-RPC when ``call_id`` is given."""
-    status = 200
-    if isinstance(result, Error):
-        # Errors of the protocol have the status 200 in JSON-RPC; errors of HTTP keep theirs.
-        status = result.status if call_id is None or result.is_of_http else 200
-        body = result.body(call_id)
-    else:
-        body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
-    headers = [
-        (b"cache-control", b"private, no-store"),
-        (b"vary", b"*"),  # the credential may be anywhere in the request
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-    ]
-    await respond(scope, send, status, headers, body)
 
 
 def _fixed(card: GivenCard) -> Provider:

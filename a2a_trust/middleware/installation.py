@@ -13,7 +13,6 @@ Any other application gets a wrapper, a ``ProtectedApplication``.
 
 from __future__ import annotations
 
-from inspect import signature
 from types import new_class
 from typing import Any, Generic, TypeVar, cast
 
@@ -48,16 +47,14 @@ class Installation(Generic[AppT]):
         await self._class.__call__(self._app, scope, receive, send)
 
     def finish(self, guard: Any) -> AppT:
-        """The application behind the guard, an object whose class has ``__call__``."""
+        """The application behind the guard."""
         is_swapped = isinstance(self._app, Starlette)
         kind: type[Any] = self._class if is_swapped else ProtectedApplication
-        call = guard.__call__
-        members = {
-            "__call__": staticmethod(call),  # no frame of its own for each request
-            "__signature__": signature(call),
-            "__module__": kind.__module__,
-            **({} if is_swapped else {"__slots__": ()}),
-        }
+
+        async def guarded_call(_: Any, scope: Scope, receive: Receive, send: Send) -> None:
+            await guard(scope, receive, send)
+
+        members = {"__call__": guarded_call, "__module__": kind.__module__, **({} if is_swapped else {"__slots__": ()})}
         guarded = new_class(kind.__name__, (kind, _Guarded), exec_body=lambda space: space.update(members))
         if not is_swapped:
             return cast("AppT", guarded(self._app))
@@ -87,5 +84,5 @@ class ProtectedApplication:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(f"{type(self._app).__name__!r} is protected, and has no public attribute {name!r}")
+            raise AttributeError(f"the application is protected, and has no public attribute {name!r}")
         return getattr(self._app, name)

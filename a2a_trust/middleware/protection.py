@@ -350,6 +350,7 @@ def _guarded(
         url=agent.url,
         certificates=agent.client_certificates,
         dpop=agent.dpop,
+        resource_metadata=None if resource is None else resource.url,
     )
     _check_paths(prefix, agent, interfaces, of_url)
     is_for_callers = agent.serving.readers is CardReaders.CALLERS  # the cards are served behind the guard then
@@ -357,12 +358,10 @@ def _guarded(
     door = Door(
         app,
         access,
-        rules=rules,
         calls=calls,
         extended=extended,
         documents=documents if is_alone else {},  # those of several agents are found before the agent is
         for_callers=cards if is_for_callers else {},
-        resource_metadata=None if resource is None else resource.url,
         clock=clock,
     )
     named = (*rules.other_paths, *rules.public_paths)

@@ -122,6 +122,24 @@ def refusal_for(
     return Refusal(kind.status, tuple(headers), body)
 
 
+def refusal_of(error: Error, call_id: bytes | None) -> Refusal:
+    """The answer to an authenticated caller, as JSON-RPC when ``call_id`` is given."""
+    # Errors of the protocol have the status 200 in JSON-RPC; errors of HTTP keep theirs.
+    status = error.status if call_id is None or error.is_of_http else 200
+    return Refusal(status, *for_caller(error.body(call_id)))
+
+
+def for_caller(body: bytes) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
+    """The headers of an answer that only its caller may cache, and its body."""
+    headers = (
+        (b"cache-control", b"private, no-store"),
+        (b"vary", b"*"),  # the credential may be anywhere in the request
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+    )
+    return headers, body
+
+
 async def send_refusal(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer the request; a websocket is closed before it is accepted, if the server can send no answer."""
     if scope["type"] == "websocket":

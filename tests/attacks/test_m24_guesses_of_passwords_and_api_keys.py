@@ -230,7 +230,7 @@ async def test_many_peers_and_names_do_not_grow_the_memory(monkeypatch: pytest.M
         headers = [(b"host", b"agent.example"), (b"x-login", b"user%d:x" % number)]
         request = httpx.Request("POST", "http://agent.example/rpc", headers=headers)
         assert (await transport.handle_async_request(request)).status_code == 401
-    assert len(app._guard._throttle._counters) == 64
+    assert len(app._access.guard._throttle._counters) == 64
 
 
 @pytest.mark.parametrize(

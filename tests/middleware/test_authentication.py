@@ -32,8 +32,9 @@ from a2a_trust.errors import (
     TooManyRequestsError,
 )
 from a2a_trust.middleware.caller import is_public, principal_of, subject_token_of
+from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.door import CardEnforcementMiddleware
-from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.protection import protect
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof, scope_of
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
@@ -657,6 +658,20 @@ async def test_the_card_is_public(method: str, path: str) -> None:
     assert agent.scopes[0].get("user") is None
 
 
+async def test_the_card_of_the_application_can_be_for_callers_only() -> None:
+    agent = Agent()
+    rules = GuardRules(public_paths=["/health"])
+    app = CardEnforcementMiddleware(agent, card=CARD, verifiers=verifiers(), readers=CardReaders.CALLERS, rules=rules)
+    async with client(app) as http:
+        for path in CARD_PATHS:
+            assert (await http.get(path)).status_code == 401
+            assert (await http.get(path, headers={"X-API-Key": KEY})).status_code == 200
+        assert (await http.get("/health")).status_code == 200
+    assert agent.paths == [*CARD_PATHS, "/health"]
+    with pytest.raises(ConfigurationError, match="readers: write CardReaders"):
+        CardEnforcementMiddleware(agent, card=CARD, verifiers=verifiers(), readers=["10.0.0.1"])  # type: ignore[arg-type]
+
+
 async def test_further_paths_are_public_by_their_exact_name() -> None:
     app = guarded(Agent(), public_paths=[*CARD_PATHS, "/health", "/docs/"])
     async with client(app) as http:
@@ -1024,7 +1039,7 @@ async def test_a_caller_who_was_here_before_meets_the_same_application() -> None
     for _ in range(2):
         await called(app, {**scope, "headers": [*scope["headers"]]}, {"type": "http.request", "body": b""})
     whole, at_once = agent.scopes
-    assert app._guard.remembered(http_scope(carried=carried), NOW) is principal_of(at_once)
+    assert app._access.guard.remembered(http_scope(carried=carried), NOW) is principal_of(at_once)
     for name in whole.keys() | at_once.keys():
         if name != "auth":
             assert whole[name] == at_once[name]

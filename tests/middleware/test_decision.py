@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from a2a_trust.auth.guard import Refused
+from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.operations import Operation
 from a2a_trust.card.view import read_card
-from a2a_trust.errors import InvalidCredentialsError, MissingCredentialsError
-from a2a_trust.middleware.decision import Access, Admitted, CallRules, Decision, NeedsBody, Rejected, decide
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.caller import principal_of
+from a2a_trust.middleware.decision import Access, Admitted, CallRules, NeedsBody, decide, decide_with_body
 from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.refusal import Refusal
 from a2a_trust.middleware.routing import Interfaces
+from tests.auth.proofs import BASE, bound_token, by_dpop, proof
 from tests.auth.test_jwt import NOW
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, verifiers
+from tests.middleware.test_audit import events
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio
@@ -27,6 +33,11 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(autouse=True)
+def _heard(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "a2a_trust.audit")
+
+
 RULES = RequestRules(
     may_use_tenant=lambda caller, tenant: tenant == "acme",
     other_paths=["/docs"],
@@ -35,15 +46,23 @@ RULES = RequestRules(
 )
 
 
-async def decision(
-    method: str, path: str, body: bytes | None = None, *, key: str = KEY, kind: str = "http", **scope: Any
-) -> Decision:
+def front(rules: RequestRules = RULES, **options: Any) -> tuple[Access, CallRules]:
     view = read_card(CARD)
     interfaces = Interfaces(view)
-    access = Access(view, verifiers(), interfaces, rules=RULES)
+    access = Access(view, {**verifiers(), **options.pop("verifiers", {})}, interfaces, rules=rules, **options)
+    return access, CallRules(view, interfaces, rules)
+
+
+async def decision(
+    method: str, path: str, body: bytes | None = None, *, key: str = KEY, kind: str = "http", **scope: Any
+) -> Admitted | NeedsBody | Refusal:
+    access, calls = front()
     headers = [(b"content-type", b"application/json"), *([(b"x-api-key", key.encode())] if key else [])]
-    request = {"type": kind, "method": method, "path": path, "headers": headers, **scope}
-    return await decide(access, CallRules(view, interfaces, RULES), request, NOW, body)
+    request = {"type": kind, "method": method, "path": path, **scope, "headers": [*headers, *scope.get("headers", ())]}
+    decided = await decide(access, calls, request, NOW)
+    if body is None or not isinstance(decided, NeedsBody):
+        return decided
+    return decide_with_body(calls, decided, body)
 
 
 def call(tenant: str = "") -> bytes:
@@ -53,7 +72,7 @@ def call(tenant: str = "") -> bytes:
 async def test_a_call_is_decided_with_its_body_only() -> None:
     needed = await decision("POST", "/rpc")
     assert isinstance(needed, NeedsBody)
-    assert (needed.most, needed.target is None) == (99, False)
+    assert (needed.rule.most, needed.rule.target is None) == (99, False)
     admitted = await decision("POST", "/rpc", call("acme"))
     assert isinstance(admitted, Admitted)
     assert isinstance(admitted.caller, Principal)
@@ -64,7 +83,7 @@ async def test_a_call_is_decided_with_its_body_only() -> None:
 async def test_a_request_without_a_body_has_to_say_so() -> None:
     needed = await decision("GET", "/rest/tasks/5")
     assert isinstance(needed, NeedsBody)
-    assert needed.most == 0
+    assert needed.rule.most == 0
     admitted = await decision("GET", "/rest/tasks/5", b"")
     assert isinstance(admitted, Admitted)
     assert admitted.call is not None
@@ -75,7 +94,7 @@ async def test_a_request_without_a_body_has_to_say_so() -> None:
     ("method", "path", "body", "status"),
     [
         ("POST", "/rpc", call("other"), 403),
-        ("POST", "/rpc", b"{", 400),
+        ("POST", "/rpc", b"{", 200),  # as JSON-RPC has it
         ("POST", "/rpc", b" " * 100, 413),
         ("GET", "/rest/tasks/5", b"{}", 400),
         ("GET", "/nowhere", None, 404),
@@ -84,29 +103,34 @@ async def test_a_request_without_a_body_has_to_say_so() -> None:
     ],
 )
 async def test_the_rules_reject_with_the_error_of_the_protocol(
-    method: str, path: str, body: bytes | None, status: int
+    method: str, path: str, body: bytes | None, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     rejected = await decision(method, path, body)
-    assert isinstance(rejected, Rejected)
-    assert rejected.error.status == status
-    assert rejected.why
+    assert isinstance(rejected, Refusal)
+    assert rejected.status == status
+    assert b'"error"' in rejected.body
+    assert (events(caplog)[-1]["event"], events(caplog)[-1]["caller"]) == ("refused", "key:ann@api-keys")
 
 
-@walk(("key", "error"), [("", MissingCredentialsError), ("x", InvalidCredentialsError)])
+@walk("key", ["", "x"])
 @pytest.mark.parametrize("body", [None, call("acme")])
 async def test_the_guard_comes_first_with_and_without_a_body(
-    key: str, error: type[Exception], body: bytes | None
+    key: str, body: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     for path in ("/rpc", "/docs", "/nowhere"):
         refused = await decision("POST", path, body, key=key)
-        assert isinstance(refused, Refused)
-        assert isinstance(refused.error, error)
+        assert isinstance(refused, Refusal)
+        assert refused.status == 401
+        assert b"www-authenticate" in dict(refused.headers)
+    kind = "invalid-credentials" if key else "missing-credentials"
+    assert [event["reason"] for event in events(caplog)] == [kind] * 3
 
 
-async def test_a_caller_that_lacks_scopes_is_refused_with_its_name() -> None:
+async def test_a_caller_that_lacks_scopes_is_refused_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
     refused = await decision("POST", "/rpc", key=POOR_KEY)
-    assert isinstance(refused, Refused)
-    assert refused.caller is not None
+    assert isinstance(refused, Refusal)
+    assert refused.status == 403
+    assert [event["caller"] for event in events(caplog)] == ["key:bob@api-keys"]
 
 
 async def test_other_paths_need_no_body_and_public_ones_no_caller() -> None:
@@ -114,11 +138,66 @@ async def test_other_paths_need_no_body_and_public_ones_no_caller() -> None:
     assert isinstance(other, Admitted)
     assert other.caller is not None
     assert other.call is None
-    assert await decision("GET", "/healthz", key="") == Admitted(None, None)
-    assert isinstance(await decision("GET", "/healthz", key="", raw_path=b"/%68ealthz"), Refused)
-    assert isinstance(await decision("POST", "/healthz", key=""), Refused)
+    public = await decision("GET", "/healthz", key="")
+    assert isinstance(public, Admitted)
+    assert (public.caller, public.call) == (None, None)
+    with pytest.raises(ConfigurationError):
+        principal_of(public.request)
+    assert isinstance(await decision("GET", "/healthz", key="", raw_path=b"/%68ealthz"), Refusal)
+    assert isinstance(await decision("POST", "/healthz", key=""), Refusal)
 
 
 async def test_a_websocket_is_of_no_interface() -> None:
     assert isinstance(await decision("GET", "/docs", kind="websocket"), Admitted)
-    assert isinstance(await decision("GET", "/rpc", kind="websocket"), Rejected)
+    assert isinstance(await decision("GET", "/rpc", kind="websocket"), Refusal)
+
+
+async def test_the_application_gets_the_caller_in_place_of_the_credential() -> None:
+    for admitted in (await decision("POST", "/docs"), await decision("POST", "/rpc", call("acme"))):
+        assert isinstance(admitted, Admitted)
+        assert b"x-api-key" not in dict(admitted.request["headers"])
+        assert KEY not in repr(admitted)
+        assert principal_of(admitted.request) is admitted.caller
+
+
+async def test_a_preflight_must_not_carry_a_call() -> None:
+    asks = [(b"origin", b"https://app.example"), (b"access-control-request-method", b"POST"), (b"content-length", b"9")]
+    access, calls = front(replace(RULES, allow_cors_preflight=True))
+    request = {"type": "http", "method": "OPTIONS", "path": "/docs", "headers": asks}
+    needs = await decide(access, calls, request, NOW)
+    assert isinstance(needs, NeedsBody)
+    assert needs.admitted.caller is None
+    assert b"content-length" not in dict(needs.admitted.request["headers"])
+    assert decide_with_body(calls, needs, b"") is needs.admitted
+    assert isinstance(decide_with_body(calls, needs, call("acme")), Refusal)
+
+
+async def test_an_announced_body_that_is_too_long_is_rejected_unread() -> None:
+    for announced, path in ((b"100", "/rpc"), (b"1", "/rest/tasks/5"), (b"-1", "/rpc"), (b"1" * 99, "/rpc")):
+        method = "POST" if path == "/rpc" else "GET"
+        rejected = await decision(method, path, headers=[(b"content-length", announced)])
+        assert isinstance(rejected, Refusal)
+        assert rejected.status in (400, 413)
+    assert isinstance(await decision("POST", "/rpc", headers=[(b"Content-Length", b"99")]), NeedsBody)
+
+
+async def test_a_proof_is_used_once_though_the_body_comes_later() -> None:
+    """The nonce for the next proof arrives with the decision, too."""
+    nonces = ServerNonces(bytes(32))
+    access, calls = front(dpop=DPoP(url=BASE, nonces=nonces))
+    bearer, old = bound_token(), nonces.given(NOW - 300)
+    sent = [*by_dpop(bearer, proof(bearer, nonce=old)), (b"content-type", b"application/json")]
+    request = {"type": "http", "method": "POST", "path": "/rpc", "headers": sent}
+    needs = await decide(access, calls, request, NOW)
+    assert isinstance(needs, NeedsBody)
+    admitted = decide_with_body(calls, needs, call("acme"))
+    assert isinstance(admitted, Admitted)
+    assert admitted.dpop_nonce == nonces.given(NOW) != old
+    again = await decide(access, calls, request, NOW)
+    assert isinstance(again, Refusal)
+    assert again.status == 401
+
+
+async def test_what_is_neither_http_nor_a_websocket_is_not_decided() -> None:
+    with pytest.raises(ConfigurationError, match="'webtransport' is not understood"):
+        await decision("GET", "/docs", kind="webtransport")

@@ -108,7 +108,7 @@ class Agent:
         self.extended = ExtendedCardEndpoint(view, extended, **options)
         rules, interfaces = RequestRules(may_use_tenant=tenants), Interfaces(view)
         calls, access = CallRules(view, interfaces, rules), Admitting(self, interfaces)
-        self.app = Door(self.behind, access, rules=GuardRules(), calls=calls, extended=self.extended)
+        self.app = Door(self.behind, access, calls=calls, extended=self.extended)
 
     def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
         async def send() -> httpx.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import update_wrapper
 from typing import Any
 
@@ -235,6 +236,25 @@ def test_the_type_of_a_wrapper_says_so() -> None:
     assert type(protect(Agent(), **OPTIONS)).__name__ == "ProtectedApplication"
 
 
+@pytest.mark.parametrize("make", [starlette, Agent])
+async def test_what_calls_the_class_of_the_application_meets_the_guard(make: Any) -> None:
+    """Tools that patch a class call its ``__call__`` with the object."""
+    app = protect(make(), **OPTIONS)
+
+    async def by_its_class(scope: Scope, receive: Receive, send: Send) -> None:
+        await type(app).__call__(app, scope, receive, send)
+
+    assert await statuses(by_its_class) == [401]
+    assert await statuses(by_its_class, headers=GOOD) == [200]
+
+
+async def test_a_copy_of_a_wrapper_is_guarded_too() -> None:
+    app = copy(protect(Agent(), **OPTIONS))
+    assert is_protected(app)
+    assert await statuses(app) == [401]
+    assert await statuses(app, headers=GOOD) == [200]
+
+
 # Event loops
 
 
@@ -253,6 +273,6 @@ def test_another_event_loop_than_that_of_asyncio_is_refused(make: Any, kind: str
 
     for app in (protect(make(), **OPTIONS), protect_agents(make(), several)):
         with pytest.raises(
-            ConfigurationError, match="another event loop than asyncio's, such as trio; run the agent on"
+            ConfigurationError, match="another event loop than asyncio's, such as trio; run the agent and"
         ):
             app({"type": kind, "path": "/rpc", "headers": []}, unused, unused).send(None)

@@ -17,12 +17,16 @@ from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.schema import Generation
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import decision
 from a2a_trust.middleware import door as module
 from a2a_trust.middleware.calls import Call, call_of, read_call
-from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.decision import CallRules, Seen
+from a2a_trust.middleware.door import CardEnforcementMiddleware
+from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.routing import Interfaces
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers
 from tests.tables import walk
 
@@ -478,3 +482,21 @@ def test_an_interface_for_a_tenant_needs_somebody_who_says_who_may_use_it() -> N
     guarded(Behind(), card, may_use_tenant=only_acme)
     with pytest.raises(ConfigurationError, match="write RequestRules"):
         protect(Behind(), card=CARD, verifiers=verifiers(), rules={"other_paths": []})  # type: ignore[arg-type]
+
+
+def test_an_application_behind_two_guards_gets_the_call_of_the_outer_one() -> None:
+    behind = Behind()
+    inner = CardEnforcementMiddleware(
+        behind, card=CARD, verifiers=verifiers(), rules=GuardRules(hide_credentials=False)
+    )
+    app = guarded(inner, hide_credentials=False)
+    assert ask(app, "POST", "/rpc", json=CALL, headers=GOOD).status_code == 299
+    assert [call.operation for call in behind.calls if call] == [Operation.SEND_MESSAGE]
+
+
+def test_strangers_do_not_replace_what_is_kept_of_the_paths_of_callers() -> None:
+    view = read_card(CARD)
+    calls = CallRules(view, Interfaces(view), RequestRules())
+    for number in range(2_000):
+        assert calls.needed(Seen({}, f"/{number}", "", "OPTIONS", is_public=True)) is None
+    assert calls._kept.cache_info().currsize == 0

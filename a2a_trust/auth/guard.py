@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configured
-from a2a_trust.auth.peers import set_sending
+from a2a_trust.auth.peers import CLIENT
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, Verifier
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.auth.token_claims import candidates
@@ -209,7 +209,7 @@ class Guard:
             return carried
         if not carried:
             return self._without_credentials(lines, scope)
-        set_sending(scope)  # for the queues of verifiers
+        CLIENT.set(scope.get("client"))  # for the queues of verifiers
         try:
             verifying = self._verify_guesses(carried, scope, now) if self._may_be_guessed else _verify(carried, now)
             evidence = await verifying  # 2

@@ -30,7 +30,8 @@ _ADDRESSES: Final = 4_096
 _LONGEST: Final = 64
 _WITH_PORT: Final = re.compile(r"([0-9.]+):[0-9]+|\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?")
 
-_client: Final[ContextVar[Any]] = ContextVar("a2a_trust_client", default=None)
+CLIENT: Final[ContextVar[Any]] = ContextVar("a2a_trust_client", default=None)
+"""``scope["client"]`` of the request that is being verified, in its task; the guard sets it for ``sending``."""
 
 
 def path_of(scope: Mapping[str, Any]) -> Path:
@@ -38,14 +39,9 @@ def path_of(scope: Mapping[str, Any]) -> Path:
     return _path(_address(scope.get("client")))
 
 
-def set_sending(scope: Mapping[str, Any]) -> None:
-    """From now on ``sending`` gives the path of this request, in its task."""
-    _client.set(scope.get("client"))
-
-
 def sending() -> Path:
     """The networks of the sender of the request that is being verified; ``("",)`` outside of requests."""
-    return _path(_address(_client.get()))
+    return _path(_address(CLIENT.get()))
 
 
 def _address(client: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from a2a_trust.auth.peers import FairQueue, Path, path_of, sending, set_sending
+from a2a_trust.auth.peers import CLIENT, FairQueue, Path, path_of, sending
 from tests.tables import walk
 
 NOWHERE: Path = ("",)
@@ -68,9 +68,9 @@ def test_no_text_is_too_odd_for_an_address(text: str) -> None:
 
 
 def test_the_sender_is_that_of_the_request() -> None:
-    set_sending({"client": ("2001:db8:1:2::1", 5)})
+    CLIENT.set(("2001:db8:1:2::1", 5))
     assert sending() == OF_V6
-    set_sending({})
+    CLIENT.set(None)
     assert sending() == NOWHERE
 
 

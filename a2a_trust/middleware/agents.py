@@ -26,13 +26,13 @@ from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.caller import Running, this_task
 from a2a_trust.middleware.decision import CONTROL
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, refuse
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, refuse
 from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
 from a2a_trust.middleware.refusal import NOT_FOUND, refusal_of, send_refusal
-from a2a_trust.middleware.routing import is_exact, quoted, route_path
+from a2a_trust.middleware.routing import is_read, quoted, route_path
 
 _log: Final = logging.getLogger(__name__)
 
@@ -54,12 +54,6 @@ class GuardedAgent(NamedTuple):
     door: Door
     interfaces: tuple[str, ...]
     named: tuple[str, ...]
-
-
-def _is_read(scope: Scope) -> bool:
-    """Whether the request is GET, HEAD or a preflight of exactly its path."""
-    is_read = scope["type"] == "http" and (scope["method"] in ("GET", "HEAD") or is_preflight(scope))
-    return is_read and is_exact(scope)
 
 
 class Agent:
@@ -157,11 +151,11 @@ class Agents:
         path = route_path(scope)
         if self._waiting:
             await self._start_at_a_request(scope, path)
-        if path in CARD_PATHS and self._card_of is not None and _is_read(scope):
+        if path in CARD_PATHS and self._card_of is not None and is_read(scope):
             there = f"{self._meant(scope, self._card_of)}{path}"
             whole = f"{scope['path'].removesuffix(path)}{there}"
             scope, path = {**scope, "path": whole, "raw_path": whole.encode()}, there
-        if path in self._documents and _is_read(scope):
+        if path in self._documents and is_read(scope):
             await self._documents[path][1](scope, receive, send)
             return
         await self._pass_on(path or "/", scope, receive, send)

@@ -37,11 +37,11 @@ from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replayed
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, rejection, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, send_refusal
-from a2a_trust.middleware.routing import Interfaces, is_exact
+from a2a_trust.middleware.routing import Interfaces, is_read
 
 _SHORT: Final = 1_048_576
 """Bodies up to this size, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
@@ -86,7 +86,7 @@ class Door:
                 self._access.flush()
             return
         seen = self._access.seen(scope)
-        if seen.path in self._documents and _is_read(seen):
+        if seen.path in self._documents and is_read(seen.scope):
             await self._documents[seen.path](scope, receive, send)
             return
         if seen.is_public:
@@ -120,7 +120,7 @@ class Door:
     def _served(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
         """A document, a call, a request of the application, or the rejection of a request by the rules."""
         scope = seen.scope
-        if seen.path in self._for_callers and _is_read(seen):
+        if seen.path in self._for_callers and is_read(seen.scope):
             return self._for_callers[seen.path](scope, receive, send)
         if self._calls is None:
             return self._app(scope, receive, send)
@@ -228,12 +228,6 @@ class CardEnforcementMiddleware(Door):
             resource_metadata=resource_metadata,
         )
         super().__init__(app, access, clock=clock)
-
-
-def _is_read(seen: Seen) -> bool:
-    """Whether the request is GET, HEAD or a preflight of exactly its path."""
-    is_read = seen.method in ("GET", "HEAD") or (seen.method == "OPTIONS" and is_preflight(seen.scope))
-    return is_read and is_exact(seen.scope)
 
 
 async def _reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:

@@ -30,6 +30,7 @@ from a2a_trust.card.operations import (
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import CardView, Interface, NamedScheme
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.documents import is_preflight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,12 @@ def route_path(scope: Mapping[str, Any]) -> str:
 def is_exact(scope: Mapping[str, Any]) -> bool:
     """Whether the path came without escapes or other spellings, which a router may read differently."""
     return scope.get("raw_path") in (None, scope["path"].encode())
+
+
+def is_read(scope: Mapping[str, Any]) -> bool:
+    """Whether the request is GET, HEAD or a preflight of exactly its path."""
+    is_one = scope["type"] == "http" and (scope["method"] in _READ or is_preflight(scope))
+    return is_one and is_exact(scope)
 
 
 def quoted(path: str) -> str:

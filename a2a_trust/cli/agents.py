@@ -15,7 +15,7 @@ from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
 if TYPE_CHECKING:
     from a2a_trust.client.memory import CardMemory
-    from a2a_trust.keys.trust import TrustStore
+    from a2a_trust.keys.trust.store import TrustStore
     from a2a_trust.net.fetcher import Fetcher
     from a2a_trust.signing.verify import VerifiedCard
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: The metavars of arguments that name files.
 FILES: Final = ("FILE", "FILE|URL", "RING")
-#: The values of ``keys.trust.SigningTool``, whose import would be slow.
+#: The values of ``keys.trust.store.SigningTool``, whose import would be slow.
 SIGNERS: Final = ("a2a-trust", "a2a-python", "a2a-js", "whole")
 _ALGORITHMS: Final = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
 

@@ -27,7 +27,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
 from a2a_trust.keys.origins import Origins, host_of, overlap
 from a2a_trust.keys.policy import is_thumbprint
-from a2a_trust.keys.trust import SigningTool
+from a2a_trust.keys.trust.store import SigningTool
 from a2a_trust.keys.trust_edit import (
     EMPTY,
     Members,

@@ -20,7 +20,7 @@ from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, Malf
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet
 from a2a_trust.keys.origins import OriginFromCard, Origins, UnsafeAnyOrigin, host_of, interface_host
-from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from a2a_trust.strict_json import parse
 
 if TYPE_CHECKING:

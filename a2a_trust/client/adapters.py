@@ -41,7 +41,7 @@ from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, 
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
-from a2a_trust.keys.trust import TrustSource
+from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.net.fetcher import Resolver
 from a2a_trust.net.urls import HttpWithin
 from a2a_trust.signing.verify import VerifiedCard

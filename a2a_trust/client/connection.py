@@ -52,7 +52,7 @@ from a2a_trust.errors import (
     MalformedError,
     TrustError,
 )
-from a2a_trust.keys.trust import TrustStore
+from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.net.addresses import Address
 from a2a_trust.net.fetcher import MeshNames, Resolver
 from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin

@@ -19,7 +19,7 @@ from a2a_trust.client.flow import Flow
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, TrustError
-from a2a_trust.keys.trust import TrustStore
+from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.verify import VerifiedCard
 
 _MAX_URLS: Final = 256

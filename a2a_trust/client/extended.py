@@ -23,7 +23,7 @@ from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
 from a2a_trust.client.verification import Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.origins import interface_host, is_unencrypted, url_of
-from a2a_trust.keys.trust import TrustSource
+from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import has_dot_segment
 from a2a_trust.signing.verify import VerifiedCard

@@ -20,7 +20,7 @@ import anyio
 import anyio.to_thread
 
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.keys.trust import TrustStore
+from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.net.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from a2a_trust.keys.ring_file import save_key_ring as save_key_ring, update_key_ring as update_key_ring
     from a2a_trust.keys.rotation import KeyRing as KeyRing
     from a2a_trust.keys.signer import LocalSigner as LocalSigner, Signer as Signer, generate_signer as generate_signer
-    from a2a_trust.keys.trust import SigningTool as SigningTool, TrustSource as TrustSource, TrustStore as TrustStore
-    from a2a_trust.keys.trust import TrustedKey as TrustedKey
+    from a2a_trust.keys.trust.store import (
+        SigningTool as SigningTool,
+        TrustSource as TrustSource,
+        TrustStore as TrustStore,
+    )
+    from a2a_trust.keys.trust.store import TrustedKey as TrustedKey
     from a2a_trust.keys.trust_file import TrustFile as TrustFile
 else:
     __getattr__, __dir__ = lazy(__name__, {
@@ -28,5 +32,5 @@ else:
         "keys.origins": "OriginFromCard Origins UnsafeAnyOrigin", "keys.policy": "Policy all_of n_of named",
         "keys.ring_file": "KeyRingFile load_key_ring save_key_ring update_key_ring", "keys.rotation": "KeyRing",
         "keys.signer": "LocalSigner Signer generate_signer",
-        "keys.trust": "SigningTool TrustSource TrustStore TrustedKey", "keys.trust_file": "TrustFile",
+        "keys.trust.store": "SigningTool TrustSource TrustStore TrustedKey", "keys.trust_file": "TrustFile",
     })  # fmt: skip

@@ -26,7 +26,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.rotation import KeyRing, key_ring_bytes, read_key_ring
 from a2a_trust.keys.signer import LocalSigner
-from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.strict_json import MAX_BYTES
 
 _log: Final = logging.getLogger(__name__)

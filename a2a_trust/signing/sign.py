@@ -41,7 +41,7 @@ from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.policy import Policy, all_of
 from a2a_trust.keys.signer import LocalSigner, Signer
-from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.a2a_python import rewritten_members, unread_in_0_3
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shown, unprotected_members
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature

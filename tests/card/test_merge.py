@@ -14,7 +14,7 @@ from a2a_trust.card.view import read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
 from tests.tables import walk

@@ -24,7 +24,7 @@ from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
 from tests.interop.made_cards import EVERY_FIELD, EVERY_FIELD_AT_ITS_DEFAULT

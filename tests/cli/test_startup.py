@@ -10,7 +10,7 @@ import pytest
 
 from a2a_trust.cli.arguments import COMMANDS, SIGNERS
 from a2a_trust.keys.files import load_private_key
-from a2a_trust.keys.trust import SigningTool
+from a2a_trust.keys.trust.store import SigningTool
 from tests.cli.conftest import COMMAND
 
 HEAVY = ("pydantic", "httpx", "starlette", "authlib", "rich", "click", "joserfc", "asyncio", "http", "ssl")

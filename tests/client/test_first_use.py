@@ -8,7 +8,7 @@ from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 
 AGENT = "https://agent.example.com/a"
 PUBLISHED = generate_signer("EdDSA", kid="published").public_key

@@ -15,7 +15,7 @@ from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.ring_file import save_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
-from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.verify import verify_card
 from tests.servers.serving import ROOT, SERVERS, free_port, serving
 

@@ -24,7 +24,7 @@ from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.policy import Threshold
 from a2a_trust.keys.signer import LocalSigner, generate_signer
-from a2a_trust.keys.trust import SigningTool, TrustStore
+from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.keys.trust_edit import update_trust_file, with_entries
 from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustFile, read_trust
 from a2a_trust.signing.sign import sign_card

@@ -19,7 +19,7 @@ from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
-from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware.card import CardFile, CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card

@@ -23,7 +23,7 @@ from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
-from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware import protection
 from a2a_trust.middleware.card import CardFile, FixedCard
 from a2a_trust.middleware.documents import Document, json_bytes

@@ -25,7 +25,7 @@ MODULES: Final = (
     *(f"strict_json/{path.name}" for path in sorted(_ROOT.glob("a2a_trust/strict_json/[!_]*.py"))),
     *(f"signing/{path.name}" for path in sorted(_ROOT.glob("a2a_trust/signing/[!_]*.py"))),
     "keys/jws.py",
-    "keys/trust.py",
+    "keys/trust/store.py",
     "auth/guard.py",
     "auth/introspection.py",
     "auth/jwt.py",

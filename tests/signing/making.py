@@ -13,7 +13,7 @@ from a2a_trust.keys.jws import signing_input
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.signer import Signer
-from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
+from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from tests.signing.cards import Card

@@ -15,7 +15,7 @@ from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
-from a2a_trust.keys.trust import TrustStore
+from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.many import Origin, sign_cards, verify_cards
 from a2a_trust.signing.sign import SignedCard, sign_card
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card

@@ -22,7 +22,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.policy import all_of, named
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust import SigningTool, TrustStore
+from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES

@@ -52,7 +52,7 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
     UnsignedCardError,
 )
-from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin
+from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.signature import MAX_SIGNATURES, parse_signature, signature_entries

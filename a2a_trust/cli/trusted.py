@@ -19,7 +19,7 @@ from a2a_trust.cli.sources import given_alg, making_trust_file, needing_client, 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet
-from a2a_trust.keys.origins import OriginFromCard, Origins, UnsafeAnyOrigin, host_of, interface_host
+from a2a_trust.keys.trust.origins import OriginFromCard, Origins, UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from a2a_trust.strict_json import parse
 

@@ -30,8 +30,8 @@ from a2a_trust.client.destinations import named_origins
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, stamp_of_path, told_in_log
 from a2a_trust.keys.files import load_tls_key, private_key_bytes, read_private_key
-from a2a_trust.keys.origins import host_of
 from a2a_trust.keys.signer import LocalSigner
+from a2a_trust.keys.trust.origins import host_of
 from a2a_trust.net.urls import read_host
 
 _MAX_BYTES: Final = 1_048_576

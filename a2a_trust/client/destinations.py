@@ -24,7 +24,7 @@ from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, RO
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import CardView, OAuth2Scheme, OpenIdConnectScheme
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
-from a2a_trust.keys.origins import url_of
+from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
 from a2a_trust.signing.forms import shown

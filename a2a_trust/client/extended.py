@@ -22,7 +22,7 @@ from a2a_trust.client.fetching import FetchOptions, verification_by
 from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
 from a2a_trust.client.verification import Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
-from a2a_trust.keys.origins import interface_host, is_unencrypted, url_of
+from a2a_trust.keys.trust.origins import interface_host, is_unencrypted, url_of
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import has_dot_segment

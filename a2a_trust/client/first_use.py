@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from a2a_trust.client.location import named_location
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.origins import Origins, host_of
+from a2a_trust.keys.trust.origins import Origins, host_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 
 

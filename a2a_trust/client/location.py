@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.origins import host_of, origin_of, url_of
+from a2a_trust.keys.trust.origins import host_of, origin_of, url_of
 from a2a_trust.net.urls import MAX_URL, has_dot_segment
 
 _PATH_CHARACTERS: Final = "!$&'()*+,;=:@"  # beside the unreserved ones: RFC 3986 3.3

@@ -24,7 +24,7 @@ from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres, Session
 from a2a_trust.errors import CardMemoryUnavailableError
-from a2a_trust.keys.origins import host_of
+from a2a_trust.keys.trust.origins import host_of
 
 _SELECT: Final = """
 SELECT location, thumbprints, issued, version, first_seen, last_seen, on_first_use,

@@ -48,8 +48,8 @@ from a2a_trust.client.credentials import (
 from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Answered, Awaited, Flow, HiddenHeaders, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
-from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import HoldsSecret, Signer, signed_jwt
+from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
 from a2a_trust.net.issuers import EndpointClient, metadata_urls
 from a2a_trust.signing.forms import shown

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.origins import Origins
+from a2a_trust.keys.trust.origins import Origins
 
 _THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _LONGEST_NAME: Final = 128

@@ -23,9 +23,9 @@ from a2a_trust.files.watched import (
 )
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.rotation import KeyRing, key_ring_bytes, read_key_ring
 from a2a_trust.keys.signer import LocalSigner
+from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.strict_json import MAX_BYTES
 

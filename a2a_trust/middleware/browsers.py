@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from a2a_trust.auth.credentials import Extractor, HeaderLines, HttpAuthorization, InHeader, InQuery, Lines
 from a2a_trust.errors import ConfigurationError, CrossSiteError, MalformedError
-from a2a_trust.keys.origins import origin_of
+from a2a_trust.keys.trust.origins import origin_of
 
 _SITE: Final = b"sec-fetch-site"
 _ORIGIN: Final = b"origin"

@@ -31,8 +31,8 @@ from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
-from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import Signer
+from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, answer, json_bytes, refuse

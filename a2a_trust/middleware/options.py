@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.origins import origin_of
+from a2a_trust.keys.trust.origins import origin_of
 
 MAX_BODY: Final = 16_777_216
 

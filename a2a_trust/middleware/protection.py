@@ -26,8 +26,8 @@ from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.keyset import JWKS_PATH
-from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.signer import Signer
+from a2a_trust.keys.trust.origins import origin_of
 from a2a_trust.middleware.agents import Agent, Agents, CardOf, GuardedAgent
 from a2a_trust.middleware.application import FromApplication, card_of_application, check_urls
 from a2a_trust.middleware.card import (

@@ -5,10 +5,10 @@ blanks, backslashes, control and non-ASCII characters (names are written in thei
 labels in the host, and hosts that only some readers read as an IPv4 address, such as ``127.1``. The host comes back in
 lower case and in one spelling; path, query and fragment are unchanged.
 
-The callers decide which hosts and schemes are allowed, and when two paths are the same: ``keys.origins`` (trust),
+The callers decide which hosts and schemes are allowed, and when two paths are the same: ``keys.trust.origins`` (trust),
 ``client.location`` (memory), ``client.destinations`` (requests), ``net.fetcher``.
 
-Four modules read the text themselves. ``keys.origins.interface_host`` looks for schemes as gRPC does, which finds one
+Four modules read the text themselves. ``keys.trust.origins.interface_host`` looks for schemes as gRPC does, which finds one
 in ``dns:443``. ``client.decisions`` must recognize a card in a URL that no rule accepts. ``auth.discovery`` inserts
 the well-known part into the name of an issuer, whose spelling is compared character by character. ``auth.dpop``
 compares the URLs of proofs, with special rules for ports.

@@ -30,7 +30,7 @@ from a2a_trust.errors import FailureReason, InvalidSignatureError, MalformedErro
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, interface_host
+from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin, interface_host
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import Form, Projection, pointers_of, project
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries

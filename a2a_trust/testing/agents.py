@@ -25,8 +25,8 @@ from a2a_trust.card.schema import Generation
 from a2a_trust.client.adapters import AsyncVerifyingTransport, CardAuth
 from a2a_trust.client.credentials import ApiKey
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.origins import Origins, origin_of
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import Origins, origin_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware.caller import principal_of
 from a2a_trust.middleware.calls import call_of

@@ -15,7 +15,7 @@ import pytest
 
 from a2a_trust.cli.main import main
 from a2a_trust.keys.files import load_private_key
-from a2a_trust.keys.origins import host_of
+from a2a_trust.keys.trust.origins import host_of
 from a2a_trust.signing.lines import verify_lines
 from a2a_trust.signing.sign import sign_card
 from tests.attacks.forgery import JSONObject

@@ -37,7 +37,7 @@ from a2a_trust.card.given import given_card
 from a2a_trust.card.models import AgentCard, model_of
 from a2a_trust.endpoints import CardSigner, ExtendedCardEndpoint, FixedCard
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.origins import UnsafeAnyOrigin
+from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.middleware import CardEnforcementMiddleware
 from a2a_trust.middleware.card import CardSignedHere
 from a2a_trust.strict_json import MAX_BYTES, parse

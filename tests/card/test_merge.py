@@ -12,8 +12,8 @@ import pytest
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import MalformedError
-from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card

@@ -22,8 +22,8 @@ from a2a_trust.card.models import AgentCard, AgentCard03, CardModel, model_of
 from a2a_trust.card.schema import MESSAGES, MESSAGES_0_3, SCHEME_TYPES, Field, Kind, Presence, proto_name
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card

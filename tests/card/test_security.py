@@ -16,8 +16,8 @@ from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import ApiKeyScheme, CardView, read_card
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card

@@ -6,8 +6,8 @@ import pytest
 
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 
 AGENT = "https://agent.example.com/a"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import httpx
 
-from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.ring_file import save_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.verify import verify_card
 from tests.servers.serving import ROOT, SERVERS, free_port, serving

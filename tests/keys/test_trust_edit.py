@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import stamp_of_path
-from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import SigningTool
 from a2a_trust.keys.trust_edit import (
     EMPTY,

@@ -25,8 +25,8 @@ from a2a_trust.card.operations import Binding
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware import application
 from a2a_trust.middleware.application import FromApplication, answer_of

@@ -15,10 +15,10 @@ import httpx
 import pytest
 
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware.card import CardFile, CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard
 from a2a_trust.signing.sign import sign_card

@@ -16,8 +16,8 @@ from starlette.routing import Route
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.decision import Access, CallRules

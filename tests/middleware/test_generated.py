@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse
 
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware.application import FromApplication
 from a2a_trust.middleware.card import CardReaders, FixedCard

@@ -15,9 +15,9 @@ import pytest
 
 from a2a_trust import generate_signer
 from a2a_trust.keys.keyset import read_jwks
-from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.ring_file import save_key_ring
 from a2a_trust.keys.rotation import KeyRing
+from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.verify import verify_card
 from tests.servers.environments import python_of

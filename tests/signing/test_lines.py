@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.signing.lines import MAX_LINE_BYTES, CardLine, read_line, verify_lines
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card

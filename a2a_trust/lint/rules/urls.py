@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.errors import MalformedError
-from a2a_trust.keys.origins import host_of, interface_host, url_of
+from a2a_trust.keys.trust.origins import host_of, interface_host, url_of
 from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Found, Severity, rule
 from a2a_trust.lint.secret_shapes import secret_kind

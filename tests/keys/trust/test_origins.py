@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.origins import (
+from a2a_trust.keys.trust.origins import (
     Origins,
     UnsafeAnyOrigin,
     host_of,

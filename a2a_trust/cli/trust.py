@@ -25,8 +25,8 @@ from a2a_trust.cli.sources import (
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
-from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.trust.origins import Origins, host_of, overlap
+from a2a_trust.keys.trust.policy import is_thumbprint
 from a2a_trust.keys.trust.store import SigningTool
 from a2a_trust.keys.trust_edit import (
     EMPTY,

@@ -40,7 +40,7 @@ from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
-from a2a_trust.keys.policy import Policy
+from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.net.fetcher import Resolver
 from a2a_trust.net.urls import HttpWithin

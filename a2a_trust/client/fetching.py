@@ -28,7 +28,7 @@ from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification, check_first_use
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
-from a2a_trust.keys.policy import Policy
+from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.net.fetcher import Fetched, Fetcher, check_fetcher
 from a2a_trust.signing.verify import Coverage, VerifiedCard

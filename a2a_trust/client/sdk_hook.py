@@ -30,8 +30,8 @@ from a2a_trust.errors import (
     MalformedError,
     UncoveredFieldsError,
 )
-from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust.origins import host_of
+from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject

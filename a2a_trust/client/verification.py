@@ -26,8 +26,8 @@ from a2a_trust.errors import (
     UnsignedCardError,
 )
 from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
-from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust.origins import origin_of
+from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from a2a_trust.keys.keyset import KeySet as KeySet, publish_jwks as publish_jwks, read_jwks as read_jwks
     from a2a_trust.keys.trust.origins import OriginFromCard as OriginFromCard, Origins as Origins
     from a2a_trust.keys.trust.origins import UnsafeAnyOrigin as UnsafeAnyOrigin
-    from a2a_trust.keys.policy import Policy as Policy, all_of as all_of, n_of as n_of, named as named
+    from a2a_trust.keys.trust.policy import Policy as Policy, all_of as all_of, n_of as n_of, named as named
     from a2a_trust.keys.ring_file import KeyRingFile as KeyRingFile, load_key_ring as load_key_ring
     from a2a_trust.keys.ring_file import save_key_ring as save_key_ring, update_key_ring as update_key_ring
     from a2a_trust.keys.rotation import KeyRing as KeyRing
@@ -29,7 +29,7 @@ else:
         "keys.files": "KeyFileWarning PassphraseNeededError load_private_key save_private_key",
         "keys.jwk": "PublicKey private_key_to_jwk public_key_from_jwk public_key_from_pem",
         "keys.jwks_cache": "JwksCache JwksCacheTimes", "keys.keyset": "KeySet publish_jwks read_jwks",
-        "keys.trust.origins": "OriginFromCard Origins UnsafeAnyOrigin", "keys.policy": "Policy all_of n_of named",
+        "keys.trust.origins": "OriginFromCard Origins UnsafeAnyOrigin", "keys.trust.policy": "Policy all_of n_of named",
         "keys.ring_file": "KeyRingFile load_key_ring save_key_ring update_key_ring", "keys.rotation": "KeyRing",
         "keys.signer": "LocalSigner Signer generate_signer",
         "keys.trust.store": "SigningTool TrustSource TrustStore TrustedKey", "keys.trust_file": "TrustFile",

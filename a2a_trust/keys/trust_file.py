@@ -40,8 +40,8 @@ from a2a_trust.files.watched import Stamp, Watched, check_writers, missing, stam
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
-from a2a_trust.keys.policy import OriginPolicy, Threshold, check_party_name, is_thumbprint
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.trust.policy import OriginPolicy, Threshold, check_party_name, is_thumbprint
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore, signing_tool
 from a2a_trust.strict_json import MAX_BYTES
 

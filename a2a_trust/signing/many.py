@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 
 from a2a_trust.card.given import GivenCard
 from a2a_trust.errors import TrustError
-from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
+from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.signing.sign import SignedCard, checked_claims, sign_with
 from a2a_trust.signing.verify import Coverage, VerifiedCard, checked_store, seconds, verify_card

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from a2a_trust.errors import PolicyNotMetError, SignatureFailure, verification_error
-from a2a_trust.keys.policy import AnyKey, Policy, Threshold
+from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold
 from a2a_trust.signing.verify_signature import VerifiedSignature
 
 

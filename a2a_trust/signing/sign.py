@@ -38,9 +38,9 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import signing_input, verify_jws
-from a2a_trust.keys.policy import Policy, all_of
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, host_of, interface_host
+from a2a_trust.keys.trust.policy import Policy, all_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.a2a_python import rewritten_members, unread_in_0_3
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shown, unprotected_members

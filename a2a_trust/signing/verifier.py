@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
+from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 

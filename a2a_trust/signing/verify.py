@@ -27,8 +27,8 @@ from a2a_trust.errors import (
     with_option,
 )
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
+from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import read_url

@@ -38,7 +38,7 @@ from a2a_trust.client import (
 )
 from a2a_trust.keys import UnsafeAnyOrigin, all_of, publish_jwks
 from a2a_trust.keys.keyset import JWKS_PATH
-from a2a_trust.keys.policy import OriginPolicy
+from a2a_trust.keys.trust.policy import OriginPolicy
 from a2a_trust.strict_json.jcs import canonicalize
 from tests.attacks.calling import KEY, VICTIM, Ask, Servers
 from tests.client.agents import NEW, OWNER, card_of, signed

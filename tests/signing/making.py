@@ -10,9 +10,9 @@ import pytest
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
-from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.trust.policy import is_thumbprint
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.verify import VerifiedCard, verify_card

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
-from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
+from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.many import Origin, sign_cards, verify_cards
 from a2a_trust.signing.sign import SignedCard, sign_card

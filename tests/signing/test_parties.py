@@ -15,9 +15,9 @@ from a2a_trust.errors import (
     PolicyNotMetError,
     UncoveredFieldsError,
 )
-from a2a_trust.keys.policy import AnyKey, OriginPolicy, Threshold, all_of, n_of, named
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import Origins
+from a2a_trust.keys.trust.policy import AnyKey, OriginPolicy, Threshold, all_of, n_of, named
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, project
 from a2a_trust.signing.parties import counted_signatures

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from a2a_trust.errors import TrustError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
+from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import sign_card

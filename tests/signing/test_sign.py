@@ -22,8 +22,8 @@ from a2a_trust.errors import ConfigurationError, MalformedError, SigningError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
-from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type

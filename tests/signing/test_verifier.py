@@ -19,8 +19,8 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
     UntrustedCardError,
 )
-from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.forms import Form
 from a2a_trust.signing.sign import sign_card

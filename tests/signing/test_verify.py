@@ -20,8 +20,8 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 from a2a_trust.keys import base64url
-from a2a_trust.keys.policy import all_of, named
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.policy import all_of, named
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card

@@ -15,9 +15,9 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 from a2a_trust.keys.jwk import public_key_from_object
-from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import Origins
+from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card

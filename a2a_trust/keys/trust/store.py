@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.policy import OriginPolicy, check_party_name
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.trust.policy import OriginPolicy, check_party_name
 
 
 class SigningTool(StrEnum):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.policy import all_of, n_of, named
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.trust.policy import all_of, n_of, named
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from tests.tables import walk
 

@@ -25,6 +25,14 @@ from a2a_trust.cli.sources import (
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
+from a2a_trust.keys.trust.file import (
+    RevokedKey,
+    TrustDocument,
+    TrustEntry,
+    keys_of_file,
+    load_trust,
+    read_trust,
+)
 from a2a_trust.keys.trust.origins import Origins, host_of, overlap
 from a2a_trust.keys.trust.policy import is_thumbprint
 from a2a_trust.keys.trust.store import SigningTool
@@ -38,14 +46,6 @@ from a2a_trust.keys.trust_edit import (
     with_entries,
     with_revoked,
     without_entries,
-)
-from a2a_trust.keys.trust_file import (
-    RevokedKey,
-    TrustDocument,
-    TrustEntry,
-    keys_of_file,
-    load_trust,
-    read_trust,
 )
 
 

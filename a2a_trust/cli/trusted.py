@@ -24,7 +24,7 @@ from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from a2a_trust.strict_json import parse
 
 if TYPE_CHECKING:
-    from a2a_trust.keys.trust_file import TrustFile
+    from a2a_trust.keys.trust.file import TrustFile
 
 _NO_KEYS: Final = KeySet(keys=())
 
@@ -127,7 +127,7 @@ def _check_origin(options: argparse.Namespace) -> None:
 
 
 def _trust_file(path: Path) -> TrustFile:
-    from a2a_trust.keys.trust_file import TrustFile, load_trust
+    from a2a_trust.keys.trust.file import TrustFile, load_trust
 
     try:
         document = load_trust(path)

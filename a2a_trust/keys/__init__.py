@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         TrustStore as TrustStore,
     )
     from a2a_trust.keys.trust.store import TrustedKey as TrustedKey
-    from a2a_trust.keys.trust_file import TrustFile as TrustFile
+    from a2a_trust.keys.trust.file import TrustFile as TrustFile
 else:
     __getattr__, __dir__ = lazy(__name__, {
         "keys.files": "KeyFileWarning PassphraseNeededError load_private_key save_private_key",
@@ -32,5 +32,5 @@ else:
         "keys.trust.origins": "OriginFromCard Origins UnsafeAnyOrigin", "keys.trust.policy": "Policy all_of n_of named",
         "keys.ring_file": "KeyRingFile load_key_ring save_key_ring update_key_ring", "keys.rotation": "KeyRing",
         "keys.signer": "LocalSigner Signer generate_signer",
-        "keys.trust.store": "SigningTool TrustSource TrustStore TrustedKey", "keys.trust_file": "TrustFile",
+        "keys.trust.store": "SigningTool TrustSource TrustStore TrustedKey", "keys.trust.file": "TrustFile",
     })  # fmt: skip

@@ -20,8 +20,8 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.atomic import locked, write_atomically
 from a2a_trust.files.watched import check_writers
 from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.trust.file import RevokedKey, TrustDocument, TrustEntry, comments, places, read_trust
 from a2a_trust.keys.trust.store import SigningTool
-from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, comments, places, read_trust
 
 EMPTY = "# Which keys we trust for which agents. Edit this file by hand, or with: a2a-sign trust\nversion = 1\n"
 

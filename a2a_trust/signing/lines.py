@@ -24,9 +24,9 @@ from msgspec.json import Decoder
 
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError, with_option
+from a2a_trust.keys.trust.file import read_trust
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust.store import TrustStore
-from a2a_trust.keys.trust_file import read_trust
 from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSONObject

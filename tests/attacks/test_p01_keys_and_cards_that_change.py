@@ -33,8 +33,8 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin, all_of
+from a2a_trust.keys.trust.file import read_trust
 from a2a_trust.keys.trust.policy import OriginPolicy
-from a2a_trust.keys.trust_file import read_trust
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 from tests.client.memories import KINDS, Memory, memory_of

@@ -19,8 +19,8 @@ from a2a_trust.errors import PolicyNotMetError, UncoveredFieldsError
 from a2a_trust.keys import LocalSigner, SigningTool, all_of, n_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_object
 from a2a_trust.keys.keyset import KeySet
+from a2a_trust.keys.trust.file import read_trust
 from a2a_trust.keys.trust.policy import Policy
-from a2a_trust.keys.trust_file import read_trust
 from a2a_trust.signing import Coverage
 from a2a_trust.signing.forms import Form, project
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64

@@ -19,7 +19,7 @@ from a2a_trust.client import TrustOnFirstUse
 from a2a_trust.errors import FailureReason, UntrustedCardError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.trust_file import TrustFile, read_trust
+from a2a_trust.keys.trust.file import TrustFile, read_trust
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 from tests.tables import walk

@@ -19,7 +19,7 @@ from a2a_trust.cli.main import main
 from a2a_trust.files.watched import stamp_of_path
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.rotation import read_key_ring
-from a2a_trust.keys.trust_file import TrustDocument, read_trust
+from a2a_trust.keys.trust.file import TrustDocument, read_trust
 from a2a_trust.strict_json import MAX_BYTES
 from tests.cli.conftest import CARD, Done
 from tests.cli.test_verify import pruned

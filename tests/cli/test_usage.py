@@ -91,7 +91,7 @@ def test_verbose_logs_on_standard_error(run: Run, tmp_path: Path) -> None:
 def test_warnings_of_the_package_look_like_those_of_the_command(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = logging.getLogger("a2a_trust.keys.trust_file")
+    log = logging.getLogger("a2a_trust.keys.trust.file")
     with log_shown(verbose=False):
         log.info("not this")
         log.warning("key %s\x1b skipped", "k")

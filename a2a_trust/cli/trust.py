@@ -25,6 +25,17 @@ from a2a_trust.cli.sources import (
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
+from a2a_trust.keys.trust.edit import (
+    EMPTY,
+    Members,
+    entry_of_key,
+    entry_of_url,
+    make_trust_file,
+    update_trust_file,
+    with_entries,
+    with_revoked,
+    without_entries,
+)
 from a2a_trust.keys.trust.file import (
     RevokedKey,
     TrustDocument,
@@ -36,17 +47,6 @@ from a2a_trust.keys.trust.file import (
 from a2a_trust.keys.trust.origins import Origins, host_of, overlap
 from a2a_trust.keys.trust.policy import is_thumbprint
 from a2a_trust.keys.trust.store import SigningTool
-from a2a_trust.keys.trust_edit import (
-    EMPTY,
-    Members,
-    entry_of_key,
-    entry_of_url,
-    make_trust_file,
-    update_trust_file,
-    with_entries,
-    with_revoked,
-    without_entries,
-)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from a2a_trust.keys.files import save_private_key
 from a2a_trust.keys.ring_file import save_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust_edit import EMPTY, entry_of_key, with_entries
+from a2a_trust.keys.trust.edit import EMPTY, entry_of_key, with_entries
 from tests.cli.conftest import CARD
 from tests.faults.folders import TMPFS, Disk, small_disk
 from tests.faults.stepwise import Server

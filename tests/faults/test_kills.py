@@ -26,8 +26,8 @@ from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust.edit import EMPTY, entry_of_key, with_entries
 from a2a_trust.keys.trust.file import load_trust
-from a2a_trust.keys.trust_edit import EMPTY, entry_of_key, with_entries
 from tests.cli.conftest import CARD, COMMAND
 from tests.faults.processes import started
 from tests.faults.stepwise import Lacking, Server

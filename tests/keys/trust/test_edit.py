@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import stamp_of_path
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust.file import RevokedKey, TrustDocument, TrustEntry, read_trust
-from a2a_trust.keys.trust.origins import Origins
-from a2a_trust.keys.trust.store import SigningTool
-from a2a_trust.keys.trust_edit import (
+from a2a_trust.keys.trust.edit import (
     EMPTY,
     Members,
     entry_of_key,
@@ -27,6 +24,9 @@ from a2a_trust.keys.trust_edit import (
     with_revoked,
     without_entry,
 )
+from a2a_trust.keys.trust.file import RevokedKey, TrustDocument, TrustEntry, read_trust
+from a2a_trust.keys.trust.origins import Origins
+from a2a_trust.keys.trust.store import SigningTool
 from tests.tables import walk
 
 KEYS = [generate_signer("EdDSA", kid=f"key-{number}").public_key for number in range(6)]

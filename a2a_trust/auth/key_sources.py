@@ -1,6 +1,6 @@
 """Where the keys of an issuer come from: the protocol, a file, several key sets.
 
-``discovery`` has the sources that follow an issuer's name, ``keys.jwks_cache`` the one that everything here is made of.
+``discovery`` has the sources that follow an issuer's name, ``keys.trust.jwks_cache`` the one that everything here is made of.
 No source follows a URL out of a token (``jku``, ``x5u``).
 """
 
@@ -20,8 +20,8 @@ from a2a_trust.errors import (
 )
 from a2a_trust.files.watched import open_regular
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.trust.jwks_cache import JwksCache, JwksCacheTimes
 
 _T = TypeVar("_T")
 

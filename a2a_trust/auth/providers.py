@@ -24,7 +24,7 @@ from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.token_cache import RedisTokenCache
 from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom, marks_of
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.net.fetcher import Fetcher
 
 Audience: TypeAlias = str | Iterable[str]

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from a2a_trust.keys.jwk import PublicKey as PublicKey, private_key_to_jwk as private_key_to_jwk
     from a2a_trust.keys.jwk import public_key_from_jwk as public_key_from_jwk
     from a2a_trust.keys.jwk import public_key_from_pem as public_key_from_pem
-    from a2a_trust.keys.jwks_cache import JwksCache as JwksCache, JwksCacheTimes as JwksCacheTimes
+    from a2a_trust.keys.trust.jwks_cache import JwksCache as JwksCache, JwksCacheTimes as JwksCacheTimes
     from a2a_trust.keys.keyset import KeySet as KeySet, publish_jwks as publish_jwks, read_jwks as read_jwks
     from a2a_trust.keys.trust.origins import OriginFromCard as OriginFromCard, Origins as Origins
     from a2a_trust.keys.trust.origins import UnsafeAnyOrigin as UnsafeAnyOrigin
@@ -28,7 +28,7 @@ else:
     __getattr__, __dir__ = lazy(__name__, {
         "keys.files": "KeyFileWarning PassphraseNeededError load_private_key save_private_key",
         "keys.jwk": "PublicKey private_key_to_jwk public_key_from_jwk public_key_from_pem",
-        "keys.jwks_cache": "JwksCache JwksCacheTimes", "keys.keyset": "KeySet publish_jwks read_jwks",
+        "keys.trust.jwks_cache": "JwksCache JwksCacheTimes", "keys.keyset": "KeySet publish_jwks read_jwks",
         "keys.trust.origins": "OriginFromCard Origins UnsafeAnyOrigin", "keys.trust.policy": "Policy all_of n_of named",
         "keys.ring_file": "KeyRingFile load_key_ring save_key_ring update_key_ring", "keys.rotation": "KeyRing",
         "keys.signer": "LocalSigner Signer generate_signer",

@@ -18,7 +18,7 @@ from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Identity
 from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.errors import FetchError, InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.middleware import audit
 from tests.auth.test_jwt import AUDIENCE, ISSUER, STRANGER, claims, token
 from tests.middleware.agent import KEY, Agent, guarded, verifiers

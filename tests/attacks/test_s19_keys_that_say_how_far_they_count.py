@@ -29,7 +29,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import LocalSigner, PublicKey, read_jwks
 from a2a_trust.keys.files import read_private_key
 from a2a_trust.keys.jwk import private_key_to_jwk, public_key_from_jwk, public_key_from_pem
-from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, refusal, verified
 from tests.certificates import Authority

@@ -19,8 +19,8 @@ from a2a_trust.cli.main import main
 from a2a_trust.client import TrustOnFirstUse
 from a2a_trust.errors import FailureReason, InvalidCredentialsError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, read_jwks
-from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.trust.file import read_trust
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import HOST, NOW, refusal, verified
 from tests.tables import walk

@@ -30,8 +30,8 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.net.fetcher import Fetcher
 from a2a_trust.strict_json import read_numbers
 from tests.tables import walk

@@ -13,8 +13,8 @@ from a2a_trust import generate_signer, publish_jwks
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.key_sources import JwksFile, SeveralKeySources
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.signer import LocalSigner
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from tests.auth.test_jwt import AUDIENCE, ISSUER, NOW, token
 from tests.tables import walk
 from tests.waiting import settled

@@ -47,7 +47,7 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 from a2a_trust.keys import SigningTool, named
-from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.net.fetcher import Fetched
 from a2a_trust.signing import Coverage
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING

@@ -17,8 +17,8 @@ from a2a_trust import ConfigurationError, generate_signer, publish_jwks, sign_ca
 from a2a_trust.cli.main import main
 from a2a_trust.errors import UntrustedCardError
 from a2a_trust.keys import LocalSigner
-from a2a_trust.keys.jwks_cache import JwksCacheTimes
 from a2a_trust.keys.trust.file import _MEMBERS, read_trust
+from a2a_trust.keys.trust.jwks_cache import JwksCacheTimes
 from a2a_trust.keys.trust.policy import Threshold
 from a2a_trust.keys.trust.store import SigningTool
 from tests.cli.conftest import CARD

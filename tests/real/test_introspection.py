@@ -24,7 +24,7 @@ from a2a_trust.auth.introspection import MAX_REMEMBERED
 from a2a_trust.client import ClientSecret, PrivateKeyJwt
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys import LocalSigner
-from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from tests.middleware.agent import uvicorn_serving
 from tests.real.clock import Clock
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider

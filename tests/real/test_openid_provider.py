@@ -22,7 +22,7 @@ from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenProfile
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.middleware.caller import principal_of
 from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import uvicorn_serving

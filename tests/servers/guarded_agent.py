@@ -13,7 +13,7 @@ from typing import Any, Final
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.throttle import FailureLimits
-from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import Agent

@@ -32,7 +32,7 @@ from a2a_trust import CardServing, ExtendedCard, generate_signer
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.card.merge import merged_card
-from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.middleware.protection import protect
 
 SETTINGS: Final[dict[str, Any]] = json.loads(os.environ["AGENT"])

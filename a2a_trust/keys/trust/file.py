@@ -46,7 +46,7 @@ from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore, sign
 from a2a_trust.strict_json import MAX_BYTES
 
 if TYPE_CHECKING:
-    from a2a_trust.keys.jwks_cache import JwksCache
+    from a2a_trust.keys.trust.jwks_cache import JwksCache
     from a2a_trust.net.fetcher import Fetcher
 
 _log: Final = logging.getLogger(__name__)
@@ -570,7 +570,7 @@ class TrustFile:
         if cache is None:
             if self._fetcher is None:
                 raise ConfigurationError(f"{self._path}: it names key sets on the network; pass fetcher=Fetcher()")
-            from a2a_trust.keys.jwks_cache import JwksCache  # imports asyncio, which files do not need
+            from a2a_trust.keys.trust.jwks_cache import JwksCache  # imports asyncio, which files do not need
 
             cache = self._caches[url] = JwksCache(self._fetcher.loader(url, configured=True), name=url)
         return cache

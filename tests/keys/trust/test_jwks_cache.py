@@ -18,7 +18,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import LocalSigner, jwks_cache
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
+from a2a_trust.keys.trust.jwks_cache import JwksCache, JwksCacheTimes
 from tests.tables import walk
 from tests.waiting import settled
 

@@ -39,6 +39,11 @@ FLOORS = (
 
 #: The same within large rooms: modules, and folders of modules.
 FLOORS_WITHIN = {
+    "keys": (
+        ("algorithms", "base64url", "files", "jwk", "jws", "keyset", "pss", "rotation", "sealed", "signer"),
+        ("trust",),
+        ("ring_file",),
+    ),
     "auth": (
         ("principal", "credentials", "peers", "look_ups", "key_sources", "discovery"),
         ("records", "record_cache", "record_table", "shared_counters", "throttle", "token_claims", "token_cache"),

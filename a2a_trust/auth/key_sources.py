@@ -1,7 +1,7 @@
 """Where the keys of an issuer come from: the protocol, a file, several key sets.
 
-``discovery`` has the sources that follow an issuer's name, ``keys.trust.jwks_cache`` the one that everything here is made of.
-No source follows a URL out of a token (``jku``, ``x5u``).
+``discovery`` has the sources that follow an issuer's name, ``keys.trust.jwks_cache`` the one that everything here is
+made of. No source follows a URL out of a token (``jku``, ``x5u``).
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ lower case and in one spelling; path, query and fragment are unchanged.
 The callers decide which hosts and schemes are allowed, and when two paths are the same: ``keys.trust.origins`` (trust),
 ``client.location`` (memory), ``client.destinations`` (requests), ``net.fetcher``.
 
-Four modules read the text themselves. ``keys.trust.origins.interface_host`` looks for schemes as gRPC does, which finds one
-in ``dns:443``. ``client.decisions`` must recognize a card in a URL that no rule accepts. ``auth.discovery`` inserts
-the well-known part into the name of an issuer, whose spelling is compared character by character. ``auth.dpop``
-compares the URLs of proofs, with special rules for ports.
+Four modules read the text themselves. ``keys.trust.origins.interface_host`` looks for schemes as gRPC does,
+which finds one in ``dns:443``. ``client.decisions`` must recognize a card in a URL that no rule accepts.
+``auth.discovery`` inserts the well-known part into the name of an issuer, whose spelling is compared character by
+character. ``auth.dpop`` compares the URLs of proofs, with special rules for ports.
 
 Source: RFC 3986 3 and 6.2.2, RFC 5952.
 """

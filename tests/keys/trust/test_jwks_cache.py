@@ -16,8 +16,9 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     KeySourceUnavailableError,
 )
-from a2a_trust.keys import LocalSigner, jwks_cache
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.trust import jwks_cache
 from a2a_trust.keys.trust.jwks_cache import JwksCache, JwksCacheTimes
 from tests.tables import walk
 from tests.waiting import settled

@@ -71,7 +71,7 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
 
     def add(text: str, before: TrustDocument) -> str:
         for toml, entry in zip(entries, new.entries, strict=True):
-            if any(map(entry.says_as_much_as, before.entries)):
+            if entry in before.entries:
                 continue
             _check_new(entry, before, path)
             text = with_entries(text, [toml])
@@ -429,7 +429,8 @@ def _rows(
             **common,
             **_validity(each.not_before, each.not_after, now, is_revoked=each.revoked or each.key in revoked),
         }
-        for each in entry.trusted(_keys(entry, path, name).keys)  # the times of the entry and of the key's JWK together
+        # A trusted key has the times of the entry and of the key's JWK together.
+        for each in entry.trusted_keys(_keys(entry, path, name).keys)
     ]
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from a2a_trust.cache import BoundedCache
 from a2a_trust.keys import base64url
-from a2a_trust.keys.signer import Signer, signed_jwt
+from a2a_trust.keys.signer import Signer, sign_jwt
 
 _NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")  # 1*NQCHAR (RFC 9449 8.1), of bounded length
 _MAX_ORIGINS: Final = 64  # with a remembered nonce, for one key
@@ -46,7 +46,7 @@ class DPoPProofs:
             "nonce": self._nonces.get(origin),
         }
         known = {name: value for name, value in claims.items() if value is not None}
-        return signed_jwt(self._header, known, self._signer)
+        return sign_jwt(self._header, known, self._signer)
 
     def learn(self, origin: str, lines: list[str]) -> bool:
         """Remember the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""

@@ -48,7 +48,7 @@ from a2a_trust.client.credentials import (
 from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Answered, Awaited, Flow, HiddenHeaders, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
-from a2a_trust.keys.signer import HoldsSecret, Signer, signed_jwt
+from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
 from a2a_trust.net.issuers import EndpointClient, metadata_urls
@@ -133,7 +133,7 @@ class PrivateKeyJwt(_Authentication):
         }
         header = {"typ": "JWT", "alg": self._signer.alg, "kid": self._signer.kid}
         # Made here, where no other secret is: a signer in a cloud may fail.
-        assertion = signed_jwt(header, claims, self._signer)
+        assertion = sign_jwt(header, claims, self._signer)
         added = urlencode(
             {"client_id": client.client_id, "client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion}
         )

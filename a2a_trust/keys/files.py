@@ -172,7 +172,7 @@ def _check_rights(path: Path, status: os.stat_result) -> None:
 
 
 def _key_in_pem(pem: bytes, passphrase: str | None) -> PrivateKeyObject:
-    """The key object, perhaps of a kind that LocalSigner refuses."""
+    """The key object, perhaps of a kind that LocalSigner rejects."""
     if b"BEGIN OPENSSH PRIVATE KEY" in pem:
         raise MalformedError(
             "private key: this is the format of OpenSSH; convert a copy with: ssh-keygen -p -m PKCS8 -f FILE"
@@ -180,9 +180,9 @@ def _key_in_pem(pem: bytes, passphrase: str | None) -> PrivateKeyObject:
     encrypted = b"BEGIN ENCRYPTED PRIVATE KEY" in pem or b"Proc-Type: 4,ENCRYPTED" in pem
     if encrypted and passphrase is None:
         raise PassphraseNeededError("private key: it is encrypted and no passphrase was given")
+    secret = passphrase.encode() if encrypted and passphrase is not None else None
     try:
-        # type: the signer refuses other kinds
-        return load_pem_private_key(pem, passphrase.encode() if encrypted and passphrase is not None else None)  # type: ignore[return-value]
+        return load_pem_private_key(pem, secret)  # type: ignore[return-value]  # the signer rejects other kinds
     except (ValueError, TypeError, UnsupportedAlgorithm):
         if encrypted:
             raise ConfigurationError("private key: the passphrase is wrong") from None

@@ -1,6 +1,6 @@
-"""Keys as JWK and PEM. They are checked when they are read, so later steps need no checks.
+"""Keys as JWK and PEM, checked when they are read.
 
-A key is rejected here if
+A key is rejected if
 
 - its type, curve, ``alg``, ``use`` and ``key_ops`` do not agree on signing,
 - its public members do not belong to its private ones,
@@ -13,11 +13,11 @@ Source: RFC 7517, RFC 7518 6, RFC 7638, RFC 8037; A2A 8.4.3 for ``exp``, ``nbf``
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -54,14 +54,14 @@ _END_OF_TIME: Final = 253_402_300_800  # the year 10000: a later moment is one i
 _MEMBERS: Final = {"EC": ("crv", "x", "y"), "OKP": ("crv", "x"), "RSA": ("e", "n")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKey:
     """The public key of a signing key, bound to one algorithm.
 
     - ``alg``: the JOSE name of the algorithm.
     - ``kid``: the name of the key in headers.
     - ``thumbprint``: the RFC 7638 SHA-256 thumbprint. It is equal for equal key material, whatever the names.
-    - ``jwk``: the public members only.
+    - ``jwk``: the public members of the JWK.
     - ``algorithms``: the algorithms that the key may be used with, ``alg`` among them.
     - ``not_before``, ``not_after``: the key is valid from the first moment until just before the second one, in seconds
       since the epoch (``nbf`` and ``exp`` of a JWK).
@@ -71,9 +71,9 @@ class PublicKey:
     alg: str
     kid: str
     thumbprint: str
-    jwk: Mapping[str, str]
-    native: PublicKeyObject = field(repr=False)
-    algorithms: tuple[str, ...]
+    jwk: Mapping[str, str] = field(compare=False)
+    native: PublicKeyObject = field(repr=False, compare=False)
+    algorithms: tuple[str, ...] = field(compare=False)
     not_before: float = -math.inf
     not_after: float = math.inf
     revoked: bool = False
@@ -82,22 +82,9 @@ class PublicKey:
     def kty(self) -> str:
         return self.jwk["kty"]
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PublicKey):
-            return NotImplemented
-        return self._identity == other._identity
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process is made of the JWK: a key of ``cryptography`` cannot be pickled."""
-        limits = self.algorithms, self.not_before, self.not_after, self.revoked
-        return _copy_of, (tuple(self.jwk.items()), self.alg, self.kid, *limits)
-
-    @property
-    def _identity(self) -> tuple[object, ...]:
-        return (self.alg, self.kid, self.thumbprint, self.not_before, self.not_after, self.revoked)
+        return _copy_of, (tuple(self.to_jwk().items()), self.algorithms)
 
     @property
     def is_limited(self) -> bool:
@@ -135,17 +122,8 @@ class PublicKey:
 
 
 @lru_cache(maxsize=4096)  # each of many verified cards names its key
-def _copy_of(
-    members: tuple[tuple[str, str], ...],
-    alg: str,
-    kid: str,
-    algorithms: tuple[str, ...],
-    not_before: float,
-    not_after: float,
-    revoked: bool,
-) -> PublicKey:
-    key = public_key_from_jwk({**dict(members), "kid": kid, "alg": alg})
-    return replace(key, algorithms=algorithms, not_before=not_before, not_after=not_after, revoked=revoked)
+def _copy_of(jwk: tuple[tuple[str, Any], ...], algorithms: tuple[str, ...]) -> PublicKey:
+    return replace(public_key_from_jwk(dict(jwk)), algorithms=algorithms)
 
 
 def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
@@ -242,7 +220,7 @@ def _with_factors(jwk: Mapping[str, object], public: rsa.RSAPublicKey) -> Mappin
 def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str, Any]:
     """The private key as a JWK: secret."""
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    members = _jose_kind(algorithm_named(alg).kty).import_key(pem).as_dict(private=True)
+    members = _jose_class(algorithm_named(alg).kty).import_key(pem).as_dict(private=True)
     return {**members, "kid": kid, "use": "sig", "alg": alg}
 
 
@@ -282,12 +260,10 @@ def _check_certificates(jwk: Mapping[str, object], spki: bytes) -> None:
 
 
 def _certificate_in(text: object) -> bytes:
-    try:
-        if not isinstance(text, str):
-            raise TypeError
-        return base64.b64decode(text, validate=True)
-    except (TypeError, ValueError, binascii.Error):
-        raise MalformedError("JWK: x5c must hold certificates in base64 (RFC 7517 4.7)") from None
+    if isinstance(text, str):
+        with suppress(ValueError):
+            return base64.b64decode(text, validate=True)
+    raise MalformedError("JWK: x5c must hold certificates in base64 (RFC 7517 4.7)")
 
 
 def _key_certified_by(certificate: bytes) -> bytes:
@@ -403,16 +379,15 @@ def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str,
                 _check_rsa_bits(int.from_bytes(octets, "big").bit_length())
         members[name] = value
     try:
-        key: ECKey | RSAKey | OKPKey = _jose_kind(algorithm.kty).import_key(members)
+        key: ECKey | RSAKey | OKPKey = _jose_class(algorithm.kty).import_key(members)
         key.public_key  # noqa: B018  the numbers are checked when the key object is made
     except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
         raise MalformedError("JWK: its numbers are not a key") from None
     return key
 
 
-def _jose_kind(kty: str) -> Any:
-    """joserfc's class for the key type. Its import takes half of the start of ``a2a-sign``, and signing with a key in
-    PEM does not need it."""
+def _jose_class(kty: str) -> Any:
+    """joserfc's class for the key type. Its import takes half of the start of ``a2a-sign``, so it is made on use."""
     from joserfc.jwk import ECKey, OKPKey, RSAKey
 
     return {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}[kty]
@@ -429,7 +404,9 @@ def _check_strength(public: PublicKeyObject) -> None:
         if all(numbers.n % p in residues for p, residues in _roca_residues().items()):
             raise MalformedError("RSA key made by the broken generator of CVE-2017-15361 (ROCA); make a new key")
     elif isinstance(public, ed25519.Ed25519PublicKey):
-        _check_point(public.public_bytes_raw())
+        y = int.from_bytes(public.public_bytes_raw(), "little") & (2**255 - 1)
+        if y >= _P or y in _LOW_ORDER_Y:  # y >= _P: a second spelling of a point (RFC 8032 5.1.3)
+            raise MalformedError("Ed25519 key that proves nothing: a point of low order, or not in canonical form")
 
 
 def _check_rsa_bits(bits: int) -> None:
@@ -445,13 +422,6 @@ _Y_OF_ORDER_8: Final = int.from_bytes(
 )
 #: The y coordinates of the points of order 1, 2, 4 and 8: with such a key a signature verifies for every text.
 _LOW_ORDER_Y: Final = frozenset({0, 1, _P - 1, _Y_OF_ORDER_8, _P - _Y_OF_ORDER_8})
-
-
-def _check_point(octets: bytes) -> None:
-    """MalformedError for a point of low order, or a second spelling of a point (RFC 8032 5.1.3)."""
-    y = int.from_bytes(octets, "little") & (2**255 - 1)
-    if y >= _P or y in _LOW_ORDER_Y:
-        raise MalformedError("Ed25519 key that proves nothing: a point of low order, or not in canonical form")
 
 
 @lru_cache(maxsize=1)

@@ -27,8 +27,7 @@ MAX_HEADER: Final = 8192
 MAX_SIGNATURE: Final = 2048
 """The longest signature that is decoded, in characters of base64url; RSA with 8192 bits has 1366."""
 
-
-_USUAL_HEADER: Final = 512
+_MAX_CACHED_HEADER: Final = 512
 """Headers up to this length, in characters of base64url, are cached; a header with a ``jku`` has about 250."""
 
 
@@ -39,7 +38,7 @@ def read_header(protected: str) -> Mapping[str, Any]:
     which demand extensions that this package does not have.
     """
     # Headers are not verified yet, and anybody can send them: only small ones are cached.
-    return _remembered(protected) if len(protected) <= _USUAL_HEADER else _read(protected)
+    return _read_cached(protected) if len(protected) <= _MAX_CACHED_HEADER else _read(protected)
 
 
 def _read(protected: str) -> Mapping[str, Any]:
@@ -55,7 +54,7 @@ def _read(protected: str) -> Mapping[str, Any]:
     return MappingProxyType(header)
 
 
-_remembered: Final = lru_cache(maxsize=1024)(_read)
+_read_cached: Final = lru_cache(maxsize=1024)(_read)
 
 
 def signing_input(protected: str, payload: bytes) -> bytes:

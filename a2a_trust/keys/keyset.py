@@ -72,7 +72,7 @@ def _key_set(members: list[JSON]) -> KeySet:
             found.append((index, public_key_from_jwk(member)))
         except MalformedError as error:
             skipped.append(SkippedKey(index=index, reason=str(error)))
-            revoked |= _revoked_all_the_same(member)
+            revoked |= _thumbprint_of_revoked(member)
     revoked |= {key.thumbprint for _, key in found if key.revoked}
     named: dict[tuple[str, str], list[PublicKey]] = {}
     for _, key in found:
@@ -87,7 +87,7 @@ def _key_set(members: list[JSON]) -> KeySet:
     )
 
 
-def _revoked_all_the_same(jwk: object) -> set[str]:
+def _thumbprint_of_revoked(jwk: object) -> set[str]:
     """The thumbprint of a revoked key with other members that are wrong: it may be in the set under another kid."""
     if type(jwk) is not dict or jwk.get("revoked") is None or jwk["revoked"] is False:
         return set()

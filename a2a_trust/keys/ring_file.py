@@ -39,7 +39,7 @@ def load_key_ring(path: Path | str, *, passphrase: str | None = None) -> KeyRing
         with path.open("rb") as file:
             data = read_key_file(file, path, max_bytes=MAX_BYTES)
     except FileNotFoundError:
-        raise _missing(path) from None
+        raise _missing_ring(path) from None
     return read_key_ring(data, passphrase=passphrase)
 
 
@@ -85,7 +85,7 @@ class KeyRingFile:
             failures=(TrustError, OSError, Warning),  # a program may turn warnings into errors
             tell=told_in_log(_log, f"key ring {path}", self._reason),
         )
-        self._trusted = self.ring(), _trusted(self.ring())
+        self._trusted = self.ring(), _trust_in(self.ring())
 
     def ring(self) -> KeyRing:
         """The ring that is in the file now. An unchanged file costs one check of its times and size."""
@@ -104,11 +104,11 @@ class KeyRingFile:
         return self.ring().revoked()
 
     def trust_store(self) -> TrustStore:
-        """The keys of the ring, each until it is removed, and its revoked keys. They may speak for every host, because
-        a ring does not record hosts."""
+        """The keys of the ring, each until it is removed, and its revoked keys. They are trusted for every host,
+        because a ring does not record hosts."""
         ring = self.ring()
         if ring is not self._trusted[0]:
-            self._trusted = ring, _trusted(ring)
+            self._trusted = ring, _trust_in(ring)
         return self._trusted[1]
 
     def _read(self) -> tuple[KeyRing, Stamp]:
@@ -117,7 +117,7 @@ class KeyRingFile:
                 stamp = stamp_of(os.fstat(file.fileno()))
                 data = read_key_file(file, self._path, max_bytes=MAX_BYTES)
         except FileNotFoundError:
-            raise _missing(self._path) from None
+            raise _missing_ring(self._path) from None
         ring = read_key_ring(data, passphrase=self._passphrase)
         if not ring.is_open:
             raise PassphraseNeededError(
@@ -132,11 +132,11 @@ class KeyRingFile:
         return reason_of(error)
 
 
-def _missing(path: Path) -> FileNotFoundError:
+def _missing_ring(path: Path) -> FileNotFoundError:
     return missing(path, "key ring", f"a2a-sign keys create {shlex.quote(str(path))}")
 
 
-def _trusted(ring: KeyRing) -> TrustStore:
+def _trust_in(ring: KeyRing) -> TrustStore:
     return TrustStore(
         TrustedKey(key=key.public_key, origins=UnsafeAnyOrigin(), not_after=key.removed_at, revoked=key.is_revoked)
         for key in ring.keys

@@ -102,11 +102,11 @@ class KeyRing(HoldsSecret):
         if not row:
             raise MalformedError("key ring: no key in it can sign")
         if row[-1].retired_at != math.inf:
-            raise MalformedError(f"key ring: no key signs after {_shown(row[-1])}; its retired_at must be null")
+            raise MalformedError(f"key ring: no key signs after {_show(row[-1])}; its retired_at must be null")
         for key, following in pairwise(row):
             if key.retired_at != following.active_from:
                 raise MalformedError(
-                    f"key ring: active_from of {_shown(following)} is not retired_at of {_shown(key)}; make them equal"
+                    f"key ring: active_from of {_show(following)} is not retired_at of {_show(key)}; make them equal"
                 )
         for key in self.keys:
             _check_key(key)
@@ -203,9 +203,10 @@ class KeyRing(HoldsSecret):
         last = self._row[-1]
         begin = max(now, last.active_from)  # with a clock that runs behind, the last key is not active yet
         ends = begin + overlap
-        following = self._made(last if new is None else new, published_at=begin, active_from=ends)
+        following = self._make_key(last if new is None else new, published_at=begin, active_from=ends)
         ending = replace(last, retired_at=ends, removed_at=ends + keep)
-        return self._with((*(ending if key is last else key for key in self.keys), following)).prune(now)
+        keys = (*(ending if key is last else key for key in self.keys), following)
+        return replace(self, keys=keys).prune(now)
 
     def revoke(self, kid: str, now: float, *, new: LocalSigner | None = None) -> KeyRing:
         """A ring in which that key is revoked, for ever. Revoking it again changes nothing.
@@ -218,47 +219,45 @@ class KeyRing(HoldsSecret):
         """
         found = next((key for key in self.keys if key.kid == kid), None)
         if found is None:
-            kids = ", ".join(map(_shown, self.keys))
+            kids = ", ".join(map(_show, self.keys))
             raise ConfigurationError(f"the ring has no key {ascii(kid)[:66]}; its keys are {kids[:1000]}")
         ring = self._without_idle_halves(now)
         if not found.is_revoked:
-            ring = ring._revoked(next(key for key in ring.keys if key.kid == kid), now, new)
+            ring = ring._revoke(next(key for key in ring.keys if key.kid == kid), now, new)
         return ring.prune(now)
 
     def prune(self, now: float) -> KeyRing:
         """The ring without removed keys, and without the private keys of keys that do not sign any more."""
         ring = self._without_idle_halves(now)
-        return ring._with(tuple(key for key in ring.keys if ring.state(key, now) is not KeyState.REMOVED))
+        return replace(ring, keys=tuple(key for key in ring.keys if ring.state(key, now) is not KeyState.REMOVED))
 
     @property
     def _row(self) -> tuple[RingKey, ...]:
         """The keys that can sign, in the order of their times."""
         return tuple(key for key in self.keys if key.private_key is not None)
 
-    def _with(self, keys: tuple[RingKey, ...]) -> KeyRing:
-        return replace(self, keys=keys)
-
     def _without_idle_halves(self, now: float) -> KeyRing:
+        """The ring without the private keys of keys that do not sign any more."""
         row = self._row
         idle = row[: row.index(self.active(now))]
-        return self._with(tuple(_without_half(key) if key in idle else key for key in self.keys))
+        return replace(self, keys=tuple(_without_half(key) if key in idle else key for key in self.keys))
 
-    def _revoked(self, key: RingKey, now: float, new: LocalSigner | None) -> KeyRing:
+    def _revoke(self, key: RingKey, now: float, new: LocalSigner | None) -> KeyRing:
         """The ring with ``key`` revoked. Its row must begin with the active key."""
         active, following = self.active(now), self.next(now)
         ended = _without_half(key, revoked_at=now, retired_at=min(key.retired_at, now), removed_at=now)
         changed = {key.kid: ended}
         added: tuple[RingKey, ...] = ()
         if key == active and following is None:
-            added = (self._made(key if new is None else new, published_at=now, active_from=now),)
+            added = (self._make_key(key if new is None else new, published_at=now, active_from=now),)
         elif key == active and following is not None:
             changed[following.kid] = replace(following, active_from=max(now, following.published_at))
         elif key in self._row:  # the next key: the active key goes on signing
             before = self._row[self._row.index(key) - 1]
             changed[before.kid] = replace(before, retired_at=key.retired_at, removed_at=key.removed_at)
-        return self._with((*(changed.get(each.kid, each) for each in self.keys), *added))
+        return replace(self, keys=(*(changed.get(each.kid, each) for each in self.keys), *added))
 
-    def _made(self, model: LocalSigner | RingKey, *, published_at: float, active_from: float) -> RingKey:
+    def _make_key(self, model: LocalSigner | RingKey, *, published_at: float, active_from: float) -> RingKey:
         """An entry for a signer, or for a new key with the algorithm of another entry."""
         if self.is_encrypted and self.passphrase is None:
             raise PassphraseNeededError("key ring: it is encrypted, and no passphrase was given for the new key")
@@ -268,7 +267,7 @@ class KeyRing(HoldsSecret):
         for key in self.keys:
             if public.thumbprint == key.public_key.thumbprint or public.kid == key.kid:
                 state = ", and revoked" if key.is_revoked else ""
-                raise ConfigurationError(f"the ring has the key {_shown(key)} already{state}; give a new key")
+                raise ConfigurationError(f"the ring has the key {_show(key)} already{state}; give a new key")
         return RingKey(
             public_key=public,
             published_at=published_at,
@@ -323,7 +322,7 @@ def key_ring_bytes(ring: KeyRing) -> bytes:
         {
             "kid": key.kid,
             "alg": key.public_key.alg,
-            **{name: _written_time(getattr(key, name)) for name in _TIMES},
+            **{name: _write_time(getattr(key, name)) for name in _TIMES},
             "public_key": key.public_key.to_pem().decode(),
             "private_key": key.private_key,
         }
@@ -362,7 +361,7 @@ def _read_time(entry: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def _written_time(time: float) -> float | None:
+def _write_time(time: float) -> float | None:
     if time == math.inf:
         return None
     return int(time) if time.is_integer() else time
@@ -372,16 +371,16 @@ def _check_key(key: RingKey) -> None:
     """MalformedError: the times of the key do not fit each other, or its private key."""
     times = [getattr(key, name) for name in _TIMES]
     if not all(0 <= time < _END_OF_TIME or time == math.inf for time in times):
-        raise MalformedError(f"key ring: the times of {_shown(key)} are not in seconds since the epoch")
+        raise MalformedError(f"key ring: the times of {_show(key)} are not in seconds since the epoch")
     if key.is_revoked and key.private_key is not None:
-        raise MalformedError(f"key ring: {_shown(key)} is revoked, so its private_key must be null")
+        raise MalformedError(f"key ring: {_show(key)} is revoked, so its private_key must be null")
     if not key.is_revoked and not key.published_at <= key.active_from <= key.retired_at <= key.removed_at:
         raise MalformedError(
-            f"key ring: the times of {_shown(key)} must be in the order published_at, active_from, retired_at, "
+            f"key ring: the times of {_show(key)} must be in the order published_at, active_from, retired_at, "
             "removed_at"
         )
     if key.private_key is None and key.retired_at == math.inf:
-        raise MalformedError(f"key ring: {_shown(key)} has no private_key, and no retired_at")
+        raise MalformedError(f"key ring: {_show(key)} has no private_key, and no retired_at")
 
 
 def _is_encrypted(private: str) -> bool:
@@ -392,5 +391,5 @@ def _without_half(key: RingKey, **times: float) -> RingKey:
     return replace(key, private_key=None, signer=None, **times)  # type: ignore[arg-type]  # names of times only
 
 
-def _shown(key: RingKey) -> str:
+def _show(key: RingKey) -> str:
     return ascii(key.kid)[:66]

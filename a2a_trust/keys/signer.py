@@ -1,4 +1,4 @@
-"""Signers: the Signer protocol, and signers with their private key in memory."""
+"""The protocol of signers, and signers with their private key in memory."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def generate_signer(alg: str = DEFAULT_ALGORITHM, *, kid: str | None = None, rsa
     return LocalSigner(key, alg=algorithm.name, kid=kid)
 
 
-def signed_jwt(header: Mapping[str, Any], claims: Mapping[str, Any], signer: Signer) -> str:
+def sign_jwt(header: Mapping[str, Any], claims: Mapping[str, Any], signer: Signer) -> str:
     """A JWT in the compact form (RFC 7519 7.1), for proofs and assertions of a client. ``header`` has the ``alg``."""
     parts = (json.dumps(part, separators=(",", ":")).encode("ascii") for part in (header, claims))
     signed = ".".join(map(base64url.encode, parts))

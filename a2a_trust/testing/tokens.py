@@ -11,7 +11,7 @@ from uuid import uuid4
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
 from a2a_trust.auth.records import scope_set
 from a2a_trust.keys.keyset import publish_jwks
-from a2a_trust.keys.signer import generate_signer, signed_jwt
+from a2a_trust.keys.signer import generate_signer, sign_jwt
 from a2a_trust.keys.trust.jwks_cache import JwksCache
 
 
@@ -49,7 +49,7 @@ class TokenIssuer:
             "scope": " ".join(sorted(scope_set(scopes, "token"))),
         }
         header = {"alg": self._signer.alg, "kid": self._signer.kid, "typ": TokenProfile.RFC9068}
-        return signed_jwt(header, {**known, **claims}, self._signer)
+        return sign_jwt(header, {**known, **claims}, self._signer)
 
     def verifier(self, audience: str) -> JwtVerifier:
         """A verifier of this issuer's tokens for that audience, for ``protect(verifiers={…})``."""

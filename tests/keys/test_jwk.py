@@ -72,7 +72,7 @@ def test_keys_are_equal_when_name_algorithm_and_material_are(rsa_key: rsa.RSAPri
     assert key != public_key_from_object(rsa_key, kid="other")
     assert key != public_key_from_object(rsa_key, kid="k", alg="PS256")
     assert key != public_key_from_object(generate_signer(kid="k").private_key, kid="k")
-    assert key != "k"
+    assert key != "k"  # type: ignore[comparison-overlap]
     assert key.thumbprint == public_key_from_object(rsa_key, alg="PS512").thumbprint
 
 

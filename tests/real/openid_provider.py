@@ -25,7 +25,7 @@ from tests.net.test_fetcher import Authority
 from tests.real.server_process import ServerProcess
 from tests.tiers import missing
 
-__all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider", "signed_jwt"]
+__all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider", "sign_jwt"]
 
 ALGS: Final = ("RS256", "ES256", "EdDSA")
 AUDIENCE: Final = "https://agent.example"
@@ -182,10 +182,10 @@ class OpenIdProvider(ServerProcess):
 def _dpop_proof(signer: LocalSigner, url: str) -> str:
     """A proof that the client has the key (RFC 9449 4.2)."""
     header = {"typ": "dpop+jwt", "jwk": dict(signer.public_key.jwk)}
-    return signed_jwt(signer, header, {"htm": "POST", "htu": url, "iat": int(time.time()), "jti": secrets.token_hex(8)})
+    return sign_jwt(signer, header, {"htm": "POST", "htu": url, "iat": int(time.time()), "jti": secrets.token_hex(8)})
 
 
-def signed_jwt(signer: LocalSigner, header: dict[str, Any], claims: dict[str, Any]) -> str:
+def sign_jwt(signer: LocalSigner, header: dict[str, Any], claims: dict[str, Any]) -> str:
     """A JWT of a client, signed with its own key."""
     signed = ".".join(base64url.encode(json.dumps(part).encode()) for part in ({"alg": signer.alg, **header}, claims))
     return f"{signed}.{base64url.encode(signer.sign(signed.encode()))}"

@@ -21,7 +21,7 @@ from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
 from a2a_trust.keys import LocalSigner, base64url
 from a2a_trust.keys.jwk import public_key_from_object
 from tests.certificates import Authority
-from tests.real.openid_provider import AUDIENCE, OpenIdProvider, signed_jwt
+from tests.real.openid_provider import AUDIENCE, OpenIdProvider, sign_jwt
 from tests.real.server_process import TokenRequest
 from tests.real.token_servers import AuthlibServer, ExchangeServer
 
@@ -72,7 +72,7 @@ def assertion(server: Server, client: str, signer: LocalSigner) -> dict[str, str
     claims = {"iss": client, "sub": client, "aud": server.issuer, "iat": now, "exp": now + 60}
     return {
         "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
-        "client_assertion": signed_jwt(signer, {"kid": signer.public_key.kid}, {**claims, "jti": secrets.token_hex(8)}),
+        "client_assertion": sign_jwt(signer, {"kid": signer.public_key.kid}, {**claims, "jti": secrets.token_hex(8)}),
     }
 
 

@@ -1,4 +1,4 @@
-"""The trust file: which keys may speak for which hosts, in a TOML file that people edit.
+"""The trust file: which keys are trusted for which hosts, in a TOML file that people edit.
 
 ```toml
 version = 1
@@ -28,12 +28,12 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, check_writers, missing, stamp_of_path, told_in_log
@@ -41,7 +41,7 @@ from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin, host_of
-from a2a_trust.keys.trust.policy import OriginPolicy, Threshold, check_party_name, is_thumbprint
+from a2a_trust.keys.trust.policy import OriginPolicy, Threshold, is_thumbprint, party_name
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore, signing_tool
 from a2a_trust.strict_json import MAX_BYTES
 
@@ -62,6 +62,8 @@ _MEMBERS: Final[dict[str, frozenset[str]]] = {
 }
 _URL: Final = re.compile(r"https://[^/?#@\s]+(?:/[^\s#]*)?")
 
+_T = TypeVar("_T")
+
 _Place: TypeAlias = tuple[str, int, str]
 """The name of a table, its number from 0, and a member of it, or "" for the table itself."""
 
@@ -70,7 +72,7 @@ _Place: TypeAlias = tuple[str, int, str]
 class TrustEntry:
     """A ``[[trust]]`` entry: keys, or their source, and the limits of the trust in them. ``line`` is its first line."""
 
-    line: int
+    line: int = field(compare=False)
     origins: Origins | UnsafeAnyOrigin
     not_before: float
     not_after: float
@@ -82,17 +84,10 @@ class TrustEntry:
     url: str | None = None
     alg: str | None = None
 
-    def says_as_much_as(self, other: TrustEntry) -> bool:
-        """Whether both entries have the same members; their lines may differ."""
-        return replace(self, line=0) == replace(other, line=0)
-
-    def trusted(self, keys: tuple[PublicKey, ...], revoked: frozenset[str] = frozenset()) -> Iterator[TrustedKey]:
-        """These keys, with the trust of the entry. Keys that do not fit its ``alg`` are left out.
-
-        Keys with a kid or thumbprint in ``revoked`` are revoked.
-        """
-        for key in self.fitting(keys):
-            yield TrustedKey(
+    def trusted_keys(self, keys: tuple[PublicKey, ...], revoked: frozenset[str] = frozenset()) -> list[TrustedKey]:
+        """These keys for the ``alg`` of the entry, with its trust. A kid or thumbprint in ``revoked`` revokes a key."""
+        return [
+            TrustedKey(
                 key=key,
                 origins=self.origins,
                 signer=self.signer,
@@ -102,12 +97,14 @@ class TrustEntry:
                 revoked=not revoked.isdisjoint((key.kid, key.thumbprint)),
                 source=self.url,
             )
+            for key in self.keys_for_alg(keys)
+        ]
 
-    def is_called(self, text: str) -> bool:
+    def is_called(self, text: str | None) -> bool:
         """Whether the text is the entry's name or the URL of its key set."""
-        return text in (self.name, self.url)
+        return text is not None and text in (self.name, self.url)
 
-    def fitting(self, keys: tuple[PublicKey, ...]) -> Iterator[PublicKey]:
+    def keys_for_alg(self, keys: tuple[PublicKey, ...]) -> Iterator[PublicKey]:
         """These keys, for the ``alg`` of the entry if it has one; keys for another algorithm are skipped."""
         for key in keys:
             try:
@@ -130,7 +127,12 @@ class RevokedKey:
     at: float | None = None
     reason: str = ""
 
-    def says_as_much_as(self, other: RevokedKey) -> bool:
+    @property
+    def name(self) -> str:
+        """What it revokes: the thumbprint, or else the kid."""
+        return self.thumbprint or self.kid or ""
+
+    def revokes_all_of(self, other: RevokedKey) -> bool:
         """Whether this entry revokes everything that the other one revokes."""
         if self.entry not in (None, other.entry):
             return False
@@ -167,7 +169,7 @@ class TrustDocument:
 
     def lacks(self, key: RevokedKey) -> bool:
         """Whether no ``[[revoked]]`` entry revokes as much as this one."""
-        return not any(known.says_as_much_as(key) for known in self.revoked)
+        return not any(known.revokes_all_of(key) for known in self.revoked)
 
     def store(self, files: Mapping[str, KeySet], fetched: Mapping[str, tuple[PublicKey, ...]]) -> TrustStore:
         """The trust store with the keys of these files and URLs; a URL that is not among them adds no keys."""
@@ -181,7 +183,9 @@ class TrustDocument:
             else:
                 keys = entry.keys
             listed.append((entry, keys))
-            trusted += entry.trusted(keys, self._revoked_in(entry))
+            # The publisher of a key set chooses its kids, so a revocation in one entry must not affect other entries.
+            in_entry = frozenset(key.name for key in self.revoked if entry.is_called(key.entry))
+            trusted += entry.trusted_keys(keys, in_entry)
         for mistake in filter(None, [key.mistake(listed) for key in self.revoked]):
             _log.warning(
                 "%s: [[revoked]]: %s. Ask its owner; if the key is another one, remove the kid", self.name, mistake
@@ -191,21 +195,10 @@ class TrustDocument:
             self.policies,
             spoken_for=[entry.origins for entry in self.entries],
             revoked=chain(
-                [key.thumbprint or key.kid or "" for key in self.revoked if key.entry is None],
+                [key.name for key in self.revoked if key.entry is None],
                 *[key_set.revoked for key_set in files.values()],
             ),
             names=[entry.name for entry in self.entries if entry.name is not None],
-        )
-
-    def _revoked_in(self, entry: TrustEntry) -> frozenset[str]:
-        """The thumbprints, or kids where there is no thumbprint, that are revoked in this entry only.
-
-        The publisher of a key set chooses the kids in it, so such a revocation must not affect other entries.
-        """
-        return frozenset(
-            key.thumbprint or key.kid or ""
-            for key in self.revoked
-            if key.entry is not None and entry.is_called(key.entry)
         )
 
 
@@ -226,20 +219,20 @@ def read_trust(text: bytes, name: str) -> TrustDocument:
                 "it looks like JSON; give a JWK Set as --jwks, or add it: a2a-sign trust add trust.toml --jwks FILE"
             )
         raise ConfigurationError(f"{name}: not a trust file in TOML: {reason}") from None
-    reader = _Reader(name, decoded)
+    lines = dict(reversed(list(places(decoded))))
+    whole = _Table(name, lines, "", 0, value)
     if value.get("version") != _VERSION or type(value["version"]) is not int:
-        raise reader.error(("", 0, "version"), f"write version = {_VERSION} above the tables")
+        raise whole.error("version", f"write version = {_VERSION} above the tables")
     for member in value.keys() - {"version", *_MEMBERS}:
-        raise reader.error(
-            ("", 0, member), f"unknown member; the tables are {', '.join(f'[[{each}]]' for each in _MEMBERS)}"
-        )
-    entries = tuple(reader.entry(index, table) for index, table in reader.tables(value, "trust"))
-    reader.check_names(entries)
+        raise whole.error(member, f"unknown member; the tables are {', '.join(f'[[{each}]]' for each in _MEMBERS)}")
+    tables = tuple(whole.tables("trust"))
+    entries = tuple(map(_read_entry, tables))
+    _check_names(tables, entries)
     return TrustDocument(
         name=name,
         entries=entries,
-        policies=tuple(reader.policy(index, table, entries) for index, table in reader.tables(value, "policy")),
-        revoked=tuple(reader.revoked(index, table, entries) for index, table in reader.tables(value, "revoked")),
+        policies=tuple(_read_policy(table, entries) for table in whole.tables("policy")),
+        revoked=tuple(_read_revoked(table, entries) for table in whole.tables("revoked")),
     )
 
 
@@ -255,184 +248,168 @@ def load_trust(path: Path) -> TrustDocument:
     return read_trust(content, str(path))
 
 
-class _Reader:
-    """Reads tables, and knows the lines of their members."""
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of the file. Its methods read one member each; their ConfigurationError names the line of the member."""
 
-    def __init__(self, name: str, text: str) -> None:
-        self._name = name
-        self._lines = dict(reversed(list(places(text))))
+    file: str
+    lines: Mapping[_Place, int]
+    name: str
+    index: int
+    members: Mapping[str, Any]
 
-    def error(self, place: _Place, text: str) -> ConfigurationError:
-        table, index, member = place
-        line = self._lines.get(place) or self._lines.get((table or member, index, ""), 1)
-        where = f"{table}[{index}]" if table else ""
+    def error(self, member: str, text: str) -> ConfigurationError:
+        place = (self.name, self.index, member)
+        line = self.lines.get(place) or self.lines.get((self.name or member, self.index, ""), 1)
+        where = f"{self.name}[{self.index}]" if self.name else ""
         shown = ".".join(filter(None, (where, ascii(member)[1:-1][:64])))
-        return ConfigurationError(f"{self._name}, line {line}: {shown}: {text}")
+        return ConfigurationError(f"{self.file}, line {line}: {shown}: {text}")
 
-    def tables(self, value: dict[str, Any], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        tables = value.get(name, [])
-        headers = sum(1 for table, _, member in self._lines if table == name and not member)
+    def tables(self, name: str) -> Iterator[_Table]:
+        """The tables with that name, which have known members only."""
+        tables = self.members.get(name, [])
+        headers = sum(1 for table, _, member in self.lines if table == name and not member)
         # A table in another notation has no line of its own, and could not be removed again.
-        if type(tables) is not list or headers != len(tables) or (name in value and not tables):
-            raise self.error(("", 0, name), f"begin every entry with the line [[{name}]]")
-        for index, table in enumerate(tables):
-            for member in sorted(table.keys() - _MEMBERS[name]):
+        if type(tables) is not list or headers != len(tables) or (name in self.members and not tables):
+            raise self.error(name, f"begin every entry with the line [[{name}]]")
+        for index, members in enumerate(tables):
+            table = _Table(self.file, self.lines, name, index, members)
+            for member in sorted(members.keys() - _MEMBERS[name]):
                 known = ", ".join(sorted(_MEMBERS[name]))
-                raise self.error((name, index, member), f"unknown member; the members are {known}")
-            yield index, table
+                raise table.error(member, f"unknown member; the members are {known}")
+            yield table
 
-    def entry(self, index: int, table: dict[str, Any]) -> TrustEntry:
-        def here(member: str) -> _Place:
-            return ("trust", index, member)
+    def text(self, member: str) -> str:
+        value = self.members.get(member)
+        if type(value) is not str or not value:
+            known = member in self.members
+            raise self.error(member, "write a text, in quotation marks" if known else "it is missing; add it")
+        return value
 
-        source, text = self._source(index, table)
-        kid = self._text(table, here("kid")) if "kid" in table else None
-        alg = self._alg(table, here("alg"))
-        try:
-            keys = tuple(key if alg is None else key.with_alg(alg) for key in _keys_within(table, kid))
-        except MalformedError as error:
-            raise self.error(here(source), str(error)) from None
-        except ConfigurationError as error:
-            raise self.error(here("alg"), str(error)) from None
-        starts = self._moment(table, here("not_before"), -math.inf)
-        ends = self._moment(table, here("not_after"), math.inf)
-        if not starts < ends:
-            raise self.error(here("not_after"), "write a later moment than that of not_before")
-        return TrustEntry(
-            line=self._lines[here("")],
-            origins=self._origins(table, here("origins")),
-            name=self._checked(table, here("name"), check_party_name),
-            signer=self._checked(table, here("signer"), signing_tool),
-            not_before=starts,
-            not_after=ends,
-            kid=kid,
-            keys=keys,
-            file=text if source == "keys" else None,
-            url=text if source == "jwks_url" else None,
-            alg=alg,
-        )
+    def optional_text(self, member: str) -> str | None:
+        return self.text(member) if member in self.members else None
 
-    def _source(self, index: int, table: dict[str, Any]) -> tuple[str, str | None]:
-        """The member that has the keys or says where they are, and its text; None for a JWK, which is a table."""
-        given = [source for source in _SOURCES if source in table]
-        if len(given) != 1:
-            place = ("trust", index, given[1] if given else "")
-            raise self.error(place, f"write exactly one of {', '.join(_SOURCES)}")
-        (source,) = given
-        text = None if source == "jwk" else self._text(table, ("trust", index, source))
-        if source == "jwks_url" and not _URL.fullmatch(text or ""):
-            raise self.error(("trust", index, source), "write an https URL")
-        if source == "jwks_url" and "kid" in table:
-            raise self.error(("trust", index, "kid"), "the keys of a set have their own names; leave kid out")
-        return source, text
+    def texts(self, member: str, advice: str) -> list[str]:
+        value = self.members.get(member)
+        if type(value) is not list or not value or not all(type(each) is str and each for each in value):
+            raise self.error(member, advice)
+        return value
 
-    def check_names(self, entries: tuple[TrustEntry, ...]) -> None:
-        """ConfigurationError for two entries with one name: two parties would look like one to a policy."""
-        first: dict[str, TrustEntry] = {}
-        for index, entry in enumerate(entries):
-            if entry.name is not None and first.setdefault(entry.name, entry) is not entry:
-                raise self.error(
-                    ("trust", index, "name"),
-                    f"the entry on line {first[entry.name].line} has this name already; put all keys of one party "
-                    "into one entry (keys = FILE, or jwks_url), or choose another name",
-                )
-
-    def policy(self, index: int, table: dict[str, Any], entries: tuple[TrustEntry, ...]) -> OriginPolicy:
-        here = ("policy", index, "parties")
-        origins = self._hosts(table, ("policy", index, "origins"))
-        parties = self._texts(table, here, 'name trust entries or thumbprints, as in ["bank", "auditor"]')
-        names = {entry.name for entry in entries}
-        for party in parties:
-            if party not in names and not is_thumbprint(party):
-                raise self.error(here, _no_party(party, entries))
-        count = table.get("count", len(set(parties)))
-        if type(count) is not int or not 1 <= count <= len(set(parties)):
-            raise self.error(
-                ("policy", index, "count"), f"write a number from 1 to {len(set(parties))}, the number of parties"
-            )
-        return OriginPolicy(origins=origins, policy=Threshold(count, frozenset(parties)))
-
-    def revoked(self, index: int, table: dict[str, Any], entries: tuple[TrustEntry, ...]) -> RevokedKey:
-        kid, thumbprint, entry, reason = (
-            self._text(table, ("revoked", index, member)) if member in table else None
-            for member in ("kid", "thumbprint", "entry", "reason")
-        )
-        if kid is None and thumbprint is None:
-            raise self.error(("revoked", index, ""), "write the kid or the thumbprint of the key")
-        if thumbprint is not None and not is_thumbprint(thumbprint):
-            raise self.error(
-                ("revoked", index, "thumbprint"), "write the RFC 7638 thumbprint: 43 letters, digits, - and _"
-            )
-        if entry is not None and not any(each.is_called(entry) for each in entries):
-            raise self.error(
-                ("revoked", index, "entry"), "no [[trust]] has this name or jwks_url; correct it, or leave it out"
-            )
-        at = self._moment(table, ("revoked", index, "at"), math.inf)
-        return RevokedKey(
-            kid=kid, thumbprint=thumbprint, entry=entry, at=None if at == math.inf else at, reason=reason or ""
-        )
-
-    def _origins(self, table: dict[str, Any], place: _Place) -> Origins | UnsafeAnyOrigin:
-        any_host = table.get("unsafe_any_origin", False)
-        if any_host is False:
-            return self._hosts(table, place)
-        if any_host is not True or "origins" in table:
-            raise self.error((*place[:2], "unsafe_any_origin"), "write true, and remove origins")
-        return UnsafeAnyOrigin()
-
-    def _hosts(self, table: dict[str, Any], place: _Place) -> Origins:
-        hosts = self._texts(table, place, 'name hosts, as in ["agent.example.com", "*.example.org"]')
+    def hosts(self) -> Origins:
+        hosts = self.texts("origins", 'name hosts, as in ["agent.example.com", "*.example.org"]')
         try:
             return Origins(*hosts)
         except ConfigurationError as error:
-            raise self.error(place, str(error)) from None
+            raise self.error("origins", str(error)) from None
 
-    def _checked(self, table: dict[str, Any], place: _Place, check: Callable[[object], Any]) -> Any:
-        """The member, or None if it is absent; an error of ``check`` gets the line of the member."""
-        value = table.get(place[2])
-        try:
-            checked = None if value is None else check(value)
-        except ConfigurationError as error:
-            raise self.error(place, str(error).partition(": ")[2]) from None
-        return value if checked is None else checked
-
-    def _alg(self, table: dict[str, Any], place: _Place) -> str | None:
-        if "alg" not in table:
-            return None
-        try:
-            return algorithm_named(self._text(table, place)).name
-        except ConfigurationError as error:
-            raise self.error(place, str(error)) from None
-
-    def _text(self, table: dict[str, Any], place: _Place) -> str:
-        value = table.get(place[2])
-        if type(value) is not str or not value:
-            raise self.error(
-                place, "write a text, in quotation marks" if place[2] in table else "it is missing; add it"
-            )
-        return value
-
-    def _texts(self, table: dict[str, Any], place: _Place, advice: str) -> list[str]:
-        value = table.get(place[2])
-        if type(value) is not list or not value or not all(type(each) is str and each for each in value):
-            raise self.error(place, advice)
-        return value
-
-    def _moment(self, table: dict[str, Any], place: _Place, default: float) -> float:
-        if place[2] not in table:
+    def moment(self, member: str, default: float) -> float:
+        value = self.members.get(member)
+        if value is None:
             return default
-        value = table[place[2]]
         if type(value) is date:
             value = datetime(value.year, value.month, value.day, tzinfo=UTC)
         if not isinstance(value, datetime) or value.tzinfo is None:
-            raise self.error(place, "write a date, or a time with its zone: 2027-01-31 or 2027-01-31T12:00:00Z")
+            raise self.error(member, "write a date, or a time with its zone: 2027-01-31 or 2027-01-31T12:00:00Z")
         try:
             return value.astimezone(UTC).timestamp()
         except OverflowError:
-            raise self.error(place, "write a moment in the years 1 to 9999") from None
+            raise self.error(member, "write a moment in the years 1 to 9999") from None
+
+    def convert(self, member: str, convert: Callable[[Any], _T]) -> _T | None:
+        """The result of ``convert`` for the member; None if it is absent."""
+        value = self.members.get(member)
+        try:
+            return None if value is None else convert(value)
+        except ConfigurationError as error:
+            raise self.error(member, str(error).removeprefix(f"{member}: ")) from None
 
 
-def _keys_within(table: dict[str, Any], kid: str | None) -> Iterator[PublicKey]:
+def _read_entry(table: _Table) -> TrustEntry:
+    source, text = _read_source(table)
+    kid, alg = table.optional_text("kid"), table.optional_text("alg")
+    try:
+        alg = None if alg is None else algorithm_named(alg).name
+        keys = tuple(key if alg is None else key.with_alg(alg) for key in _keys_within(table.members, kid))
+    except MalformedError as error:
+        raise table.error(source, str(error)) from None
+    except ConfigurationError as error:
+        raise table.error("alg", str(error)) from None
+    starts, ends = table.moment("not_before", -math.inf), table.moment("not_after", math.inf)
+    if not starts < ends:
+        raise table.error("not_after", "write a later moment than that of not_before")
+    any_host = table.members.get("unsafe_any_origin", False)
+    if any_host is not False and (any_host is not True or "origins" in table.members):
+        raise table.error("unsafe_any_origin", "write true, and remove origins")
+    return TrustEntry(
+        line=table.lines["trust", table.index, ""],
+        origins=UnsafeAnyOrigin() if any_host else table.hosts(),
+        name=table.convert("name", party_name),
+        signer=table.convert("signer", signing_tool),
+        not_before=starts,
+        not_after=ends,
+        kid=kid,
+        keys=keys,
+        file=text if source == "keys" else None,
+        url=text if source == "jwks_url" else None,
+        alg=alg,
+    )
+
+
+def _read_source(table: _Table) -> tuple[str, str | None]:
+    """The member that has the keys or says where they are, and its text; None for a JWK, which is a table."""
+    given = [source for source in _SOURCES if source in table.members]
+    if len(given) != 1:
+        raise table.error(given[1] if given else "", f"write exactly one of {', '.join(_SOURCES)}")
+    (source,) = given
+    text = None if source == "jwk" else table.text(source)
+    if source == "jwks_url" and not _URL.fullmatch(text or ""):
+        raise table.error(source, "write an https URL")
+    if source == "jwks_url" and "kid" in table.members:
+        raise table.error("kid", "the keys of a set have their own names; leave kid out")
+    return source, text
+
+
+def _check_names(tables: tuple[_Table, ...], entries: tuple[TrustEntry, ...]) -> None:
+    """ConfigurationError for two entries with one name: two parties would look like one to a policy."""
+    first: dict[str, TrustEntry] = {}
+    for table, entry in zip(tables, entries, strict=True):
+        if entry.name is not None and first.setdefault(entry.name, entry) is not entry:
+            raise table.error(
+                "name",
+                f"the entry on line {first[entry.name].line} has this name already; put all keys of one party into "
+                "one entry (keys = FILE, or jwks_url), or choose another name",
+            )
+
+
+def _read_policy(table: _Table, entries: tuple[TrustEntry, ...]) -> OriginPolicy:
+    origins = table.hosts()
+    parties = table.texts("parties", 'name trust entries or thumbprints, as in ["bank", "auditor"]')
+    names = {entry.name for entry in entries}
+    for party in parties:
+        if party not in names and not is_thumbprint(party):
+            raise table.error("parties", _no_party(party, entries))
+    most = len(set(parties))
+    count = table.members.get("count", most)
+    if type(count) is not int or not 1 <= count <= most:
+        raise table.error("count", f"write a number from 1 to {most}, the number of parties")
+    return OriginPolicy(origins=origins, policy=Threshold(count, frozenset(parties)))
+
+
+def _read_revoked(table: _Table, entries: tuple[TrustEntry, ...]) -> RevokedKey:
+    kid, thumbprint, entry, reason = map(table.optional_text, ("kid", "thumbprint", "entry", "reason"))
+    if kid is None and thumbprint is None:
+        raise table.error("", "write the kid or the thumbprint of the key")
+    if thumbprint is not None and not is_thumbprint(thumbprint):
+        raise table.error("thumbprint", "write the RFC 7638 thumbprint: 43 letters, digits, - and _")
+    if entry is not None and not any(each.is_called(entry) for each in entries):
+        raise table.error("entry", "no [[trust]] has this name or jwks_url; correct it, or leave it out")
+    at = table.moment("at", math.inf)
+    return RevokedKey(
+        kid=kid, thumbprint=thumbprint, entry=entry, at=None if at == math.inf else at, reason=reason or ""
+    )
+
+
+def _keys_within(table: Mapping[str, Any], kid: str | None) -> Iterator[PublicKey]:
     """The key that an entry itself has, as JWK or PEM."""
     if "jwk" in table:
         jwk = table["jwk"]
@@ -608,7 +585,7 @@ def keys_of_file(entry: TrustEntry, path: Path, where: str) -> KeySet:
         raise ConfigurationError(f"{where}: {path}: no key in this JWK Set can verify a card; name another file")
     for skipped in found.skipped:
         _log.warning("%s: %s: skipped key %d: %s", where, path, skipped.index, skipped.reason)
-    fitting = replace(found, keys=tuple(entry.fitting(found.keys)))
+    fitting = replace(found, keys=tuple(entry.keys_for_alg(found.keys)))
     if not fitting.keys and not found.revoked:
         raise ConfigurationError(f"{where}: {path}: no key in it is for {entry.alg}, the alg of the entry; change alg")
     return fitting

@@ -1,7 +1,7 @@
 """The key set of one issuer, kept fresh. Known keys cause no waiting, and unknown keys cannot flood the issuer.
 
-- **Fresh** (for the max-age of the server, at least 1 minute and at most 1 day): keys come from memory.
-- **Stale for a short time**: keys come from memory, and the set is refreshed in the background.
+- **Fresh** (for the max-age of the server, at least 1 minute and at most 1 day): keys come from the cache.
+- **Stale for a short time**: keys come from the cache, and the set is refreshed in the background.
 - **Stale for longer**: the caller waits for the refresh, because the key may have been removed. While the source fails,
   the old keys stay valid for a limited time. After that nothing can be verified (503, not 401).
 - **Unknown kid**: one refresh, so that a rotation never causes the rejection of a valid token. Anybody can invent kids,
@@ -33,14 +33,14 @@ from a2a_trust.errors import (
     MalformedError,
 )
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import KeySet, read_jwks
+from a2a_trust.keys.keyset import read_jwks
 
 _log: Final = logging.getLogger(__name__)
 
 _BURST: Final = 5
 """The number of refreshes for unknown kids without a pause."""
 
-_PATIENCE: Final = 30.0
+_LOAD_TIMEOUT: Final = 30.0
 """The time limit of a load, in seconds. The fetcher has a much shorter one, but sources of users may have none."""
 
 
@@ -124,7 +124,7 @@ class JwksCache:
         """The key of that name and type.
 
         InvalidCredentialsError: the source has no such key, or the key is revoked or not valid now.
-        KeySourceUnavailableError: the source is unreachable, so nobody can know.
+        KeySourceUnavailableError: the source is unreachable, so it is unknown whether the key exists.
         """
         snapshot = self._snapshot
         if snapshot is not None and (known := snapshot.key(kid, kty)) and self._clock() < snapshot.fresh_until:
@@ -205,12 +205,12 @@ class JwksCache:
         """Load the set and keep it; returns the new snapshot, or None after a failure."""
         begun, times = self._clock(), self._times
         try:
-            async with asyncio.timeout(_PATIENCE):  # a source that hangs must not prevent the next attempt
+            async with asyncio.timeout(_LOAD_TIMEOUT):  # a source that hangs must not prevent the next attempt
                 document, max_age = await self._source()
             # 256 keys take 200 ms, too long for the event loop that serves requests.
             key_set = await asyncio.to_thread(read_jwks, document)
         except Exception as error:  # noqa: BLE001  every exception of the user's function: its keys are unreachable
-            self._failed(error)
+            self._note_failure(error)
             return None
         age = times.default_max_age if max_age is None else max_age
         fresh_until = begun + max(times.min_max_age, min(age, times.max_max_age))
@@ -226,11 +226,12 @@ class JwksCache:
         if not held <= snapshot.held:
             self.generation += 1
         if self._snapshot is None or held != snapshot.held:
-            self._report(key_set)
+            level = logging.INFO if key_set.keys else logging.WARNING
+            _log.log(level, "%s: usable keys: %d, not usable: %d", self._name, len(key_set.keys), len(key_set.skipped))
         self._snapshot = snapshot
         return snapshot
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         self._failures += 1
         self._retry_at = self._clock() + min(2.0 ** min(self._failures - 1, 32), self._times.max_backoff)
         if self._failures == 1:  # one line for each outage, not for each attempt
@@ -241,10 +242,6 @@ class JwksCache:
             else:
                 reason = type(error).__name__
             _log.warning("%s: cannot be refreshed, known keys stay valid for now: %s", self._name, reason)
-
-    def _report(self, key_set: KeySet) -> None:
-        level = logging.INFO if key_set.keys else logging.WARNING
-        _log.log(level, "%s: usable keys: %d, not usable: %d", self._name, len(key_set.keys), len(key_set.skipped))
 
 
 async def _result(flight: asyncio.Task[_Snapshot | None]) -> _Snapshot | None:

@@ -1,4 +1,4 @@
-"""The hosts for which a key may speak, and the host and origin of a URL as every client reads them.
+"""The hosts for which a key is trusted, and the host and origin of a URL as every client reads them.
 
 The URLs of a card's interfaces have stricter rules than other URLs, because clients of gRPC accept more schemes:
 
@@ -11,13 +11,13 @@ The URLs of a card's interfaces have stricter rules than other URLs, because cli
 Hosts are compared as lower-case ASCII names, label by label, never as substrings: ``*.example.com`` covers
 ``a.example.com`` and ``a.b.example.com``, but neither ``example.com`` nor ``badexample.com``.
 
-An address has one spelling: that of RFC 5952 for IPv6, four decimal numbers for IPv4. Other spellings of IPv4
-(``192.0.513``, ``0xc0000201``, ``[::ffff:192.0.2.1]``) are rejected. Otherwise trust stores and card memories would
-take each spelling for another host.
+An address has one spelling: RFC 5952 for IPv6, four decimal numbers for IPv4. Other spellings of IPv4 (``192.0.513``,
+``0xc0000201``, ``[::ffff:192.0.2.1]``) are rejected, because each spelling would be another host to trust stores.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, Final
@@ -98,8 +98,8 @@ def is_unencrypted(url: str) -> bool:
     return not url.startswith("https://") and url.strip().lower().startswith(_UNENCRYPTED)
 
 
-def _pattern(pattern: Any) -> str:
-    """A host, or ``*.`` and its parent, in one spelling; ConfigurationError says what to write instead."""
+def _read_pattern(pattern: Any) -> str:
+    """A host, or ``*.`` and its parent, in one spelling."""
     if not isinstance(pattern, str) or pattern == "*":
         raise ConfigurationError(
             f"Origins: {pattern!r:.80} is not a host; write hosts one by one, as in "
@@ -118,7 +118,7 @@ def _pattern(pattern: Any) -> str:
 
 
 class Origins:
-    """The hosts for which a key may speak: exact names, and ``*.`` with a parent of at least two labels.
+    """The hosts for which a key is trusted: exact names, and ``*.`` with a parent of at least two labels.
 
     ``Origins("agent.example.com", "*.example.org")`` covers that host, and every host below ``example.org``.
     ConfigurationError: a pattern is not a host.
@@ -130,9 +130,9 @@ class Origins:
         if not patterns:
             raise ConfigurationError(
                 'Origins() covers no host; name hosts, as in Origins("agent.example.com", "*.example.org"), '
-                "or write UnsafeAnyOrigin() for a key that may speak for every host"
+                "or write UnsafeAnyOrigin() for a key that is trusted for every host"
             )
-        self.patterns: tuple[str, ...] = tuple(map(_pattern, patterns))
+        self.patterns: tuple[str, ...] = tuple(map(_read_pattern, patterns))
         self._suffixes = tuple(sorted({each[1:] for each in self.patterns if each.startswith("*")}))
         self._exact = frozenset(self.patterns) - {f"*{suffix}" for suffix in self._suffixes}
 
@@ -154,39 +154,25 @@ class Origins:
         return hash((self._exact, self._suffixes))
 
 
+@dataclass(frozen=True, slots=True)
 class UnsafeAnyOrigin:
     """Every host: a verification with it is not bound to an origin.
 
-    - As the origins of a key: the holder of the key can speak for every host.
+    - As the origins of a key: the key is trusted for every host.
     - As the ``origin`` of a verification: the card may come from any host, so a copy from another host is accepted.
     """
-
-    __slots__ = ()
 
     def covers(self, host: str) -> bool:  # noqa: ARG002
         return True
 
-    def __repr__(self) -> str:
-        return "UnsafeAnyOrigin()"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, UnsafeAnyOrigin)
-
-    def __hash__(self) -> int:
-        return hash(UnsafeAnyOrigin)
-
-
+@dataclass(frozen=True, slots=True)
 class OriginFromCard:
     """As the ``origin`` of a verification: the card is from the host of its first interface.
 
     It is for cards whose origin is not known otherwise. As for every card, the signing key must be trusted for that
     host and for the hosts of all other interfaces. So only the trust entry of the key binds the card.
     """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "OriginFromCard()"
 
 
 def overlap(one: Origins | UnsafeAnyOrigin, other: Origins | UnsafeAnyOrigin) -> bool:

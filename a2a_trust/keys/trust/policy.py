@@ -34,7 +34,7 @@ class Threshold:
     parties: frozenset[str]
 
     def __post_init__(self) -> None:
-        if not all(_texts(tuple(self.parties))):
+        if not all(_check_texts(tuple(self.parties))):
             raise ConfigurationError("policy: the name of a party is empty; write a name or a thumbprint")
         if not 1 <= self.count <= len(self.parties):
             raise ConfigurationError(
@@ -60,12 +60,12 @@ class OriginPolicy:
 
 def all_of(*parties: str) -> Threshold:
     """The policy that all of these parties must have signed."""
-    return n_of(len(set(_texts(parties))), *parties)
+    return n_of(len(set(_check_texts(parties))), *parties)
 
 
 def n_of(count: int, *parties: str) -> Threshold:
     """The policy that at least ``count`` of these parties must have signed."""
-    return Threshold(count, frozenset(_texts(parties)))
+    return Threshold(count, frozenset(_check_texts(parties)))
 
 
 def named(party: str) -> Threshold:
@@ -73,7 +73,7 @@ def named(party: str) -> Threshold:
     return n_of(1, party)
 
 
-def _texts(parties: tuple[str, ...]) -> tuple[str, ...]:
+def _check_texts(parties: tuple[str, ...]) -> tuple[str, ...]:
     for party in parties:
         if not isinstance(party, str):
             raise ConfigurationError("policy: name parties one by one, as in n_of(2, 'bank', 'auditor')")
@@ -85,9 +85,10 @@ def is_thumbprint(text: str) -> bool:
     return _THUMBPRINT.fullmatch(text) is not None
 
 
-def check_party_name(name: object) -> None:
-    """ConfigurationError unless this can be the name of a party: short printable text, and not a thumbprint."""
+def party_name(name: object) -> str:
+    """The name of a party; ConfigurationError unless it is short printable text, and not a thumbprint."""
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise ConfigurationError(f"name: write 1 to {_LONGEST_NAME} printable characters")
     if is_thumbprint(name):
         raise ConfigurationError("name: it looks like the thumbprint of a key; choose another name")
+    return name

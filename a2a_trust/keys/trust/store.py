@@ -11,17 +11,17 @@ from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin
-from a2a_trust.keys.trust.policy import OriginPolicy, check_party_name
+from a2a_trust.keys.trust.policy import OriginPolicy, party_name
 
 
 class SigningTool(StrEnum):
-    """The tool that signs cards with a key. It decides how much a signature without our mark proves.
+    """The tool that signs cards with a key. It decides how much a signature without our form marker proves.
 
     If the tool is not named, such a signature counts only if the signed bytes show that no member was dropped.
     """
 
     A2A_TRUST = "a2a-trust"
-    """This package: only signatures with its mark count."""
+    """This package: only signatures with its form marker count."""
     A2A_PYTHON = "a2a-python"
     """The a2a-sdk for Python. It drops members before it signs, so its signatures prove a part of the card.
     It may write ``typ: JWT``, which is accepted for no other tool."""
@@ -35,7 +35,7 @@ class SigningTool(StrEnum):
 class TrustedKey:
     """A key, and the limits of the trust in it.
 
-    - ``origins``: the hosts for which the key may speak.
+    - ``origins``: the hosts for which the key is trusted.
     - ``signer``: the tool that signs with it, if that is known.
     - ``name``: the party whose key it is. Keys with the same name belong to one party; policies name parties.
     - ``not_before``, ``not_after``: the key is valid from the first moment until just before the second one (seconds
@@ -66,7 +66,7 @@ class TrustedKey:
         if self.signer is not None:
             object.__setattr__(self, "signer", signing_tool(self.signer))
         if self.name is not None:
-            check_party_name(self.name)
+            party_name(self.name)
         if not self.not_before < self.not_after and not self.key.is_limited:  # the limits in its JWK may do this
             raise ConfigurationError("TrustedKey: not_before must be earlier than not_after")
         object.__setattr__(self, "not_before", max(self.not_before, self.key.not_before))
@@ -135,7 +135,14 @@ class TrustStore:
             raise ConfigurationError(
                 'TrustStore: write a list of trusted keys: TrustStore([TrustedKey(key=…, origins=Origins("host"))])'
             )
-        entries, gone = _with_revocations(tuple(dict.fromkeys(given)), frozenset(revoked))  # one given twice is one
+        gone = frozenset(revoked)
+        gone |= {
+            entry.key.thumbprint for entry in given if entry.source is None and (entry.revoked or entry.key.kid in gone)
+        }
+        entries = tuple(
+            replace(entry, revoked=True) if gone & {entry.key.kid, entry.key.thumbprint} else entry
+            for entry in dict.fromkeys(given)  # an entry that is given twice counts once
+        )
         by_name: dict[tuple[str, str], list[TrustedKey]] = {}
         for entry in entries:
             by_name.setdefault((entry.key.kid, entry.key.kty), []).append(entry)
@@ -161,18 +168,6 @@ class TrustStore:
     def knows(self, kid: str) -> bool:
         """Whether any entry has that ``kid``, whatever its key type."""
         return kid in self._kids
-
-
-def _with_revocations(
-    entries: tuple[TrustedKey, ...], named: frozenset[str]
-) -> tuple[tuple[TrustedKey, ...], frozenset[str]]:
-    """The entries, revoked where one of them or ``named`` revokes their kid or thumbprint; what is revoked."""
-    gone = named | {
-        entry.key.thumbprint for entry in entries if entry.source is None and (entry.revoked or entry.key.kid in named)
-    }
-    return tuple(
-        replace(entry, revoked=True) if gone & {entry.key.kid, entry.key.thumbprint} else entry for entry in entries
-    ), gone
 
 
 class TrustSource(Protocol):

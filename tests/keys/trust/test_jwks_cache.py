@@ -238,7 +238,7 @@ async def test_a_name_that_was_looked_for_in_vain_is_looked_for_again() -> None:
 
 
 async def test_a_source_that_hangs_does_not_keep_out_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwks_cache, "_PATIENCE", 0.05)
+    monkeypatch.setattr(jwks_cache, "_LOAD_TIMEOUT", 0.05)
     world = World("a")
     world.gate.clear()
     with pytest.raises(KeySourceUnavailableError):

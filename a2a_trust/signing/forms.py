@@ -10,50 +10,23 @@
 ``served`` and ``spec`` drop no member that has a meaning. The pruned forms do: they drop a security requirement without
 scopes, a mutual TLS scheme and an empty allow-list, so a signature in such a form does not protect these. The pruned
 forms are here to verify the signatures of SDKs. ``sign_card`` uses them for companions only, which never count here.
-
-A signature must show that it covers the whole card, because a removal leaves no trace. The server of a card that was
-signed in a pruned form can remove the members that the signer dropped, and the rest has exactly the signed bytes. Two
-things show that a signature covers the whole card: a mark in the signature (``signature.MARKS``), and a signed empty
-value that every known pruner drops (``Projection.shows_whole``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.card.ambiguity import is_full
-from a2a_trust.card.schema import (
-    DEFAULTS_0_3,
-    LEGACY_MEMBERS,
-    MESSAGES,
-    MESSAGES_0_3,
-    Field,
-    Generation,
-    Kind,
-    Presence,
-    proto_name,
-)
+from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
 from a2a_trust.card.view import generation_of
 from a2a_trust.strict_json import JSON, JSONObject, Plain
 from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
-
-UNVERIFIED_BY_PRUNING: Final = (
-    "/securityRequirements",
-    "/securitySchemes",
-    "/supportedInterfaces",
-    "/skills/*/securityRequirements",
-    "/skills/*/security",
-    "/capabilities/extensions/*/params",
-    *(f"/{member}" for member in LEGACY_MEMBERS),
-)
-"""The members that a pruned form may hide: it verifies neither their presence nor their absence."""
-
 
 MAX_POINTERS: Final = 100
 MAX_POINTER: Final = 512
@@ -78,6 +51,7 @@ class Form(StrEnum):
         return self is not Form.SERVED and self is not Form.SPEC
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Projection:
     """One form of one card: the bytes that are signed, and the members of the card that are not in them.
 
@@ -86,25 +60,13 @@ class Projection:
     - ``uncovered``: the members of ``dropped`` that have a meaning, because the ``spec`` form keeps them.
     """
 
-    __slots__ = ("_members", "dropped", "form", "generation", "payload", "uncovered")
-
-    def __init__(
-        self,
-        form: Form,
-        generation: Generation,
-        members: JSONObject | None,
-        payload: bytes,
-        *,
-        dropped: tuple[str, ...] = (),
-        uncovered: tuple[str, ...] = (),
-    ) -> None:
-        """``members`` may be left out: they are read from ``payload`` when they are needed, which is seldom."""
-        self.form: Form = form
-        self.generation: Generation = generation
-        self.payload: bytes = payload
-        self.dropped: tuple[str, ...] = dropped
-        self.uncovered: tuple[str, ...] = uncovered
-        self._members = members
+    form: Form
+    generation: Generation
+    payload: bytes
+    dropped: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
+    _members: JSONObject | None = None
+    """They may be left out: they are read from ``payload`` when they are needed, which is seldom."""
 
     @property
     def members(self) -> JSONObject:
@@ -113,21 +75,9 @@ class Projection:
             self._members = strict_json.parse_printed(self.payload)
         return self._members
 
-    def named(self, form: Form) -> Projection:
+    def as_form(self, form: Form) -> Projection:
         """The same under the name of another form, which has the same bytes."""
-        return Projection(
-            form, self.generation, self._members, self.payload, dropped=self.dropped, uncovered=self.uncovered
-        )
-
-    def shows_whole(self) -> bool:
-        """Whether the members hold an empty value that both known pruners drop. Then the signer drops no members.
-
-        Only members of our schema count: a requirement without scopes, a mutual TLS scheme without description, any
-        empty list, string or object. Unknown members and ``params`` show nothing, because a newer SDK may know them and
-        still prune the rest.
-        """
-        messages = MESSAGES_0_3 if self.generation.is_legacy else MESSAGES
-        return _holds_empty(self.members, messages, "AgentCard")
+        return Projection(form, self.generation, self.payload, self.dropped, self.uncovered, self._members)
 
 
 def project(
@@ -143,30 +93,25 @@ def project(
     dropped: list[Path] = []
     meant: list[Path] = []
     if form is Form.SPEC and not generation.is_legacy:
-        members = _present(members, "AgentCard", None, dropped)
+        members = _drop_absent(members, "AgentCard", None, dropped)
     elif form.is_lossy:
         whole = members
         if form is Form.V0_3_PYTHON:
-            members = _prune(_without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped)
+            members = _prune(without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped)
         else:
             members = _prune(members, MESSAGES, "AgentCard", None, dropped)
-        meant = _with_meaning(dropped, whole, generation)
+        without_meaning: list[Path] = []
+        if dropped and not generation.is_legacy:
+            _drop_absent(whole, "AgentCard", None, without_meaning)
+        gone = set(without_meaning)
+        meant = [path for path in dropped if path not in gone]
     if form is Form.PRUNED_LEGACY:
-        payload = _dumped(_with_floats(members))
+        payload = _dump(_with_floats(members))
     elif form is Form.V0_3_PYTHON:
-        payload = _dumped(members)
+        payload = _dump(members)
     else:
         payload = canonicalize_received(members) if plain is None else canonicalize_parsed(members, plain=plain)
-    return Projection(form, generation, members, payload, dropped=pointers_of(dropped), uncovered=pointers_of(meant))
-
-
-def _with_meaning(dropped: list[Path], members: JSONObject, generation: Generation) -> list[Path]:
-    """The first dropped members that the ``spec`` form keeps."""
-    without_meaning: list[Path] = []
-    if dropped and not generation.is_legacy:
-        _present(members, "AgentCard", None, without_meaning)
-    gone = set(without_meaning)
-    return list(islice((path for path in dropped if path not in gone), MAX_POINTERS))
+    return Projection(form, generation, payload, pointers_of(dropped), pointers_of(meant), members)
 
 
 def is_within(part: JSON, whole: JSON) -> bool:
@@ -182,38 +127,7 @@ def is_within(part: JSON, whole: JSON) -> bool:
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     """The card without the members that A2A 8.4.1 rule 1 drops, in its own order, and the pointers of these members."""
     dropped: list[Path] = []
-    return _present(card, "AgentCard", None, dropped), pointers_of(dropped)
-
-
-def unprotected_members(card: JSONObject, companion: Projection) -> tuple[str, ...]:
-    """The entries of ``UNVERIFIED_BY_PRUNING`` at which the companion drops or changes a value of the card.
-
-    A member that a2a-python 0.3 reads alike without it does not count: one at a default of its models, or the ``type``
-    of a scheme.
-    """
-    if companion.form is Form.V0_3_PYTHON:
-        card = _without_defaults(card, [])
-        schemes: JSONObject = card.get("securitySchemes") or {}
-        typeless = {name: {key: scheme[key] for key in scheme if key != "type"} for name, scheme in schemes.items()}
-        card = {**card, "securitySchemes": typeless or None}
-    return tuple(
-        pointer
-        for pointer in UNVERIFIED_BY_PRUNING
-        if list(_values(card, pointer.split("/")[1:])) != list(_values(companion.members, pointer.split("/")[1:]))
-    )
-
-
-def _values(holder: JSON, steps: list[str]) -> Iterator[JSON]:
-    """The values at a pointer, whose ``*`` is every element of a list. A member may have its name in ``a2a.proto``."""
-    if not steps:
-        yield holder
-    elif type(holder) is list:
-        for item in holder:
-            yield from _values(item, steps[1:])
-    elif type(holder) is dict:
-        for name in {steps[0], proto_name(steps[0])}:
-            if holder.get(name) is not None:
-                yield from _values(holder[name], steps[1:])
+    return _drop_absent(card, "AgentCard", None, dropped), pointers_of(dropped)
 
 
 def shown(texts: Iterable[str], between: str = ", ") -> str:
@@ -228,7 +142,7 @@ def pointers_of(paths: list[Path]) -> tuple[str, ...]:
     )
 
 
-def _present(members: JSONObject, message: str, path: Path, dropped: list[Path]) -> JSONObject:
+def _drop_absent(members: JSONObject, message: str, path: Path, dropped: list[Path]) -> JSONObject:
     fields = MESSAGES[message]
     kept: JSONObject = {}
     for name, value in members.items():
@@ -243,12 +157,12 @@ def _present(members: JSONObject, message: str, path: Path, dropped: list[Path])
         elif not field.message:
             kept[name] = value
         elif field.kind is Kind.MESSAGE:
-            kept[name] = _present(value, field.message, here, dropped)
+            kept[name] = _drop_absent(value, field.message, here, dropped)
         elif field.kind is Kind.MESSAGES:
-            kept[name] = [_present(item, field.message, (here, index), dropped) for index, item in enumerate(value)]
+            kept[name] = [_drop_absent(item, field.message, (here, index), dropped) for index, item in enumerate(value)]
         else:
             kept[name] = {
-                key: _present(item, field.message, (here, key), dropped) if type(item) is dict else item
+                key: _drop_absent(item, field.message, (here, key), dropped) if type(item) is dict else item
                 for key, item in value.items()
             }
     return kept
@@ -256,11 +170,10 @@ def _present(members: JSONObject, message: str, path: Path, dropped: list[Path])
 
 _GONE: Final = object()
 
+Messages: TypeAlias = Mapping[str, Mapping[str, Field]]
 
-_Messages: TypeAlias = Mapping[str, Mapping[str, Field]]
 
-
-def _prune(members: JSONObject, messages: _Messages, message: str, path: Path, dropped: list[Path]) -> JSONObject:
+def _prune(members: JSONObject, messages: Messages, message: str, path: Path, dropped: list[Path]) -> JSONObject:
     fields = messages[message]
     kept: JSONObject = {}
     for name, value in members.items():
@@ -275,7 +188,7 @@ def _prune(members: JSONObject, messages: _Messages, message: str, path: Path, d
     return kept
 
 
-def _prune_field(value: JSON, messages: _Messages, field: Field, here: Path, dropped: list[Path]) -> JSON:
+def _prune_field(value: JSON, messages: Messages, field: Field, here: Path, dropped: list[Path]) -> JSON:
     if field.kind is Kind.BOOL and value is False and field.presence is not Presence.EXPLICIT:
         return _GONE
     if field.kind is Kind.MESSAGE and type(value) is dict:
@@ -285,7 +198,7 @@ def _prune_field(value: JSON, messages: _Messages, field: Field, here: Path, dro
         def pruned(item: JSON, path: Path) -> JSON:
             return (type(item) is dict and _prune(item, messages, field.message, path, dropped)) or _GONE
 
-        return _kept_items(value, pruned, here, dropped)
+        return _prune_items(value, pruned, here, dropped)
     return _without_empty(value, here, dropped)
 
 
@@ -295,10 +208,10 @@ def _without_empty(value: JSON, here: Path, dropped: list[Path]) -> JSON:
         return _GONE
     if type(value) not in (dict, list):
         return value
-    return _kept_items(value, lambda item, path: _without_empty(item, path, dropped), here, dropped)
+    return _prune_items(value, lambda item, path: _without_empty(item, path, dropped), here, dropped)
 
 
-def _kept_items(value: JSON, pruned: Callable[[JSON, Path], JSON], here: Path, dropped: list[Path]) -> JSON:
+def _prune_items(value: JSON, pruned: Callable[[JSON, Path], JSON], here: Path, dropped: list[Path]) -> JSON:
     """The list or object of pruned items, without those that are _GONE; _GONE if nothing is left."""
     kept = {}
     for key, item in enumerate(value) if type(value) is list else value.items():
@@ -312,33 +225,10 @@ def _kept_items(value: JSON, pruned: Callable[[JSON, Path], JSON], here: Path, d
     return (list(kept.values()) if type(value) is list else kept) or _GONE
 
 
-def _holds_empty(members: JSONObject, messages: _Messages, message: str) -> bool:
-    return any(_is_dropped_empty(value, messages, field) for value, field in _known(members, messages[message]))
-
-
-def _known(members: JSONObject, fields: Mapping[str, Field]) -> Iterator[tuple[JSON, Field]]:
-    """The members that the schema has, by their JSON names, with their fields."""
-    return ((value, fields[name]) for name, value in members.items() if name in fields)
-
-
-def _is_dropped_empty(value: JSON, messages: _Messages, field: Field) -> bool:
-    """Whether the value of a field is empty, or holds such a value outside ``params`` and unknown members."""
-    if value in ("", [], {}):
-        return True
-    if field.kind is Kind.STRUCT:
-        return field.name == "security" and value is not None and not is_full(value)
-    if field.kind is Kind.MESSAGE:
-        return type(value) is dict and _holds_empty(value, messages, field.message)
-    items: list[JSON] = list(value.values()) if type(value) is dict else value if type(value) is list else []
-    if field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
-        return any(item == {} or (type(item) is dict and _holds_empty(item, messages, field.message)) for item in items)
-    return "" in items
-
-
 _DEFAULT_OF: Final = {**DEFAULTS_0_3, **{proto_name(name): value for name, value in DEFAULTS_0_3.items()}}
 
 
-def _without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:
+def without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:
     """The card without members at the defaults of a2a-python 0.3, which it does not sign."""
     kept: JSONObject = {}
     for name, value in members.items():
@@ -349,7 +239,7 @@ def _without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:
     return kept
 
 
-def _dumped(members: JSONObject) -> bytes:
+def _dump(members: JSONObject) -> bytes:
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 

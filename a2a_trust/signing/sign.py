@@ -43,7 +43,8 @@ from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, host_of, interface_hos
 from a2a_trust.keys.trust.policy import Policy, all_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.a2a_python import rewritten_members, unread_in_0_3
-from a2a_trust.signing.forms import Form, Projection, present_members, project, shown, unprotected_members
+from a2a_trust.signing.coverage import unprotected_members
+from a2a_trust.signing.forms import Form, Projection, present_members, project, shown
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_document
 from a2a_trust.strict_json import JSON, JSONObject
@@ -383,7 +384,7 @@ def _full(original: UnambiguousCard) -> Projection:
         payload = original.payload
     else:  # an integer beyond 53 bits was read, and must not be signed
         payload = canonicalize_parsed(members, plain=original.is_plain) if original.is_plain else canonicalize(members)
-    return Projection(form, original.generation, members, payload, dropped=normalized)
+    return Projection(form, original.generation, payload, normalized, _members=members)
 
 
 def _kept(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from a2a_trust.errors import MalformedError, UnsignedCardError
+from a2a_trust.errors import FailureReason, MalformedError, UnsignedCardError
 from a2a_trust.keys.jws import check_unprotected, read_header
 from a2a_trust.signing.forms import Form
 from a2a_trust.strict_json import JSON
@@ -18,14 +18,14 @@ _CONTENT_TYPE: Final = "application/json;a2a-form="
 
 
 def content_type(form: Form) -> str:
-    """The protected ``cty`` (RFC 7515 4.1.10) that marks a signature as one over this form of the card."""
+    """The form marker: the protected ``cty`` (RFC 7515 4.1.10) of a signature over this form of the card."""
     return _CONTENT_TYPE + form
 
 
-MARKS: Final = MappingProxyType(
+FORM_MARKERS: Final = MappingProxyType(
     {content_type(form): form for form in (Form.SPEC, Form.SERVED, Form.PRUNED, Form.V0_3_PYTHON)}
 )
-"""The marks of ``sign_card``: ``cty`` -> the form that the signature is over.
+"""The form markers of ``sign_card``: ``cty`` -> the form that the signature is over.
 
 ``spec`` and ``served`` mark a full signature. ``pruned`` and ``v0.3-python`` mark a companion: verifiers of that form
 accept the card by it, because they cannot check the full signature. A companion protects less than the full signature,
@@ -33,6 +33,13 @@ and the server of the card can delete the full one. So companions never count he
 """
 
 _TYPES: Final = frozenset({"JOSE", "JOSE+JSON", "JWS", "JWT"})
+
+
+class RejectedError(Exception):
+    """A signature of a card does not count, for this reason."""
+
+    def __init__(self, reason: FailureReason, detail: str) -> None:
+        self.reason, self.detail = reason, detail
 
 
 class Signature(NamedTuple):
@@ -47,12 +54,12 @@ class Signature(NamedTuple):
     kid: str
     alg: str
     unprotected: Mapping[str, Any] | None
-    mark: Form | None
-    """The form that the mark names; None without a mark, as in signatures of other tools."""
+    marker: Form | None
+    """The form that the form marker names; None without it, as in signatures of other tools."""
 
     @property
     def is_companion(self) -> bool:
-        return self.mark is not None and self.mark.is_lossy
+        return self.marker is not None and self.marker.is_lossy
 
     @property
     def is_jwt(self) -> bool:
@@ -94,5 +101,5 @@ def parse_signature(entry: JSON) -> Signature:
         kid=kid,
         alg=header["alg"],
         unprotected=unprotected,
-        mark=MARKS.get(cty) if type(cty) is str else None,  # every other cty is from another tool
+        marker=FORM_MARKERS.get(cty) if type(cty) is str else None,  # every other cty is from another tool
     )

@@ -32,7 +32,8 @@ from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import read_url
-from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, is_within, shown
+from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
+from a2a_trust.signing.forms import Form, is_within, shown
 from a2a_trust.signing.parties import counted_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
 from a2a_trust.strict_json import JSONObject

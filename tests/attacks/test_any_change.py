@@ -21,7 +21,7 @@ from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.signing import Coverage
-from a2a_trust.signing.signature import MARKS
+from a2a_trust.signing.signature import FORM_MARKERS
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 
@@ -412,7 +412,7 @@ def good_header(owner: LocalSigner) -> str:
 
 header_members = st.dictionaries(
     st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jku", "jwk", "x5c", "iat", "exp", "cty", ""]),
-    json_values | st.sampled_from(["ES256", "EdDSA", "RS256", "owner", "JOSE", *MARKS]),
+    json_values | st.sampled_from(["ES256", "EdDSA", "RS256", "owner", "JOSE", *FORM_MARKERS]),
     max_size=6,
 )
 

@@ -63,7 +63,7 @@ def test_the_companion_alone_is_served_over_what_it_protects(signed: SignedCard,
 def test_every_signature_is_marked_in_what_is_signed(signed: SignedCard, owner: LocalSigner) -> None:
     full, companion = (parse_signature(entry) for entry in signed.card["signatures"])
     assert signed.companion is not None
-    assert full.mark is (Form.SPEC if signed.companion is Form.PRUNED else Form.SERVED)
+    assert full.marker is (Form.SPEC if signed.companion is Form.PRUNED else Form.SERVED)
     assert companion.header["cty"] == content_type(signed.companion)
     assert (full.is_companion, companion.is_companion) == (False, True)
 

@@ -24,8 +24,8 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import LocalSigner, SigningTool
 from a2a_trust.signing import Coverage, Form
-from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
-from a2a_trust.signing.signature import MARKS
+from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
+from a2a_trust.signing.signature import FORM_MARKERS
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.verifying import HOST, refusal, verified
 from tests.tables import walk
@@ -192,11 +192,11 @@ def test_the_card_is_served_as_the_companion_has_it(signed_card: JSONObject, any
 def test_the_companion_is_stripped_of_its_mark(signed_card: JSONObject, any_trust: TrustStore) -> None:
     companion = signed_card["signatures"][1]
     header = json.loads(unb64(companion["protected"]))
-    assert header["cty"] in MARKS  # it says of itself what it is
+    assert header["cty"] in FORM_MARKERS  # it says of itself what it is
     bare = {name: header[name] for name in ("alg", "kid", "typ")}
     for other in (
         bare,
-        *({**header, "cty": mark} for mark in MARKS if not MARKS[mark].is_lossy),
+        *({**header, "cty": mark} for mark in FORM_MARKERS if not FORM_MARKERS[mark].is_lossy),
         {**header, "cty": None},
         {**header, "cty": header["cty"].upper()},
         {**header, "cty": "application/json"},
@@ -209,7 +209,7 @@ def test_a_full_mark_is_hung_beside_the_signature_of_an_sdk(
     card: JSONObject, sdk_signature: JSONObject, trust: TrustStore
 ) -> None:
     """Only what is protected is a mark; the rest of the entry is whatever its server writes."""
-    for mark in MARKS:
+    for mark in FORM_MARKERS:
         for marked in ({**sdk_signature, "header": {"cty": mark}}, {**sdk_signature, "cty": mark}):
             refusal(PartialSignatureError, served(pruned(card), marked), trust, PARTIAL)
 
@@ -217,7 +217,7 @@ def test_a_full_mark_is_hung_beside_the_signature_of_an_sdk(
 def test_a_companion_mark_hung_beside_a_full_signature_does_not_stop_it(
     card: JSONObject, good: JSONObject, signed_card: JSONObject, trust: TrustStore
 ) -> None:
-    for mark in MARKS:
+    for mark in FORM_MARKERS:
         assert verified(served(card, {**good, "header": {"cty": mark}}), trust).unverified == ()
         full = {**signed_card["signatures"][0], "header": {"cty": mark}}
         refusal(CardVerificationError, served(card, full), trust, FailureReason.MALFORMED)  # cty stands in both

@@ -17,7 +17,7 @@ from a2a_trust.errors import CardVerificationError, FailureReason, PolicyNotMetE
 from a2a_trust.keys import LocalSigner, all_of
 from a2a_trust.keys.jwk import public_key_from_object
 from a2a_trust.signing import Form
-from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type
+from a2a_trust.signing.signature import FORM_MARKERS, MAX_SIGNATURES, content_type
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, refusal, verified
 from tests.tables import walk
@@ -215,7 +215,7 @@ json_values = st.recursive(
 )
 members = st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jku", "jwk", "iat", "exp", "cty"])
 headers = st.dictionaries(
-    members, json_values | st.sampled_from(["ES256", "HS256", "owner", "JOSE", "EdDSA", *MARKS]), max_size=6
+    members, json_values | st.sampled_from(["ES256", "HS256", "owner", "JOSE", "EdDSA", *FORM_MARKERS]), max_size=6
 ).map(lambda header: b64(json.dumps(header).encode()))
 entries_of_any_kind = json_values | st.fixed_dictionaries(
     {},

@@ -17,7 +17,7 @@ from a2a_trust import CardVerifier, Origins, TrustedKey, TrustStore
 from a2a_trust.client import TrustOnFirstUse
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys import LocalSigner, SigningTool
-from a2a_trust.signing.signature import MARKS
+from a2a_trust.signing.signature import FORM_MARKERS
 from tests.attacks.forgery import JSONObject, canonical, unb64
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 from tests.tables import walk
@@ -68,7 +68,7 @@ def test_a_token_whose_claims_are_a_card_is_not_a_card(
         CardVerifier(trust, clock=lambda: NOW).verify(canonical(card), origin=ORIGIN)
 
 
-@pytest.mark.parametrize("cty", MARKS)
+@pytest.mark.parametrize("cty", FORM_MARKERS)
 def test_a_token_with_our_mark_is_not_a_card(owner: LocalSigner, cty: str) -> None:
     card = token_as_card(owner, CLAIMS, cty=cty)
     for signer in (None, *SigningTool):

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from a2a_trust import strict_json
 from a2a_trust.card.schema import MESSAGES, Kind, Presence, proto_name
+from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING, unprotected_members
 from a2a_trust.signing.forms import (
     MAX_POINTER,
     MAX_POINTERS,
-    UNVERIFIED_BY_PRUNING,
     Form,
     present_members,
     project,
     shown,
-    unprotected_members,
 )
 from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card

@@ -10,7 +10,7 @@ from a2a_trust.errors import MalformedError, UnsignedCardError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import MAX_HEADER
 from a2a_trust.signing.forms import Form
-from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type, parse_signature, signature_entries
+from a2a_trust.signing.signature import FORM_MARKERS, MAX_SIGNATURES, content_type, parse_signature, signature_entries
 from tests.signing.making import header_text
 from tests.tables import walk
 
@@ -182,7 +182,7 @@ def test_the_length_of_the_header_is_checked_before_it_is_decoded() -> None:
 
 
 def test_the_marks_are_the_four_texts_of_the_documentation() -> None:
-    assert dict(MARKS) == {
+    assert dict(FORM_MARKERS) == {
         "application/json;a2a-form=spec": Form.SPEC,
         "application/json;a2a-form=served": Form.SERVED,
         "application/json;a2a-form=pruned": Form.PRUNED,
@@ -190,12 +190,12 @@ def test_the_marks_are_the_four_texts_of_the_documentation() -> None:
     }
 
 
-@walk("form", list(MARKS.values()))
+@walk("form", list(FORM_MARKERS.values()))
 def test_a_mark_is_a_protected_cty_and_tells_a_companion_from_a_full_signature(form: Form) -> None:
     signature = parse_signature(with_header({**HEADER, "cty": content_type(form)}))
-    assert (signature.mark, signature.is_companion) == (form, form in (Form.PRUNED, Form.V0_3_PYTHON))
+    assert (signature.marker, signature.is_companion) == (form, form in (Form.PRUNED, Form.V0_3_PYTHON))
     unprotected = parse_signature(with_header(HEADER, header={"cty": content_type(form)}))
-    assert (unprotected.mark, unprotected.is_companion) == (None, False)
+    assert (unprotected.marker, unprotected.is_companion) == (None, False)
 
 
 @walk(
@@ -220,7 +220,7 @@ def test_a_mark_is_a_protected_cty_and_tells_a_companion_from_a_full_signature(f
 )
 def test_any_other_cty_is_that_of_another_tool_and_no_error(cty: Any) -> None:
     signature = parse_signature(with_header({**HEADER, "cty": cty}))
-    assert (signature.mark, signature.is_companion) == (None, False)
+    assert (signature.marker, signature.is_companion) == (None, False)
 
 
 @walk("signatures", [None, [], {}, "", "x", 0, 1, True], ids=repr)

@@ -1,0 +1,217 @@
+"""How much of a card a signature covers: which tool drops which members, and what shows that nothing was dropped.
+
+The removal of a member leaves no trace. The server of a card that was signed in a pruned form can remove the members
+that the signer dropped, and the rest has exactly the signed bytes. Three things show that a signature covers the whole
+card: a form marker in the signature (``signature.FORM_MARKERS``), a trust entry that says so, and a signed empty value
+that every known pruner drops (``shows_whole``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from a2a_trust.card.ambiguity import UnambiguousCard, is_full
+from a2a_trust.card.schema import LEGACY_MEMBERS, MESSAGES, MESSAGES_0_3, Field, Kind, proto_name
+from a2a_trust.card.view import interface_urls
+from a2a_trust.errors import FailureReason, InvalidSignatureError
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.jws import verify_jws
+from a2a_trust.keys.trust.store import SigningTool
+from a2a_trust.signing.forms import Form, Messages, Projection, pointers_of, project, without_defaults
+from a2a_trust.signing.signature import RejectedError, Signature
+from a2a_trust.strict_json import JSON, JSONObject
+
+UNVERIFIED_BY_PRUNING: Final = (
+    "/securityRequirements",
+    "/securitySchemes",
+    "/supportedInterfaces",
+    "/skills/*/securityRequirements",
+    "/skills/*/security",
+    "/capabilities/extensions/*/params",
+    *(f"/{member}" for member in LEGACY_MEMBERS),
+)
+"""The members that a pruned form may hide: it verifies neither their presence nor their absence."""
+
+#: SERVED before SPEC: they prove the same, and if their bytes are equal, the simpler name is reported.
+_WEAKEST_FIRST: Final = (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC)
+
+_FORMS_OF: Final[Mapping[SigningTool | None, tuple[Form, ...]]] = {
+    SigningTool.A2A_PYTHON: (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED),
+    SigningTool.A2A_JS: (Form.PRUNED,),
+}
+"""The pruned forms of each SDK, weakest first."""
+
+
+class CardForms:
+    """The forms of one card, made on first use."""
+
+    __slots__ = ("_made", "_served", "_signed")
+
+    def __init__(self, served: UnambiguousCard) -> None:
+        self._served = served
+        self._made: dict[Form, Projection] = {}
+        #: Several entries may trust one key; its signature is verified once.
+        self._signed: dict[tuple[str, str, str], dict[Form, Projection]] = {}
+
+    def signed_by(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
+        """The forms of the card that the key signed: the marked form, or all forms with the bytes of the weakest one.
+
+        The weakest form is tried first. A signer that drops members may have dropped some before the card was served;
+        then the served card has exactly the signed bytes, and nothing shows that members are missing.
+        """
+        asked = (signature.protected, signature.signature, key.thumbprint)
+        signed = self._signed.get(asked)
+        if signed is None:
+            signed = self._signed[asked] = self._find_signed(signature, key)
+        if not signed:
+            raise RejectedError(
+                FailureReason.BAD_SIGNATURE,
+                "not a signature by this key over this card"
+                + (" in any form" if signature.marker is None else f" in the form {signature.marker}, which it names")
+                + "; the card or the signature was changed",
+            )
+        return signed
+
+    def interfaces(self, projection: Projection) -> list[tuple[str, str]]:
+        """JSON pointer and URL of every interface in a form of the card."""
+        if projection.payload is self._served.payload:
+            return self._served.interfaces
+        return interface_urls(projection.members)
+
+    def _find_signed(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
+        forms = _WEAKEST_FIRST if signature.marker is None else (signature.marker,)
+        tried: list[bytes] = []
+        for form in forms:
+            if form is Form.V0_3_PYTHON and not self._served.generation.is_legacy:
+                continue
+            payload = self._project(form).payload
+            if payload in tried:
+                continue
+            tried.append(payload)
+            try:
+                verify_jws(
+                    protected=signature.protected,
+                    payload=payload,
+                    signature=signature.signature,
+                    key=key,
+                    header=signature.unprotected,
+                )
+            except InvalidSignatureError:
+                continue
+            return {each: self._project(each) for each in forms if self._project(each).payload == payload}
+        return {}
+
+    def _project(self, form: Form) -> Projection:
+        made = self._made.get(form)
+        if made is None:
+            served = self._served
+            is_one = form in (Form.SPEC, Form.PRUNED) or (form is Form.PRUNED_LEGACY and served.is_printed_alike)
+            if served.payload is not None and (form is Form.SPEC or (served.has_one_form and form is Form.SERVED)):
+                made = Projection(form, served.generation, served.payload, pointers_of(served.dropped))
+            elif served.has_one_form and is_one:  # the card has nothing that any form would drop
+                made = self._project(Form.SERVED).as_form(form)
+            else:
+                made = project(served.card, form, generation=served.generation, plain=served.is_plain)
+            self._made[form] = made
+        return made
+
+
+def find_coverage(
+    signed: Mapping[Form, Projection], marker: Form | None, signer: SigningTool | None
+) -> tuple[Projection, bool]:
+    """The signed form, and whether it is the whole card; RejectedError if the trust entry does not allow a part.
+
+    ``signed`` are the forms of the card that the key signed.
+    """
+    if marker is not None:
+        return signed[marker], True
+    full = signed.get(Form.SERVED) or signed.get(Form.SPEC)
+    if full is not None and (
+        signer is SigningTool.WHOLE or (signer is not SigningTool.A2A_TRUST and shows_whole(full))
+    ):
+        return full, True
+    for form in _FORMS_OF.get(signer, ()):
+        if form in signed:
+            return signed[form], False
+    if full is not None and signer in _FORMS_OF:
+        # A newer SDK may know members that are unknown here, and still prune others.
+        return full.as_form(Form.PRUNED), False
+    if signer is SigningTool.A2A_TRUST:
+        detail = (
+            "a valid signature without the mark of a2a-trust, which the trust entry demands: its signer is "
+            '"a2a-trust". If another tool signs with the key, name that tool as signer'
+        )
+    elif signer is not None:
+        detail = (
+            f"a valid signature in the form {next(iter(signed))}, which {signer}, the signer of the trust entry, does "
+            "not use; name the tool that signs with the key as signer"
+        )
+    else:
+        detail = (
+            "a valid signature, but nothing shows that it covers the whole card: members that SDKs drop before they "
+            "sign may have been removed. To accept this, name the signer in the trust entry: "
+            '"a2a-python" or "a2a-js", or "whole" if the owner of the key signs complete cards'
+        )
+    raise RejectedError(FailureReason.PARTIAL, detail)
+
+
+def shows_whole(projection: Projection) -> bool:
+    """Whether the members hold an empty value that both known pruners drop. Then the signer drops no members.
+
+    Only members of our schema count: a requirement without scopes, a mutual TLS scheme without description, any empty
+    list, string or object. Unknown members and ``params`` show nothing, because a newer SDK may know them and still
+    prune the rest.
+    """
+    messages = MESSAGES_0_3 if projection.generation.is_legacy else MESSAGES
+    return _holds_empty(projection.members, messages, "AgentCard")
+
+
+def _holds_empty(members: JSONObject, messages: Messages, message: str) -> bool:
+    fields = messages[message]
+    return any(_is_dropped_empty(value, messages, fields[name]) for name, value in members.items() if name in fields)
+
+
+def _is_dropped_empty(value: JSON, messages: Messages, field: Field) -> bool:
+    """Whether the value of a field is empty, or holds such a value outside ``params`` and unknown members."""
+    if value in ("", [], {}):
+        return True
+    if field.kind is Kind.STRUCT:
+        return field.name == "security" and value is not None and not is_full(value)
+    if field.kind is Kind.MESSAGE:
+        return type(value) is dict and _holds_empty(value, messages, field.message)
+    items: list[JSON] = list(value.values()) if type(value) is dict else value if type(value) is list else []
+    if field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
+        return any(item == {} or (type(item) is dict and _holds_empty(item, messages, field.message)) for item in items)
+    return "" in items
+
+
+def unprotected_members(card: JSONObject, companion: Projection) -> tuple[str, ...]:
+    """The entries of ``UNVERIFIED_BY_PRUNING`` at which the companion drops or changes a value of the card.
+
+    A member that a2a-python 0.3 reads alike without it does not count: one at a default of its models, or the ``type``
+    of a scheme.
+    """
+    if companion.form is Form.V0_3_PYTHON:
+        card = without_defaults(card, [])
+        schemes: JSONObject = card.get("securitySchemes") or {}
+        typeless = {name: {key: scheme[key] for key in scheme if key != "type"} for name, scheme in schemes.items()}
+        card = {**card, "securitySchemes": typeless or None}
+    return tuple(
+        pointer
+        for pointer in UNVERIFIED_BY_PRUNING
+        if list(_values(card, pointer.split("/")[1:])) != list(_values(companion.members, pointer.split("/")[1:]))
+    )
+
+
+def _values(holder: JSON, steps: list[str]) -> Iterator[JSON]:
+    """The values at a pointer, whose ``*`` is every element of a list. A member may have its name in ``a2a.proto``."""
+    if not steps:
+        yield holder
+    elif type(holder) is list:
+        for item in holder:
+            yield from _values(item, steps[1:])
+    elif type(holder) is dict:
+        for name in {steps[0], proto_name(steps[0])}:
+            if holder.get(name) is not None:
+                yield from _values(holder[name], steps[1:])

@@ -43,7 +43,7 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, checked_claims, sign_unverified
+from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, make_claims, sign_unverified
 from a2a_trust.workers import on_all_cores
 
 #: Rules of lint whose errors make a card ambiguous or contradictory. Such a card is signed only with --allow RULE.
@@ -110,7 +110,7 @@ class _Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """How all cards are signed: ``claims`` are those of ``checked_claims``.
+    """How all cards are signed: ``claims`` are those of ``make_claims``.
 
     A signature that expires before ``until`` has to be made again.
     """
@@ -164,7 +164,7 @@ def _job(options: argparse.Namespace) -> _Job:
                 "--expires-within: every new signature would expire within that time; give a later --expires"
             )
     signers = _signers(options, now)
-    claims = checked_claims(tuple(signers), now, iat=False if options.no_iat else None, exp=exp, jku=options.jku)
+    claims = make_claims(tuple(signers), now, iat=False if options.no_iat else None, exp=exp, jku=options.jku)
     return _Job(options=options, signers=signers, claims=claims, now=now, until=until)
 
 

@@ -32,7 +32,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.trust.origins import host_of
 from a2a_trust.keys.trust.policy import Policy
-from a2a_trust.keys.trust.store import TrustSource
+from a2a_trust.keys.trust.store import TrustSource, check_trust_source
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -54,8 +54,7 @@ def signature_verifier(
     CardVerificationError and its subclasses: the card is not verified. MalformedError: the object cannot be written as
     JSON. ConfigurationError: an argument is wrong, here or in a call of the verifier. Source: A2A 8.4.3.
     """
-    if not callable(getattr(trust, "trust_store", None)):
-        raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
+    check_trust_source(trust)
     try:
         host_of(origin)
     except (MalformedError, TypeError, AttributeError):

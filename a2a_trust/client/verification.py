@@ -28,7 +28,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
 from a2a_trust.keys.trust.origins import origin_of
 from a2a_trust.keys.trust.policy import AnyKey, Policy
-from a2a_trust.keys.trust.store import TrustSource, TrustStore
+from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
@@ -71,8 +71,7 @@ class Verification:
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        if not callable(getattr(self.trust, "trust_store", None)):
-            raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
+        check_trust_source(self.trust)
         check_first_use(self.on_first_use, self.memory)
 
     def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:

@@ -36,7 +36,7 @@ from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, answer, json_bytes, refuse
-from a2a_trust.signing.sign import checked_lifetime, sign_card
+from a2a_trust.signing.sign import lifetime_seconds, sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
@@ -76,7 +76,7 @@ class SignerSource(Protocol):
     def signer(self, now: float) -> Signer: ...
 
 
-class SignedCard(NamedTuple):
+class ServedCard(NamedTuple):
     """A card as it is served, and from when (``iat``) until when (``exp``) its signature is valid."""
 
     body: bytes
@@ -116,14 +116,14 @@ class CardSigner:
                 "or CardServing(signer=KeyRingFile(path))"
             )
         self._signer, self._jku, self._companion = signer, jku, companion
-        self._lifetime = None if lifetime is None else checked_lifetime(lifetime)
+        self._lifetime = None if lifetime is None else lifetime_seconds(lifetime)
         self._logged: tuple[str, ...] = ()
 
     def kid(self, now: float) -> str:
         """The kid of the key that signs now."""
         return self._now(now).kid
 
-    def sign(self, card: bytes | Mapping[str, Any], now: float) -> SignedCard:
+    def sign(self, card: bytes | Mapping[str, Any], now: float) -> ServedCard:
         iat = int(now)
         signed = sign_card(
             card, self._now(now), jku=self._jku, iat=iat, lifetime=self._lifetime, companion=self._companion
@@ -132,7 +132,7 @@ class CardSigner:
             self._logged = signed.notes
             for note in signed.notes:
                 _log.info("the card: %s", note)
-        return SignedCard(json_bytes(signed.card), iat, inf if signed.expires is None else signed.expires)
+        return ServedCard(json_bytes(signed.card), iat, inf if signed.expires is None else signed.expires)
 
     def _now(self, now: float) -> Signer:
         return self._signer if isinstance(self._signer, Signer) else self._signer.signer(now)
@@ -148,7 +148,7 @@ class CardSignedHere:
     def __init__(self, card: GivenCard, signer: CardSigner, *, clock: Callable[[], float] = time.time) -> None:
         self._card, self._signer = given_card(card), signer
         self._kid: str
-        self._signed: SignedCard
+        self._signed: ServedCard
         self._document: Document
         #: The key that failed to sign, until when it is not tried again (monotonic), and the failure.
         self._failed: tuple[str, float, str] = ("", -inf, "")

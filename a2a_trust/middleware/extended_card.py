@@ -38,7 +38,7 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.application import Answer, FromApplication, answer_of
 from a2a_trust.middleware.caller import principal_of
 from a2a_trust.middleware.calls import Call
-from a2a_trust.middleware.card import CardSigner, SignedCard, card_body
+from a2a_trust.middleware.card import CardSigner, ServedCard, card_body
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, awaited
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse, respond
 from a2a_trust.middleware.options import check_rule
@@ -139,7 +139,7 @@ class ExtendedCardEndpoint:
         if extended is not None and self._source is None and application is None:
             raise ConfigurationError("extended_card: FromApplication() is for protect(app, …); pass a card here")
         #: By the digest of the card as its source gave it, whether it is merged, and the kid.
-        self._signed = BoundedCache[tuple[bytes, bool, str], SignedCard](max_entries=_REMEMBERED)
+        self._signed = BoundedCache[tuple[bytes, bool, str], ServedCard](max_entries=_REMEMBERED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -240,7 +240,7 @@ class ExtendedCardEndpoint:
             body = json_bytes(parsed)
         merged = merged_card(parsed) if legacy and not generation_of(parsed).is_legacy else None
         if self._signer is None:
-            signed = SignedCard(body if merged is None else json_bytes(merged), -inf, inf)
+            signed = ServedCard(body if merged is None else json_bytes(merged), -inf, inf)
         else:
             signed = self._signer.sign(parsed if merged is None else merged, now)
         self._signed.put(made_of, signed)

@@ -17,8 +17,8 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import TrustSource
-from a2a_trust.signing.sign import SignedCard, checked_claims, sign_with
-from a2a_trust.signing.verify import Coverage, VerifiedCard, checked_store, seconds, verify_card
+from a2a_trust.signing.sign import SignedCard, make_claims, sign_with
+from a2a_trust.signing.verify import Coverage, VerifiedCard, check_arguments, seconds, verify_card
 from a2a_trust.workers import on_all_cores
 
 Origin: TypeAlias = str | UnsafeAnyOrigin | OriginFromCard
@@ -48,17 +48,17 @@ def verify_cards(
 
     ConfigurationError: an argument is wrong. OSError: a worker process was killed.
     """
-    store = checked_store(trust, policy, coverage)
+    store = check_arguments(trust, policy, coverage)
     moment = time.time() if now is None else seconds(now)
 
-    def verified(card: tuple[bytes, Origin]) -> VerifiedCard | TrustError:
+    def verify(card: tuple[bytes, Origin]) -> VerifiedCard | TrustError:
         document, origin = card
         try:
             return verify_card(document, store, origin=origin, now=moment, policy=policy, coverage=coverage)
         except TrustError as error:
             return error
 
-    return on_all_cores(verified, cards, workers)
+    return on_all_cores(verify, cards, workers)
 
 
 def sign_cards(
@@ -81,12 +81,12 @@ def sign_cards(
 
     ConfigurationError: an argument is wrong. OSError: a worker process was killed.
     """
-    claims = checked_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
+    claims = make_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
 
-    def signed(card: GivenCard) -> SignedCard | TrustError:
+    def sign(card: GivenCard) -> SignedCard | TrustError:
         try:
             return sign_with(signers, claims, card, drop_broken=drop_broken, companion=companion)
         except TrustError as error:
             return error
 
-    return on_all_cores(signed, cards, workers)
+    return on_all_cores(sign, cards, workers)

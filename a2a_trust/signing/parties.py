@@ -7,7 +7,7 @@ from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold
 from a2a_trust.signing.verify_signature import VerifiedSignature
 
 
-def counted_signatures(
+def count_signatures(
     verified: list[VerifiedSignature], policies: list[Policy], failures: tuple[SignatureFailure, ...]
 ) -> list[VerifiedSignature]:
     """The signatures that the policies count, at least one for each policy.
@@ -18,7 +18,7 @@ def counted_signatures(
     best_first = sorted(verified, key=_preference)
     counted: list[VerifiedSignature] = []
     for policy in policies:
-        counted += [each for each in _counted(best_first, policy, failures) if each not in counted]
+        counted += [each for each in _count(best_first, policy, failures) if each not in counted]
     return counted
 
 
@@ -28,7 +28,7 @@ def _preference(signature: VerifiedSignature) -> tuple[bool, int, float]:
     return (*signature.openness, -signature.issued)
 
 
-def _counted(
+def _count(
     best_first: list[VerifiedSignature], policy: Policy, failures: tuple[SignatureFailure, ...]
 ) -> list[VerifiedSignature]:
     """The signatures that one policy counts; an error when they are too few."""

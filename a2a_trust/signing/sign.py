@@ -13,7 +13,7 @@ companion that would leave a security member open is made only on request.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -184,7 +184,7 @@ def sign_card(
     4. Keep the signatures of others.
     5. Choose the form of the companion, for the SDKs that cannot check the full one.
     6. Sign every form with every signer.
-    7. Verify the signed card as a stranger would.
+    7. Verify the signed card as its readers will.
 
     Errors:
 
@@ -195,19 +195,14 @@ def sign_card(
     Source: A2A 8.4.2.
     """
     # 1.
-    claims = checked_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
+    claims = make_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
     return sign_with(signers, claims, card, drop_broken=drop_broken, companion=companion)
 
 
 def sign_with(
-    signers: tuple[Signer, ...],
-    claims: dict[str, Any],
-    card: GivenCard,
-    *,
-    drop_broken: bool,
-    companion: bool | None,
+    signers: tuple[Signer, ...], claims: dict[str, Any], card: GivenCard, *, drop_broken: bool, companion: bool | None
 ) -> SignedCard:
-    """Steps 2 to 7 of ``sign_card``, with ``checked_claims``."""
+    """Steps 2 to 7 of ``sign_card``, with the claims of ``make_claims``."""
     signed = sign_unverified(signers, claims, card, drop_broken=drop_broken, companion=companion)
     # 7.
     check_own_work(orjson.dumps(signed.card), signed.payload, signers, claims.get("iat", 0.0))
@@ -225,21 +220,21 @@ def sign_unverified(
 ) -> SignedCard:
     """Steps 2 to 6 of ``sign_card``: a caller that writes the card as text verifies that text."""
     # 2.
-    original = _read(card, read)
-    entries, discarded = _entries(original.card)
+    original = _read_unambiguous(card, read)
+    entries, discarded = _read_signatures(original.card)
     # 3.
-    full = _full(original)
+    full = _full_form(original)
     # 4.
-    kept = _kept(entries, signers, full.dropped, drop_broken=drop_broken)
+    kept = _keep_others(entries, signers, full.dropped, drop_broken=drop_broken)
     # 5.
-    second, rejections, withheld_for = _companion(full, has_one_form=original.has_one_form, is_wanted=companion)
+    second, rejections, withheld_for = _choose_companion(full, has_one_form=original.has_one_form, is_wanted=companion)
     # 6.
-    made = [_signature(signer, form, claims) for form in (full, second) if form is not None for signer in signers]
+    made = [_sign_form(signer, form, claims) for form in (full, second) if form is not None for signer in signers]
     if second is not None:  # our verifier does not count companions, so nothing verifies them later
-        for signer, companion_signature in zip(signers, made[len(signers) :], strict=True):
-            _check_signature(signer, second, companion_signature)
+        for signer, each in zip(signers, made[len(signers) :], strict=True):
+            _check_companion(signer, second, each)
     return SignedCard(
-        card=_with_signatures(original.card, full.members, [*kept, *made]),
+        card=_add_signatures(original.card, full.members, [*kept, *made]),
         payload=full.payload,
         normalized=full.dropped,
         companion=None if second is None else second.form,
@@ -272,7 +267,7 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
         raise ConfigurationError("sign_card: two signers have the same key, which verifiers count once; leave one out")
 
 
-def checked_claims(
+def make_claims(
     signers: tuple[Signer, ...],
     now: float,
     *,
@@ -292,7 +287,7 @@ def checked_claims(
             raise ConfigurationError(
                 "sign_card: exp and lifetime both say when the signatures expire; give one of them"
             )
-        exp = begin + checked_lifetime(lifetime)
+        exp = begin + lifetime_seconds(lifetime)
     if exp is not None:
         times["exp"] = seconds(exp)
     if not all(abs(moment) <= MAX_SAFE_INTEGER for moment in times.values()):
@@ -306,7 +301,7 @@ def checked_claims(
     return claims
 
 
-def checked_lifetime(lifetime: float | timedelta) -> float:
+def lifetime_seconds(lifetime: float | timedelta) -> float:
     """How long a signature is valid, in seconds; ConfigurationError if that is too short."""
     value = lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime
     if not value >= 60:
@@ -327,43 +322,39 @@ def _check_jku(jku: str) -> None:
         raise with_option(ConfigurationError(text), f"--{text}")
 
 
-def _read(card: GivenCard, read: Reader) -> UnambiguousCard:
+def _read_unambiguous(card: GivenCard, read: Reader) -> UnambiguousCard:
     """A copy of the card in plain JSON types, in its own order; MalformedError if readers could read it differently.
 
     A merged card with contradicting generations is rejected, too: one signature must not cover two meanings.
     """
     given = given_card(card, what="sign_card: the first argument")
-    original = read(given if isinstance(given, bytes) else _printed(given))
+    if not isinstance(given, bytes):
+        members = dict(given)
+        canonicalize(members)  # rejects values that are not JSON
+        given = orjson.dumps(members)
+    original = read(given)
     if not original.generation.is_legacy and not LEGACY_MEMBERS.isdisjoint(original.card):
         read_card(original.card)
     return original
 
 
-def _printed(card: Mapping[str, Any]) -> bytes:
-    """The card as text, in its own order; values that are not JSON are rejected."""
-    members = dict(card)
-    canonicalize(members)
-    return orjson.dumps(members)
-
-
-def _entries(card: JSONObject) -> tuple[list[JSON], int]:
+def _read_signatures(card: JSONObject) -> tuple[list[JSON], int]:
     """The entries of ``signatures`` that have the shape of a signature, and the number of the others."""
     given = card.get("signatures")
     if given is None:
         return [], 0
     if type(given) is not list:
         raise MalformedError("card: /signatures: it must be a list; remove the member to sign the card")
-    entries = [entry for entry in given if _is_signature(entry)]
-    canonicalize(entries)  # rejects what is not JSON: signatures of strangers are served again, too
+    entries = [
+        entry
+        for entry in given
+        if type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str  # A2A 4.4.7
+    ]
+    canonicalize(entries)  # rejects what is not JSON: signatures of others are served again, too
     return entries, len(given) - len(entries)
 
 
-def _is_signature(entry: JSON) -> bool:
-    """Whether the entry has the shape of a signature (A2A 4.4.7); its content may still be wrong or unknown here."""
-    return type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str
-
-
-def _full(original: UnambiguousCard) -> Projection:
+def _full_form(original: UnambiguousCard) -> Projection:
     """The form for a full signature: the card without the members that the specification drops.
 
     A card of 0.1 to 0.3 is signed as it is. SigningError: an interface has a URL that all verifiers reject.
@@ -387,11 +378,12 @@ def _full(original: UnambiguousCard) -> Projection:
     return Projection(form, original.generation, payload, normalized, _members=members)
 
 
-def _kept(
+def _keep_others(
     entries: list[JSON], signers: tuple[Signer, ...], normalized: tuple[str, ...], *, drop_broken: bool
 ) -> list[JSON]:
     """The signatures of others. If dropping members may break them, SigningError, or none with ``drop_broken``."""
-    others = _others(entries, {signer.kid for signer in signers})
+    kids = {signer.kid for signer in signers}
+    others = [entry for entry in entries if _kid_of(entry) not in kids]
     if not others or not normalized:
         return others
     if not drop_broken:
@@ -403,25 +395,24 @@ def _kept(
     return []
 
 
-def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
-    """The signatures by other kids, and those with an unreadable header."""
-    others = []
-    for entry in entries:
-        try:
-            if parse_signature(entry).kid in kids:
-                continue
-        except MalformedError:
-            pass
-        others.append(entry)
-    return others
+def _kid_of(entry: JSON) -> str | None:
+    try:
+        return parse_signature(entry).kid
+    except MalformedError:
+        return None
 
 
-def _companion(
+def _choose_companion(
     full: Projection, *, has_one_form: bool, is_wanted: bool | None
 ) -> tuple[Projection | None, tuple[str, ...], tuple[str, ...]]:
     """The form for the companion (None without one), sentences about SDKs that reject the card, ``withheld_for``."""
     form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
-    rejections = _rejections_by_resolver(full.members)
+    rejections: tuple[str, ...] = ()
+    if rewritten := rewritten_members(full.members):
+        rejections = (
+            f"rejected by a2a-python 1.3: before it verifies, it rewrites members of 0.3 as members of 1.0 "
+            f"({shown(rewritten)}); write the members of 1.0 beside them or in their place",
+        )
     if has_one_form and not full.generation.is_legacy:
         return None, rejections, ()
     unread = unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
@@ -442,17 +433,7 @@ def _companion(
     return None, (*rejections, f"rejected by {_READERS[form]}: {why}"), withheld_for
 
 
-def _rejections_by_resolver(members: JSONObject) -> tuple[str, ...]:
-    rewritten = rewritten_members(members)
-    if not rewritten:
-        return ()
-    return (
-        f"rejected by a2a-python 1.3: before it verifies, it rewrites members of 0.3 as members of 1.0 "
-        f"({shown(rewritten)}); write the members of 1.0 beside them or in their place",
-    )
-
-
-def _signature(signer: Signer, projection: Projection, claims: JSONObject) -> JSONObject:
+def _sign_form(signer: Signer, projection: Projection, claims: JSONObject) -> JSONObject:
     """One AgentCardSignature, not verified yet."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
@@ -462,23 +443,23 @@ def _signature(signer: Signer, projection: Projection, claims: JSONObject) -> JS
     }
 
 
-def _check_signature(signer: Signer, projection: Projection, made: JSONObject) -> None:
+def _check_companion(signer: Signer, projection: Projection, made: JSONObject) -> None:
     """SigningError if the signature does not verify, as from a signer with another form of signature."""
+    protected, signature = made["protected"], made["signature"]
     try:
-        verify_jws(
-            protected=made["protected"],
-            payload=projection.payload,
-            signature=made["signature"],
-            key=signer.public_key,
-        )
-    except (InvalidSignatureError, MalformedError) as error:
-        raise SigningError(
-            f"the signer {signer.kid!a} returned a signature that does not verify with its public key ({error}); "
-            "sign() must return the JOSE form, for ECDSA r || s of fixed length, not DER"
-        ) from None
+        verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
+    except (InvalidSignatureError, MalformedError):
+        raise _wrong_signature(signer) from None
 
 
-def _with_signatures(original: JSONObject, members: JSONObject, signatures: list[JSON]) -> JSONObject:
+def _wrong_signature(signer: Signer) -> SigningError:
+    return SigningError(
+        f"the signer {signer.kid!a} returned a signature that does not verify with its public key; sign() must return "
+        "the JOSE form, for ECDSA r || s of fixed length, not DER"
+    )
+
+
+def _add_signatures(original: JSONObject, members: JSONObject, signatures: list[JSON]) -> JSONObject:
     """The signed card, in the order of the original; without ``signatures`` there, they come last."""
     if len(signatures) > MAX_SIGNATURES:
         raise SigningError(
@@ -492,24 +473,19 @@ def _with_signatures(original: JSONObject, members: JSONObject, signatures: list
 def check_own_work(
     document: bytes, payload: bytes, signers: Sequence[Signer], now: float, read: Reader = read_quickly
 ) -> None:
-    """Verify a signed card as a stranger would; SigningError if it does not verify, or has not this ``payload``."""
+    """Verify a signed card as its readers will; SigningError if it does not verify, or has not this ``payload``."""
     trust, policy = _all_of(tuple([signer.public_key for signer in signers]))
     try:
         verified = verify_document(document, trust, UnsafeAnyOrigin(), now, policy=policy, read=read)
     except CardVerificationError as error:
-        wrong = {failure.kid for failure in error.failures if failure.reason in _OF_SIGNERS}
+        reasons = (FailureReason.BAD_SIGNATURE, FailureReason.MALFORMED)
+        wrong = {failure.kid for failure in error.failures if failure.reason in reasons}
         for signer in signers:
             if ascii(signer.kid[:64])[1:-1] in wrong:
-                raise SigningError(
-                    f"the signer {signer.kid!a} returned a signature that does not verify with its public key; sign() "
-                    "must return the JOSE form, for ECDSA r || s of fixed length, not DER"
-                ) from None
+                raise _wrong_signature(signer) from None
         raise SigningError(f"the signed card does not verify: {error}") from None
     if verified.payload != payload:
         raise SigningError("the signed card differs from the card that was given; nothing was signed")
-
-
-_OF_SIGNERS: Final = (FailureReason.BAD_SIGNATURE, FailureReason.MALFORMED)
 
 
 @lru_cache(maxsize=64)

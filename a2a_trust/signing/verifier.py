@@ -10,13 +10,13 @@ from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import AnyKey, Policy
-from a2a_trust.keys.trust.store import TrustSource, TrustStore
+from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
-_REMEMBERED_BYTES: Final = 65_536
+_MAX_CACHED_BYTES: Final = 65_536
 """The largest document that is cached: larger ones would fill the memory."""
 
-_Memory: TypeAlias = BoundedCache[tuple[bytes, str] | tuple[bytes], VerifiedCard]
+_Cache: TypeAlias = BoundedCache[tuple[bytes, str] | tuple[bytes], VerifiedCard]
 """The key is the document and its origin, or only the document if it may come from any host."""
 
 
@@ -44,25 +44,24 @@ class CardVerifier:
             raise ConfigurationError(f"CardVerifier: remember={remember!r} must be a number of cards, 0 or more")
         self._trust, self._clock, self._policy, self._coverage = trust, clock, policy, coverage
         self._remember = remember
-        if not callable(getattr(trust, "trust_store", None)):
-            raise ConfigurationError("CardVerifier: trust must be TrustFile('trust.toml'), or a TrustStore of keys")
+        check_trust_source(trust, "CardVerifier: trust must be TrustFile('trust.toml'), or a TrustStore of keys")
         #: The trusted keys and the cards that they verified: one value, so that all threads see both together.
-        self._verified: tuple[TrustStore, _Memory] = trust.trust_store(), _Memory(max_entries=remember)
+        self._verified: tuple[TrustStore, _Cache] = trust.trust_store(), _Cache(max_entries=remember)
 
     def verify(self, document: bytes, *, origin: str | UnsafeAnyOrigin) -> VerifiedCard:
         """Verify a card as ``verify_card`` does, at the current time; errors as of ``verify_card``."""
         now = self._clock()
         store = self._trust.trust_store()
-        last, memory = self._verified
+        last, cache = self._verified
         if store is not last:
-            memory = _Memory(max_entries=self._remember)
-            self._verified = store, memory
+            cache = _Cache(max_entries=self._remember)
+            self._verified = store, cache
         # The comparison of types comes first: isinstance only would make a hit 12 % slower.
         asked = (document, origin) if type(origin) is str or not isinstance(origin, UnsafeAnyOrigin) else (document,)
-        entry = memory.entry(asked)
+        entry = cache.entry(asked)
         if entry is not None and entry[1] <= now < entry[2]:
             return entry[0]
         verified = verify_card(document, store, origin=origin, now=now, policy=self._policy, coverage=self._coverage)
-        if len(document) <= _REMEMBERED_BYTES:
-            memory.put(asked, verified, since=verified.valid_from, until=verified.valid_until)
+        if len(document) <= _MAX_CACHED_BYTES:
+            cache.put(asked, verified, since=verified.valid_from, until=verified.valid_until)
         return verified

@@ -1,7 +1,6 @@
 """Verify a card: the caller gets exactly the members that were signed.
 
-Other modules fetch cards and keys, remember earlier cards, and check whether a caller satisfies the requirements of a
-card. Source: A2A 8.4.3, RFC 7515 5.2.
+Source: A2A 8.4.3, RFC 7515 5.2.
 """
 
 from __future__ import annotations
@@ -27,14 +26,20 @@ from a2a_trust.errors import (
     with_option,
 )
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
+from a2a_trust.keys.trust.origins import (
+    OriginFromCard,
+    UnsafeAnyOrigin,
+    host_of,
+    interface_host,
+    is_unencrypted,
+    url_of,
+)
 from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold, is_thumbprint
-from a2a_trust.keys.trust.store import TrustSource, TrustStore
+from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
 from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.urls import read_url
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.forms import Form, is_within, shown
-from a2a_trust.signing.parties import counted_signatures
+from a2a_trust.signing.parties import count_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
 from a2a_trust.strict_json import JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_received
@@ -55,10 +60,7 @@ class Coverage(Enum):
 
 
 class _Served:
-    """The document, the host and the demands of a verification, for ``VerifiedCard.verified_again``.
-
-    No dataclass: the ``repr`` of a verified card, or of its fields, shows no members that nobody signed.
-    """
+    """The document, the host and the demands of a verification. Its repr shows no members that are not signed."""
 
     __slots__ = ("coverage", "document", "origin", "policy")
 
@@ -159,8 +161,8 @@ def verify_card(
     Source: A2A 8.4.3.
     """
     # 1.
-    store, moment = checked_store(trust, policy, coverage), time.time() if now is None else seconds(now)
-    text = document if isinstance(document, bytes) else _printed(document)
+    store, moment = check_arguments(trust, policy, coverage), time.time() if now is None else seconds(now)
+    text = document if isinstance(document, bytes) else _to_text(document)
     return verify_document(text, store, origin, moment, policy=policy, coverage=coverage)
 
 
@@ -178,13 +180,18 @@ def verify_document(
     # 2. and 3.
     served, host, verified, failures = verify_each(document, store, origin, now, read)
     # 4.
-    counted = counted_signatures(verified, [policy, *_policies_of_store(store, host, served.interfaces)], failures)
+    counted = count_signatures(verified, [policy, *_policies_of_store(store, host, served.interfaces)], failures)
     # 5.
     common = _covered_by_all(counted, failures)
     # 6.
-    is_whole = all(signature.is_whole for signature in counted)
-    if not is_whole:
-        _check_coverage(common, coverage, failures)
+    projection, is_whole = common.projection, all(signature.is_whole for signature in counted)
+    if not is_whole and projection.uncovered and coverage is not Coverage.SIGNED_PART_ONLY:
+        raise UncoveredFieldsError(
+            f"the signature, in the form {projection.form}, does not cover these members of the card: "
+            f"{shown(projection.uncovered)}",
+            projection.uncovered,
+            failures,
+        )
     given = _Served(document, UnsafeAnyOrigin() if host is None else host, policy, coverage)
     return _result(common, counted, failures, host, given, is_whole=is_whole)
 
@@ -202,7 +209,7 @@ def verify_each(
     document: bytes, store: TrustStore, origin: str | UnsafeAnyOrigin | OriginFromCard, now: float, read: Reader
 ) -> _Each:
     """Steps 2 and 3 of ``verify_card``, without policies; the errors are the same."""
-    host = _host_asked(origin)
+    host = _host_of_origin(origin)
     served = read(document)
     if isinstance(origin, OriginFromCard):
         host = _host_of_card(served.interfaces)
@@ -242,17 +249,6 @@ def _covered_by_all(counted: list[VerifiedSignature], failures: tuple[SignatureF
     )
 
 
-def _check_coverage(common: VerifiedSignature, coverage: Coverage, failures: tuple[SignatureFailure, ...]) -> None:
-    projection = common.projection
-    if projection.uncovered and coverage is not Coverage.SIGNED_PART_ONLY:
-        raise UncoveredFieldsError(
-            f"the signature, in the form {projection.form}, does not cover these members of the card: "
-            f"{shown(projection.uncovered)}",
-            projection.uncovered,
-            failures,
-        )
-
-
 def _result(
     common: VerifiedSignature,
     counted: list[VerifiedSignature],
@@ -287,11 +283,10 @@ def _result(
 def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tuple[str, ...]:
     warnings = []
     if not bound:
-        warnings.append("origin: not bound; the key may speak for every host, or the host of the card was not given")
-    unencrypted = tuple(
-        pointer for pointer, url in common.interfaces if is_unencrypted(url) and _leaves_this_machine(url)
-    )
-    if unencrypted:
+        warnings.append("origin: not bound; the key is trusted for every host, or the host of the card was not given")
+    if unencrypted := [
+        pointer for pointer, url in common.interfaces if is_unencrypted(url) and not is_this_machine(url_of(url).host)
+    ]:
         warnings.append(
             f"not encrypted: {shown(unencrypted)}; anybody on the network path can read and change requests and "
             "credentials: call an interface with an https URL, or ask the operator to serve the agent over TLS"
@@ -304,14 +299,7 @@ def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tupl
     return tuple(warnings)
 
 
-def _leaves_this_machine(url: str) -> bool:
-    try:
-        return not is_this_machine(read_url(url).host)
-    except MalformedError:
-        return True
-
-
-def _printed(document: Mapping[str, Any]) -> bytes:
+def _to_text(document: Mapping[str, Any]) -> bytes:
     """The card as text, so that bytes and dicts go through the same reader; values that are not JSON are rejected."""
     if not isinstance(document, Mapping):
         raise ConfigurationError(
@@ -321,13 +309,13 @@ def _printed(document: Mapping[str, Any]) -> bytes:
     return canonicalize_received(dict(document))
 
 
-def checked_store(trust: TrustSource, policy: Policy, coverage: Coverage) -> TrustStore:
+def check_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -> TrustStore:
     """The keys that are trusted now. ConfigurationError: an argument is wrong, or the policy names unknown parties."""
-    if not callable(getattr(trust, "trust_store", None)):
-        raise ConfigurationError(
-            f"verify_card: the second argument must be a TrustStore or a TrustFile, and is {type(trust).__name__}; "
-            "write verify_card(document, TrustFile('trust.toml'), origin=url), or TrustStore([TrustedKey(…)])"
-        )
+    check_trust_source(
+        trust,
+        f"verify_card: the second argument must be a TrustStore or a TrustFile, and is {type(trust).__name__}; "
+        "write verify_card(document, TrustFile('trust.toml'), origin=url), or TrustStore([TrustedKey(…)])",
+    )
     store = trust.trust_store()
     if not isinstance(policy, Policy):
         raise ConfigurationError(
@@ -344,7 +332,7 @@ def checked_store(trust: TrustSource, policy: Policy, coverage: Coverage) -> Tru
     return store
 
 
-def _host_asked(origin: str | UnsafeAnyOrigin | OriginFromCard) -> str | None:
+def _host_of_origin(origin: str | UnsafeAnyOrigin | OriginFromCard) -> str | None:
     try:
         return None if isinstance(origin, UnsafeAnyOrigin | OriginFromCard) else host_of(origin)
     except (MalformedError, TypeError):

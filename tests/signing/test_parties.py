@@ -21,7 +21,7 @@ from a2a_trust.keys.trust.policy import AnyKey, OriginPolicy, Threshold, all_of,
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.forms import Form, project
-from a2a_trust.signing.parties import counted_signatures
+from a2a_trust.signing.parties import count_signatures
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import Coverage
 from a2a_trust.signing.verify_signature import verify_signatures
@@ -220,10 +220,10 @@ def test_signatures_that_share_a_key_count_for_one_party(
     (base,), _ = verify_signatures(card, trust_in(ALICE), None, NOW)
     verified = [base._replace(position=position, trusted=trusted(by_name[name])) for position, name in made]
     if is_met:
-        assert len(counted_signatures(verified, [all_of(*parties)], ())) == len(parties)
+        assert len(count_signatures(verified, [all_of(*parties)], ())) == len(parties)
         return
     with pytest.raises(PolicyNotMetError):
-        counted_signatures(verified, [all_of(*parties)], ())
+        count_signatures(verified, [all_of(*parties)], ())
 
 
 def test_a_key_of_several_parties_stands_for_the_one_that_has_no_other() -> None:
@@ -231,7 +231,7 @@ def test_a_key_of_several_parties_stands_for_the_one_that_has_no_other() -> None
     entries = [trusted(ALICE, name="a"), trusted(ALICE, name="b"), trusted(BOB, name="a")]
     for order in permutations(entries):
         verified, _ = verify_signatures(UnambiguousCard(served(card)), TrustStore(order), None, NOW)
-        counted = counted_signatures(verified, [all_of("a", "b")], ())
+        counted = count_signatures(verified, [all_of("a", "b")], ())
         assert {(each.trusted.name, each.trusted.key.kid) for each in counted} == {("a", "bob"), ("b", "alice")}
     entries = [*(trusted(ALICE, name=name) for name in "abc"), trusted(BOB, name="c")]
     for order in permutations(entries):

@@ -176,3 +176,11 @@ class TrustSource(Protocol):
     def trust_store(self) -> TrustStore:
         """The keys that are trusted now; the same object as before while nothing has changed."""
         ...
+
+
+def check_trust_source(
+    trust: object, text: str = "trust: write TrustFile('trust.toml'), or a TrustStore of keys"
+) -> None:
+    """ConfigurationError with that text unless it is a ``TrustSource``."""
+    if not callable(getattr(trust, "trust_store", None)):
+        raise ConfigurationError(text)

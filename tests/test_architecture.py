@@ -83,7 +83,7 @@ HOMES = {
         "middleware/lifespan.py",
         "middleware/door.py",
     ),
-    "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py"),
+    "msgspec": ("card/simple.py", "middleware/calls.py", "signing/lines.py"),
     "httpx": (
         "client/adapters.py",
         "client/attachment.py",

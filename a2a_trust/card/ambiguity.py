@@ -26,7 +26,7 @@ from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from a2a_trust.card.usual import UsualCard
+    from a2a_trust.card.simple import SimpleCard
 
 #: The name that a2a-js loses, and how a refusal says so.
 _LOST_NAME: Final = "__proto__"
@@ -43,7 +43,7 @@ class UnambiguousCard:
 
     __slots__ = ("_card", "_document", "_usual", "dropped", "generation", "has_one_form", "is_plain", "payload")
 
-    def __init__(self, document: bytes, usual: UsualCard | None = None) -> None:
+    def __init__(self, document: bytes, usual: SimpleCard | None = None) -> None:
         self._document, self._usual = document, usual
         self._card: JSONObject | None = None
         self.generation: Generation = Generation.V1_0
@@ -63,7 +63,7 @@ class UnambiguousCard:
     def card(self) -> JSONObject:
         """The card in the order of the document. A usual card is read on first use, for nobody else needs it."""
         if self._card is None:
-            # Without numbers there is nothing to round, and usual_card has checked the rest.
+            # Without numbers there is nothing to round, and read_simple_card has checked the rest.
             read = strict_json.parse_printed if self.is_plain else strict_json.parse
             self._card = read(self._document)
         return self._card
@@ -94,12 +94,12 @@ Both give the same. To import msgspec takes as long as to read a hundred cards w
 
 def read_quickly(document: bytes) -> UnambiguousCard:
     """The card in a document; MalformedError as from ``strict_json.read`` and ``check_card``."""
-    from a2a_trust.card.usual import usual_card
+    from a2a_trust.card.simple import read_simple_card
 
-    return UnambiguousCard(document, usual_card(document, _are_usual_params))
+    return UnambiguousCard(document, read_simple_card(document, _are_simple_params))
 
 
-def _are_usual_params(value: JSON) -> bool:
+def _are_simple_params(value: JSON) -> bool:
     try:
         return _check_struct(value, None)
     except MalformedError:

@@ -30,8 +30,8 @@ from a2a_trust import (
     publish_jwks,
     sign_card,
 )
-from a2a_trust.card.ambiguity import _are_usual_params
-from a2a_trust.card.usual import usual_card
+from a2a_trust.card.ambiguity import _are_simple_params
+from a2a_trust.card.simple import read_simple_card
 from a2a_trust.cli.main import main
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.keys import LocalSigner
@@ -108,11 +108,11 @@ def sound(request: pytest.FixtureRequest, card: JSONObject) -> JSONObject:
     """A card that the gate takes on its short way, or on its long one."""
     if request.param == "made otherwise":
         card["securityRequirements"] = [{"schemes": {"oauth": {"list": ["read"]}}}]
-        assert usual_card(json.dumps(card).encode(), _are_usual_params) is None
+        assert read_simple_card(json.dumps(card).encode(), _are_simple_params) is None
         return card
     usual = pruned(card)
     del usual["capabilities"]["extensions"]
-    assert usual_card(json.dumps(usual).encode(), _are_usual_params) is not None
+    assert read_simple_card(json.dumps(usual).encode(), _are_simple_params) is not None
     return usual
 
 

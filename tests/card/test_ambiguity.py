@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 
 from a2a_trust import strict_json
-from a2a_trust.card.ambiguity import _are_usual_params, check_card, field_of, is_full
+from a2a_trust.card.ambiguity import _are_simple_params, check_card, field_of, is_full
 from a2a_trust.card.schema import MESSAGES, Field, Kind
-from a2a_trust.card.usual import usual_card
+from a2a_trust.card.simple import read_simple_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.signing.forms import Form, project
@@ -85,7 +85,7 @@ def signed_as_it_is(card: Any) -> bytes:
 
 
 def is_usual(card: Any) -> bool:
-    return usual_card(json.dumps(card).encode(), _are_usual_params) is not None
+    return read_simple_card(json.dumps(card).encode(), _are_simple_params) is not None
 
 
 def taken(card: Any) -> bool:

@@ -1,6 +1,6 @@
 """Read the usual card: one that has a single meaning, as most cards do.
 
-``usual_card`` only says "surely". A card that it does not accept is read by ``card.ambiguity``, which is the
+``read_simple_card`` only says "surely". A card that it does not accept is read by ``card.ambiguity``, which is the
 definition and decides. It is fast because msgspec checks the card while it reads it, with a Struct for each message of
 the schema:
 
@@ -55,7 +55,7 @@ class _Signature(Struct, forbid_unknown_fields=True, gc=False):
     signature: str
 
 
-class UsualCard(Struct, frozen=True, gc=False):
+class SimpleCard(Struct, frozen=True, gc=False):
     """A usual card: its ``spec`` form, what that drops, its signatures, and the URLs of its interfaces.
 
     ``has_one_form``: nothing is empty. ``is_plain``: it has no ``params``, so no numbers.
@@ -69,10 +69,10 @@ class UsualCard(Struct, frozen=True, gc=False):
     is_plain: bool
 
 
-def usual_card(document: bytes, are_usual_params: Callable[[JSON], bool]) -> UsualCard | None:
+def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool]) -> SimpleCard | None:
     """The card, if it is a usual one; None says nothing about it.
 
-    ``are_usual_params`` is the check of ``params``: whether they are unambiguous, and have nothing empty in them.
+    ``are_simple_params`` is the check of ``params``: whether they are unambiguous, and have nothing empty in them.
     """
     # An escaped quotation mark in this spelling would be printed as another one, and they are counted below.
     if len(document) > MAX_BYTES or b"\\u0022" in document:
@@ -83,12 +83,12 @@ def usual_card(document: bytes, are_usual_params: Callable[[JSON], bool]) -> Usu
         return None
     signatures = None if card.signatures is UNSET else to_builtins(card.signatures)
     card.signatures = UNSET
-    if not _has_usual_params(card, are_usual_params):
+    if not _put_canonical_params(card, are_simple_params):
         return None
     payload = _encode(card)
     # msgspec keeps the last of two members with one name: the quotation marks of the others are missing then.
     quotes = payload.count(b'"') + (0 if signatures is None else 2 + 8 * len(signatures))
-    if document.count(b'"') != quotes or not _is_usual(payload):
+    if document.count(b'"') != quotes or not _is_simple(payload):
         return None
     dropped: list[Path] = []
     empty = 0
@@ -97,7 +97,7 @@ def usual_card(document: bytes, are_usual_params: Callable[[JSON], bool]) -> Usu
         payload = _encode(card)
         if payload.count(b"{}") != empty or b"[]" in payload:  # some are elsewhere, perhaps in a text
             return None
-    return UsualCard(
+    return SimpleCard(
         payload,
         dropped,
         empty == 0,
@@ -107,7 +107,7 @@ def usual_card(document: bytes, are_usual_params: Callable[[JSON], bool]) -> Usu
     )
 
 
-def _is_usual(payload: bytes) -> bool:
+def _is_simple(payload: bytes) -> bool:
     """Whether a printed card has no name that a2a-js loses, no member at false by default, and only plain names."""
     if b'"__proto__":' in payload or (b'":false' in payload and any(default in payload for default in _DEFAULTS)):
         return False
@@ -127,7 +127,7 @@ def _without_empty_scopes(card: Any) -> tuple[list[Path], int]:
     return dropped, empty
 
 
-def _has_usual_params(card: Any, are_usual: Callable[[JSON], bool]) -> bool:
+def _put_canonical_params(card: Any, are_simple: Callable[[JSON], bool]) -> bool:
     """Put the canonical form of all ``params`` in their place, if they are usual."""
     for extension in card.capabilities.extensions or ():
         if extension.params is UNSET:
@@ -139,7 +139,7 @@ def _has_usual_params(card: Any, are_usual: Callable[[JSON], bool]) -> bool:
             value, is_plain = strict_json.read(text)
         except MalformedError:
             return False
-        if not are_usual(value):
+        if not are_simple(value):
             return False
         extension.params = Raw(canonicalize_parsed(value, plain=is_plain))
     return True

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust import TrustStore, generate_signer, sign_card, strict_json
-from a2a_trust.card import usual as module
-from a2a_trust.card.ambiguity import Reader, UnambiguousCard, _are_usual_params, read_quickly
-from a2a_trust.card.usual import UsualCard, usual_card
+from a2a_trust.card import simple as module
+from a2a_trust.card.ambiguity import Reader, UnambiguousCard, _are_simple_params, read_quickly
+from a2a_trust.card.simple import SimpleCard, read_simple_card
 from a2a_trust.errors import TrustError
 from a2a_trust.signing.forms import Form, pointers_of, project
 from a2a_trust.signing.verify import verify_document
@@ -28,8 +28,8 @@ from tests.tables import walk
 SIGNATURE = {"protected": "e30", "signature": "AA"}
 
 
-def usual(document: bytes) -> UsualCard | None:
-    return usual_card(document, _are_usual_params)
+def usual(document: bytes) -> SimpleCard | None:
+    return read_simple_card(document, _are_simple_params)
 
 
 def is_right(document: bytes) -> bool:
@@ -314,7 +314,7 @@ def test_programs_read_the_first_card_quickly(monkeypatch: pytest.MonkeyPatch) -
     """Who calls decides, not how many cards were read: tests/cli/test_startup.py has the commands for one card."""
     signer = generate_signer()
     document = json.dumps(sign_card(full_card(), signer).card).encode()
-    reading = Mock(side_effect=usual_card)
-    monkeypatch.setattr(module, "usual_card", reading)
+    reading = Mock(side_effect=read_simple_card)
+    monkeypatch.setattr(module, "read_simple_card", reading)
     verify(document, trust_in(signer))
     reading.assert_called_once()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from a2a_trust.card.simple import SimpleCard
 
-#: The name that a2a-js loses, and how a refusal says so.
+#: The name that a2a-js loses, and the reason for its rejection.
 _LOST_NAME: Final = "__proto__"
 _LOST: Final = "JavaScript clients lose a member of this name and do not verify it; rename or remove it"
 
@@ -41,19 +41,19 @@ class UnambiguousCard:
     - ``payload``: its ``spec`` form, if that is known already; ``dropped``: the members that are not in ``payload``.
     """
 
-    __slots__ = ("_card", "_document", "_usual", "dropped", "generation", "has_one_form", "is_plain", "payload")
+    __slots__ = ("_card", "_document", "_simple", "dropped", "generation", "has_one_form", "is_plain", "payload")
 
-    def __init__(self, document: bytes, usual: SimpleCard | None = None) -> None:
-        self._document, self._usual = document, usual
+    def __init__(self, document: bytes, simple: SimpleCard | None = None) -> None:
+        self._document, self._simple = document, simple
         self._card: JSONObject | None = None
         self.generation: Generation = Generation.V1_0
         self.has_one_form: bool = True
         self.payload: bytes | None = None
         self.dropped: list[Path] = []
         self.is_plain: Plain = Plain.YES
-        if usual is not None:
-            self.is_plain, self.has_one_form = Plain.YES if usual.is_plain else Plain.NO, usual.has_one_form
-            self.payload, self.dropped = usual.payload, usual.dropped
+        if simple is not None:
+            self.is_plain, self.has_one_form = Plain.YES if simple.is_plain else Plain.NO, simple.has_one_form
+            self.payload, self.dropped = simple.payload, simple.dropped
             return
         self._card, self.is_plain = strict_json.read(document, what="card")
         self.has_one_form = check_card(self._card)
@@ -61,7 +61,7 @@ class UnambiguousCard:
 
     @property
     def card(self) -> JSONObject:
-        """The card in the order of the document. A usual card is read on first use, for nobody else needs it."""
+        """The card in the order of the document. A simple card is read on first use, which most callers never make."""
         if self._card is None:
             # Without numbers there is nothing to round, and read_simple_card has checked the rest.
             read = strict_json.parse_printed if self.is_plain else strict_json.parse
@@ -71,7 +71,7 @@ class UnambiguousCard:
     @property
     def signatures(self) -> JSON:
         """The member ``signatures``; None if it is absent."""
-        return self.card.get("signatures") if self._usual is None else self._usual.signatures
+        return self.card.get("signatures") if self._simple is None else self._simple.signatures
 
     @property
     def is_printed_alike(self) -> bool:
@@ -82,7 +82,7 @@ class UnambiguousCard:
     @property
     def interfaces(self) -> list[tuple[str, str]]:
         """As ``interface_urls``."""
-        return interface_urls(self.card) if self._usual is None else self._usual.interfaces
+        return interface_urls(self.card) if self._simple is None else self._simple.interfaces
 
 
 Reader: TypeAlias = "Callable[[bytes], UnambiguousCard]"
@@ -113,7 +113,7 @@ def check_card(card: JSON) -> bool:
     ``signatures`` is not checked. MalformedError names the member and the fix.
     """
     if type(card) is not dict:
-        raise _refusal(None, f"a JSON object is needed, this is {_named(card)}")
+        raise _rejection(None, f"a JSON object is needed, this is {_type_name(card)}")
     members = {name: value for name, value in card.items() if name != "signatures"}
     return _message("AgentCard").check_members(members, None)
 
@@ -154,13 +154,12 @@ class _Message:
             self._spellings.add("signatures")
 
     def check(self, value: JSON, path: Path) -> bool:
-        """The check of an object of this message."""
         if type(value) is not dict:
-            raise _refusal_of_type("an object", value, path)
+            raise _wrong_type("an object", value, path)
         return bool(value) and self.check_members(value, path)
 
     def check_members(self, members: JSONObject, path: Path) -> bool:
-        """Refuse members that readers read differently; whether all of them are written as every form has them."""
+        """Reject members that readers read differently; whether all of them are written as every form has them."""
         known, variant = self.members, ""
         single = True
         for name, value in members.items():
@@ -176,7 +175,7 @@ class _Message:
             check, field = member
             if field.oneof:
                 if variant:
-                    raise _refusal((path, name), f"{variant} and {name} exclude each other; keep one")
+                    raise _rejection((path, name), f"{variant} and {name} exclude each other; keep one")
                 variant = name
             if not check(value, (path, name)):
                 single = False
@@ -188,19 +187,18 @@ class _Message:
         if member is not None:
             field = member.field
             if field.name != name and field.name in members:
-                raise _refusal((path, name), f"{field.name} and {name} are one field; keep {field.name}")
+                raise _rejection((path, name), f"{field.name} and {name} are one field; keep {field.name}")
             if name == "security" and members[name]:
                 _check_no_empty_twin(members, path)
             if field.name == "supportsAuthenticatedExtendedCard":
                 _check_no_null_twin(members)
         elif name.casefold() in self._spellings:
-            reason = "this differs from a member of A2A only in case; readers disagree about it"
-            raise _refusal((path, name), reason)
+            raise _rejection((path, name), "this differs from a member of A2A only in case; readers disagree about it")
         elif name == _LOST_NAME:
-            raise _refusal((path, name), _LOST)
+            raise _rejection((path, name), _LOST)
         elif not name.isprintable():
             reason = "its name is not printable; protobuf's reader in Python ends a name at its first NUL"
-            raise _refusal((path, name), reason)
+            raise _rejection((path, name), reason)
         return member
 
 
@@ -212,9 +210,9 @@ class _Requirement03(_Message):
     def check_members(self, members: JSONObject, path: Path) -> bool:
         for name, scopes in members.items():
             if name == _LOST_NAME:
-                raise _refusal((path, name), _LOST)
+                raise _rejection((path, name), _LOST)
             if type(scopes) is not list:
-                raise _refusal_of_type("a list of scopes", scopes, (path, name))
+                raise _wrong_type("a list of scopes", scopes, (path, name))
             _check_strings(scopes, (path, name))
         return False
 
@@ -237,7 +235,6 @@ def _message(name: str) -> _Message:
 
 
 def _check_of(field: Field) -> _Check:
-    """The check of a field's values."""
     if field.kind is Kind.BOOL:
         return _check_optional_bool if field.presence is Presence.EXPLICIT else _check_bool
     if not field.message:
@@ -250,16 +247,16 @@ def _check_of(field: Field) -> _Check:
 
 def _check_string(value: JSON, path: Path) -> bool:
     if type(value) is not str:
-        raise _refusal_of_type("a string", value, path)
+        raise _wrong_type("a string", value, path)
     return value != ""
 
 
 def _check_strings(value: JSON, path: Path) -> bool:
     if type(value) is not list:
-        raise _refusal_of_type("a list of strings", value, path)
+        raise _wrong_type("a list of strings", value, path)
     if set(map(type, value)) - {str}:
         index = next(index for index, item in enumerate(value) if type(item) is not str)
-        raise _refusal_of_type("a string", value[index], (path, index))
+        raise _wrong_type("a string", value[index], (path, index))
     return bool(value) and "" not in value
 
 
@@ -271,26 +268,13 @@ def _check_bool(value: JSON, path: Path) -> bool:
 def _check_optional_bool(value: JSON, path: Path) -> bool:
     """The check of an ``optional`` field: false too is in every form."""
     if type(value) is not bool:
-        raise _refusal_of_type("true or false", value, path)
+        raise _wrong_type("true or false", value, path)
     return True
-
-
-def _check_names(value: JSON, path: Path) -> None:
-    """MalformedError for a value that is not an object, and for the free name that a2a-js loses."""
-    if type(value) is not dict:
-        raise _refusal_of_type("an object", value, path)
-    if _LOST_NAME in value:
-        raise _refusal((path, _LOST_NAME), _LOST)
-
-
-def _check_string_map(value: JSON, path: Path) -> bool:
-    _check_names(value, path)
-    return bool(value) and _check_each(_check_string, value.items(), path)
 
 
 def _check_struct(value: JSON, path: Path) -> bool:
     if type(value) is not dict:
-        raise _refusal_of_type("an object", value, path)
+        raise _wrong_type("an object", value, path)
     _check_params(value, path)
     return is_full(value)
 
@@ -306,7 +290,7 @@ def _check_each(check: _Check, items: Iterable[tuple[str | int, JSON]], path: Pa
 def _list_of(check: _Check) -> _Check:
     def check_list(value: JSON, path: Path) -> bool:
         if type(value) is not list:
-            raise _refusal_of_type("a list of objects", value, path)
+            raise _wrong_type("a list of objects", value, path)
         return bool(value) and _check_each(check, enumerate(value), path)
 
     return check_list
@@ -314,7 +298,10 @@ def _list_of(check: _Check) -> _Check:
 
 def _map_of(check: _Check) -> _Check:
     def check_map(value: JSON, path: Path) -> bool:
-        _check_names(value, path)
+        if type(value) is not dict:
+            raise _wrong_type("an object", value, path)
+        if _LOST_NAME in value:
+            raise _rejection((path, _LOST_NAME), _LOST)
         return bool(value) and _check_each(check, value.items(), path)
 
     return check_map
@@ -323,43 +310,43 @@ def _map_of(check: _Check) -> _Check:
 _CHECKS: Final[Mapping[Kind, _Check]] = {
     Kind.STRING: _check_string,
     Kind.STRINGS: _check_strings,
-    Kind.STRING_MAP: _check_string_map,
+    Kind.STRING_MAP: _map_of(_check_string),
     Kind.STRUCT: _check_struct,
 }
 
 
 def _check_no_empty_twin(members: JSONObject, path: Path) -> None:
-    """Refuse requirements of 1.0 that are there with nothing in them beside those of 0.3.
+    """Reject empty requirements of 1.0 beside requirements of 0.3.
 
     The form of the specification drops them, so the server of a signed card may add them; and a2a-python reads
-    ``security`` only where they are not there.
+    ``security`` only where they are absent.
     """
     for twin in ("securityRequirements", "security_requirements"):
         if twin in members and not members[twin]:
             reason = f"{twin} has nothing in it, and security beside it has; leave {twin} out"
-            raise _refusal((path, twin), reason)
+            raise _rejection((path, twin), reason)
 
 
 def _check_no_null_twin(card: JSONObject) -> None:
-    """Refuse an extended card of 1.0 that is null beside the one that 0.3 promises.
+    """Reject ``extendedAgentCard: null`` beside ``supportsAuthenticatedExtendedCard``.
 
-    The form of the specification drops null, so the server of a signed card may add it; and a2a-python then reads
-    that there is none.
+    The form of the specification drops null, so the server of a signed card may add it; a2a-python then reads that
+    there is no extended card.
     """
     found = card.get("capabilities")
     capabilities = found if type(found) is dict else {}
     for twin in ("extendedAgentCard", "extended_agent_card"):
         if twin in capabilities and capabilities[twin] is None:
             reason = f"{twin} is null, and supportsAuthenticatedExtendedCard is there; leave {twin} out"
-            raise _refusal(((None, "capabilities"), twin), reason)
+            raise _rejection(((None, "capabilities"), twin), reason)
 
 
 def _check_params(value: JSON, path: Path) -> None:
-    """Refuse the name that a2a-js loses, at any depth."""
+    """Reject the name that a2a-js loses, at any depth."""
     items = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
     for key, item in items:
         if key == _LOST_NAME:
-            raise _refusal((path, key), _LOST)
+            raise _rejection((path, key), _LOST)
         _check_params(item, (path, key))
 
 
@@ -370,16 +357,16 @@ def is_full(value: JSON) -> bool:
     return value is not None and value != ""
 
 
-def _refusal(path: Path, reason: str) -> MalformedError:
+def _rejection(path: Path, reason: str) -> MalformedError:
     pointer = pointer_of(steps_to(path))
     where = f"{ascii(pointer[:256])[1:-1]}: " if path else ""
     return MalformedError(f"card: {where}{reason}", pointer, reason)
 
 
-def _refusal_of_type(wanted: str, value: JSON, path: Path) -> MalformedError:
-    return _refusal(path, f"{wanted} is needed, this is {_named(value)}")
+def _wrong_type(wanted: str, value: JSON, path: Path) -> MalformedError:
+    return _rejection(path, f"{wanted} is needed, this is {_type_name(value)}")
 
 
-def _named(value: JSON) -> str:
+def _type_name(value: JSON) -> str:
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

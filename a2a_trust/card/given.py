@@ -35,7 +35,7 @@ GivenCard: TypeAlias = bytes | str | Path | Mapping[str, Any] | PydanticCard | S
 _SDK_MESSAGE: Final = "lf.a2a.v1.AgentCard"
 
 
-def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, Any]:
+def read_given(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, Any]:
     """The card as bytes or as a JSON object, unchecked.
 
     A file is read only once; use ``CardFile`` for files that change. ConfigurationError (its text begins with
@@ -44,14 +44,18 @@ def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, A
     if isinstance(card, bytes | Mapping):
         return card
     if isinstance(card, Path):
-        return _content(card, what)
+        try:
+            with open_regular(card) as file:
+                return file.read(MAX_BYTES + 1)  # the reader rejects a longer file
+        except OSError as error:
+            raise ConfigurationError(f"{what}: {card} cannot be read: {error.strerror}") from None
     if isinstance(card, str) and card.lstrip().startswith("{"):
         return card.encode("utf-8", "surrogatepass")  # the reader rejects half of a surrogate pair
     if not isinstance(card, type):
         if is_message(card):
-            return _served_by_sdk(card)
+            return _dump_message(card)
         if callable(getattr(card, "model_dump", None)):
-            members = _dumped(card)
+            members = _dump_model(card)
             if isinstance(members, dict):
                 return members
     kind = f"the class {card.__name__}" if isinstance(card, type) else type(card).__name__
@@ -68,15 +72,7 @@ def is_message(card: object) -> TypeGuard[SdkCard]:
     return getattr(getattr(card, "DESCRIPTOR", None), "full_name", None) == _SDK_MESSAGE
 
 
-def _content(path: Path, what: str) -> bytes:
-    try:
-        with open_regular(path) as file:
-            return file.read(MAX_BYTES + 1)  # the reader rejects one that is longer than that
-    except OSError as error:
-        raise ConfigurationError(f"{what}: {path} cannot be read: {error.strerror}") from None
-
-
-def _served_by_sdk(card: Any) -> bytes:
+def _dump_message(card: Any) -> bytes:
     """The members of 1.0, and those of 0.3 where the card names an interface of 0.3."""
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 
@@ -84,7 +80,7 @@ def _served_by_sdk(card: Any) -> bytes:
     return json.dumps(agent_card_to_dict(card), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _dumped(card: Any) -> Any:
+def _dump_model(card: Any) -> Any:
     """Our models as they were read, null included; those of the SDK as it serves them."""
     models = sys.modules.get("a2a_trust.card.models")  # there is no model of ours before it was imported
     is_ours = models is not None and isinstance(card, models.CardModel)

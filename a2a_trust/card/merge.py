@@ -6,7 +6,7 @@ A card whose two halves contradict each other is rejected. Sign the merged card,
 from __future__ import annotations
 
 from a2a_trust import strict_json
-from a2a_trust.card.given import GivenCard, given_card
+from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import DEFAULTS_0_3, SCHEME_MEMBERS, SCHEME_TYPES
 from a2a_trust.card.view import Alternative, CardView, Interface, read_card
 from a2a_trust.errors import MalformedError
@@ -19,7 +19,7 @@ def merged_card(card: GivenCard) -> JSONObject:
     Clients of 0.2 and 0.3 get the interfaces of 0.3 if the card has any, else all interfaces. MalformedError: not a
     card of 1.0, or it has members of 0.3 that contradict it. Source: A2A 0.3.0 5.5, A2A 1.0.1 4.4.1.
     """
-    given = given_card(card)
+    given = read_given(card)
     original = strict_json.parse(given, what="card") if isinstance(given, bytes) else given
     view = read_card(original)
     shown = _interfaces_for_0_3(view)

@@ -63,8 +63,6 @@ class CardModel(BaseModel):
 
 
 class _WholeCard(CardModel):
-    """The base of the models of cards."""
-
     @model_validator(mode="after")
     def _shows_all_rules(self) -> Self:
         """Reject a card whose schemes and requirements are not those that the attributes show."""
@@ -120,8 +118,6 @@ class AgentCard(_WholeCard):
 
 
 class AgentInterface(CardModel):
-    """One place where the agent can be reached."""
-
     url: str = ""
     protocol_binding: str = ""
     tenant: str | None = None
@@ -136,8 +132,6 @@ class AgentProvider(CardModel):
 
 
 class AgentCapabilities(CardModel):
-    """Capabilities of the agent beside answering."""
-
     streaming: StrictBool | None = None
     push_notifications: StrictBool | None = None
     extensions: Sequence[AgentExtension] | None = None
@@ -145,17 +139,13 @@ class AgentCapabilities(CardModel):
 
 
 class AgentExtension(CardModel):
-    """An extension of the protocol."""
-
     uri: str | None = None
     description: str | None = None
     required: StrictBool | None = None
     params: Mapping[str, Any] | None = None
 
 
-class AgentSkill(CardModel):
-    """One thing that the agent can do."""
-
+class _Skill(CardModel):
     id: str = ""
     name: str = ""
     description: str = ""
@@ -163,6 +153,9 @@ class AgentSkill(CardModel):
     examples: Sequence[str] | None = None
     input_modes: Sequence[str] | None = None
     output_modes: Sequence[str] | None = None
+
+
+class AgentSkill(_Skill):
     security_requirements: Sequence[SecurityRequirement] | None = None
 
 
@@ -211,31 +204,23 @@ class APIKeySecurityScheme(CardModel):
 
 
 class HTTPAuthSecurityScheme(CardModel):
-    """An HTTP authentication scheme, such as Bearer."""
-
     description: str | None = None
     scheme: str = ""
     bearer_format: str | None = None
 
 
 class OAuth2SecurityScheme(CardModel):
-    """OAuth 2.0."""
-
     description: str | None = None
     flows: OAuthFlows = Field(default_factory=lambda: OAuthFlows())
     oauth2_metadata_url: str | None = None
 
 
 class OpenIdConnectSecurityScheme(CardModel):
-    """OpenID Connect with its discovery URL."""
-
     description: str | None = None
     open_id_connect_url: str = ""
 
 
 class MutualTlsSecurityScheme(CardModel):
-    """A client certificate."""
-
     description: str | None = None
 
 
@@ -250,16 +235,12 @@ class OAuthFlows(CardModel):
 
 
 class _TokenFlow(CardModel):
-    """The members that most flows have."""
-
     token_url: str = ""
     refresh_url: str | None = None
     scopes: Mapping[str, str] = Field(default_factory=dict)
 
 
 class AuthorizationCodeOAuthFlow(_TokenFlow):
-    """The authorization code flow."""
-
     authorization_url: str = ""
     pkce_required: StrictBool | None = None
 
@@ -269,24 +250,18 @@ class ClientCredentialsOAuthFlow(_TokenFlow):
 
 
 class ImplicitOAuthFlow(CardModel):
-    """The implicit flow."""
-
     authorization_url: str | None = None
     refresh_url: str | None = None
     scopes: Mapping[str, str] | None = None
 
 
 class PasswordOAuthFlow(CardModel):
-    """The password flow."""
-
     token_url: str | None = None
     refresh_url: str | None = None
     scopes: Mapping[str, str] | None = None
 
 
 class DeviceCodeOAuthFlow(_TokenFlow):
-    """The device code flow."""
-
     device_authorization_url: str = ""
 
 
@@ -325,15 +300,11 @@ class Authentication01(CardModel):
 
 
 class AgentInterface03(CardModel):
-    """One more place where the agent can be reached."""
-
     url: str = ""
     transport: str = ""
 
 
 class AgentCapabilities03(CardModel):
-    """Capabilities of the agent beside answering."""
-
     extensions: Sequence[AgentExtension03] | None = None
     push_notifications: StrictBool | None = None
     state_transition_history: StrictBool | None = None
@@ -341,24 +312,13 @@ class AgentCapabilities03(CardModel):
 
 
 class AgentExtension03(CardModel):
-    """An extension of the protocol."""
-
     uri: str = ""
     description: str | None = None
     params: Mapping[str, Any] | None = None
     required: StrictBool | None = None
 
 
-class AgentSkill03(CardModel):
-    """One thing that the agent can do."""
-
-    id: str = ""
-    name: str = ""
-    description: str = ""
-    tags: Sequence[str] = ()
-    examples: Sequence[str] | None = None
-    input_modes: Sequence[str] | None = None
-    output_modes: Sequence[str] | None = None
+class AgentSkill03(_Skill):
     security: Sequence[Mapping[str, Sequence[str]]] | None = None
 
 
@@ -386,14 +346,10 @@ class OAuthFlows03(CardModel):
 
 
 class AuthorizationCodeOAuthFlow03(_TokenFlow):
-    """The authorization code flow."""
-
     authorization_url: str = ""
 
 
 class ImplicitOAuthFlow03(CardModel):
-    """The implicit flow."""
-
     authorization_url: str = ""
     scopes: Mapping[str, str] = Field(default_factory=dict)
     refresh_url: str | None = None

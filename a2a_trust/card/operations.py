@@ -8,7 +8,6 @@ routes and the messages of the SDKs. Sources: A2A 1.0.1 5.3, 9.1, 11.1; A2A 0.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -150,7 +149,7 @@ _LONGEST_NAME: Final = 64
 """More characters than a name of A2A has, in a body or as a method."""
 
 
-def folded_name(name: str) -> str:
+def fold_name(name: str) -> str:
     """A printable name as the most lenient reader compares it: without case, blanks and compatible characters.
 
     Of a name that is none of A2A in any reading, only the beginning is folded: the names of A2A are short and in ASCII,
@@ -168,8 +167,6 @@ def folded_name(name: str) -> str:
 
 
 _PLAIN_PATH: Final = re.compile(r"(?:/[a-z0-9_~:-][a-z0-9._~:-]*)+")
-
-
 _LONGEST_ODD_PATH: Final = 1024
 _MOST_ODD: Final = 64
 """How many escapes, and how many different characters beyond ASCII, a path may have once it is decoded."""
@@ -186,7 +183,7 @@ def is_foldable(path: str) -> bool:
     return len({*unquote(path)} - _ASCII) <= _MOST_ODD
 
 
-def folded_path(path: str) -> str:
+def fold_path(path: str) -> str:
     """The path as the most lenient router reads it: decoded again, without case, parameters, empty and dot segments.
 
     Characters are decomposed one by one. To normalize a text takes time with the square of its combining characters.
@@ -208,20 +205,17 @@ def folded_path(path: str) -> str:
     return "/" + "/".join(segments if ".." in names else names)
 
 
-def _endings() -> Iterator[str]:
-    templates = [route.template for routes in ROUTES.values() for route in routes]
-    for template in dict.fromkeys([*templates, EXTENDED_CARD_0_2]):
-        yield _expression(template.casefold())
-
-
-_OPERATION_AT_THE_END: Final = re.compile(rf"(?:{'|'.join(_endings())})\Z")
+_TEMPLATES: Final = (*(route.template for routes in ROUTES.values() for route in routes), EXTENDED_CARD_0_2)
+_OPERATION_AT_THE_END: Final = re.compile(
+    rf"(?:{'|'.join(dict.fromkeys(_expression(template.casefold()) for template in _TEMPLATES))})\Z"
+)
 
 
 def ends_like_operation(path: str) -> bool:
     """Whether the path ends as a path of HTTP+JSON does, in any generation and any spelling."""
-    return _OPERATION_AT_THE_END.search(folded_path(path)) is not None
+    return _OPERATION_AT_THE_END.search(fold_path(path)) is not None
 
 
 def path_of_interface(path: str) -> str:
     """The part of a path before the operation at its end: the path of the interface, if it names no tenant."""
-    return _OPERATION_AT_THE_END.split(folded_path(path))[0] or "/"
+    return _OPERATION_AT_THE_END.split(fold_path(path))[0] or "/"

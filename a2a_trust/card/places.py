@@ -48,40 +48,36 @@ class HeaderPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryPlace:
+class _Parameter:
+    kind: ClassVar[str]
+    name: str
+
+    def __post_init__(self) -> None:
+        if not _PARAMETER_NAME.fullmatch(self.name):
+            raise ConfigurationError(
+                f"{self.name[:64]!a} cannot be the name of a parameter or a cookie; use letters, digits and - . _ ~"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class QueryPlace(_Parameter):
     """A parameter of the query."""
 
+    __slots__ = ()
+    kind = "query parameter"
     location: ClassVar[str] = "query"
     header: ClassVar[None] = None
-    name: str
-
-    def __post_init__(self) -> None:
-        _check_parameter(self.name)
-
-    def __str__(self) -> str:
-        return f"query parameter {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class CookiePlace:
+class CookiePlace(_Parameter):
     """A cookie (RFC 6265 4.2.1)."""
 
+    __slots__ = ()
+    kind = "cookie"
     location: ClassVar[str] = "cookie"
     header: ClassVar[bytes] = b"cookie"
-    name: str
-
-    def __post_init__(self) -> None:
-        _check_parameter(self.name)
-
-    def __str__(self) -> str:
-        return f"cookie {self.name}"
-
-
-def _check_parameter(name: str) -> None:
-    if not _PARAMETER_NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"{name[:64]!a} cannot be the name of a parameter or a cookie; use letters, digits and - . _ ~"
-        )
 
 
 KeyPlace = TypeVar("KeyPlace", bound=HeaderPlace | QueryPlace | CookiePlace)

@@ -262,7 +262,7 @@ _MEMBERS_0_3: Final[Mapping[str, tuple[str, str]]] = {
     "AgentCapabilities": ("", "extensions pushNotifications stateTransitionHistory streaming"),
     "AgentExtension": ("uri", "description params required"),
     "AgentSkill": ("id name description tags", "examples inputModes outputModes security"),
-    # Every model of a scheme at once: a scheme with the members of two is signed with those of one, and then refused.
+    # Every model of a scheme at once: a scheme with the members of two is signed with those of one, and then rejected.
     "SecurityScheme": ("", " ".join(name for name in LEGACY["SecurityScheme"] if name != "type")),
     "OAuthFlows": ("", "authorizationCode clientCredentials implicit password"),
     "AuthorizationCodeOAuthFlow": ("authorizationUrl tokenUrl scopes", "refreshUrl"),
@@ -278,8 +278,7 @@ The ``type`` of a scheme is left out, because it is never signed: it is the only
 REQUIRED_0_3: Final[Mapping[str, tuple[str, ...]]] = {
     message: tuple(required.split()) for message, (required, _) in _MEMBERS_0_3.items() if required
 }
-"""Message name, then the members without which the model of a2a-python 0.3 refuses it."""
-
+"""Message name, then the members without which the model of a2a-python 0.3 rejects it."""
 
 REQUIRED_0_1: Final[Mapping[str, tuple[str, ...]]] = {
     "AgentCard": ("name", "url", "version", "capabilities", "skills"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_trust import strict_json
-from a2a_trust.card.given import GivenCard, given_card
+from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.merge import legacy_requirements, scheme_in_both_shapes
 from a2a_trust.card.schema import SCHEME_TYPES, Generation, proto_name
 from a2a_trust.card.view import Alternative, generation_of, read_card
@@ -51,7 +51,7 @@ class CardSecurity:
     def added_to(self, card: GivenCard) -> JSONObject:
         """The card with these schemes and requirements. If it declares its own, they must be equal. Signatures are
         removed, because they do not cover the additions."""
-        given = given_card(card)
+        given = read_given(card)
         original = strict_json.parse(given, what="card") if isinstance(given, bytes) else given
         if not isinstance(original, Mapping):
             raise ConfigurationError("card: a JSON object is needed")
@@ -61,17 +61,23 @@ class CardSecurity:
         is_current = not generation.is_legacy
         is_legacy = generation.is_legacy or "url" in original
         added: JSONObject = {name: value for name, value in original.items() if name != "signatures"}
-        schemes = _own(added, "securitySchemes") or {}
+        schemes = _take(added, "securitySchemes") or {}
         if not isinstance(schemes, Mapping):
             raise ConfigurationError("security: /securitySchemes of the card must be an object")
         added["securitySchemes"] = {
             **schemes,
-            **{name: _scheme(name, schemes.get(name), of, is_current, is_legacy) for name, of in self.schemes.items()},
+            **{name: _shape(name, schemes.get(name), of, is_current, is_legacy) for name, of in self.schemes.items()},
         }
         alternatives = self._alternatives()
-        _check_same(original, alternatives)
-        _own(added, _LEGACY)
-        _own(added, _CURRENT)
+        names = (_LEGACY, _CURRENT, proto_name(_CURRENT))
+        declared = read_card({name: original[name] for name in names if name in original}).requirements
+        if declared and set(declared) != set(alternatives):
+            raise ConfigurationError(
+                "security: the card declares requirements that differ from these; remove them from one of both, or "
+                "make them equal"
+            )
+        _take(added, _LEGACY)
+        _take(added, _CURRENT)
         if is_current:
             # A list that is empty is left out, as A2A 8.4.1 has it in signed cards.
             added[_CURRENT] = [
@@ -90,8 +96,8 @@ class CardSecurity:
         return view.requirements or ()
 
 
-def _own(members: JSONObject, name: str) -> JSON:
-    """The member, taken out under its JSON name and its proto name."""
+def _take(members: JSONObject, name: str) -> JSON:
+    """Remove the member under its JSON name and its proto name, and return it."""
     proto = proto_name(name)
     if proto != name and members.get(name) is not None and members.get(proto) is not None:
         raise ConfigurationError(f"security: the card has both {name} and {proto}; keep {name}")
@@ -99,7 +105,7 @@ def _own(members: JSONObject, name: str) -> JSON:
     return twin if value is None else value
 
 
-def _scheme(name: str, declared: JSON, given: Mapping[str, Any], is_current: bool, is_legacy: bool) -> JSONObject:
+def _shape(name: str, declared: JSON, given: Mapping[str, Any], is_current: bool, is_legacy: bool) -> JSONObject:
     both = scheme_in_both_shapes(dict(given))
     if is_current:
         shaped = both if is_legacy else dict(given)
@@ -111,16 +117,6 @@ def _scheme(name: str, declared: JSON, given: Mapping[str, Any], is_current: boo
             "or make both equal"
         )
     return shaped
-
-
-def _check_same(card: Mapping[str, JSON], alternatives: tuple[Alternative, ...]) -> None:
-    names = (_LEGACY, _CURRENT, proto_name(_CURRENT))
-    declared = read_card({name: card[name] for name in names if name in card}).requirements
-    if declared and set(declared) != set(alternatives):
-        raise ConfigurationError(
-            "security: the card declares requirements that differ from these; remove them from one of both, or make "
-            "them equal"
-        )
 
 
 def _read(name: str, scheme: JSON) -> Any:

@@ -1,4 +1,4 @@
-"""Read the usual card: one that has a single meaning, as most cards do.
+"""Read a simple card, as most cards are: it has a single meaning.
 
 ``read_simple_card`` only says "surely". A card that it does not accept is read by ``card.ambiguity``, which is the
 definition and decides. It is fast because msgspec checks the card while it reads it, with a Struct for each message of
@@ -41,7 +41,7 @@ _SIMPLE: Final[dict[Kind, Any]] = {
     Kind.STRING_MAP: _TextMap,
     Kind.STRUCT: Raw,
 }
-#: Members that are false by default: to write that down is not usual.
+#: Members that are false by default: a card that writes this down is not simple.
 _DEFAULTS: Final = tuple(
     f'"{field.name}":false'.encode()
     for fields in MESSAGES.values()
@@ -56,7 +56,7 @@ class _Signature(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class SimpleCard(Struct, frozen=True, gc=False):
-    """A usual card: its ``spec`` form, what that drops, its signatures, and the URLs of its interfaces.
+    """A simple card: its ``spec`` form, what that drops, its signatures, and the URLs of its interfaces.
 
     ``has_one_form``: nothing is empty. ``is_plain``: it has no ``params``, so no numbers.
     """
@@ -70,7 +70,7 @@ class SimpleCard(Struct, frozen=True, gc=False):
 
 
 def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool]) -> SimpleCard | None:
-    """The card, if it is a usual one; None says nothing about it.
+    """The card, if it is simple; None says nothing about it.
 
     ``are_simple_params`` is the check of ``params``: whether they are unambiguous, and have nothing empty in them.
     """
@@ -128,7 +128,7 @@ def _without_empty_scopes(card: Any) -> tuple[list[Path], int]:
 
 
 def _put_canonical_params(card: Any, are_simple: Callable[[JSON], bool]) -> bool:
-    """Put the canonical form of all ``params`` in their place, if they are usual."""
+    """Put the canonical form of all ``params`` in their place; False if they are not simple."""
     for extension in card.capabilities.extensions or ():
         if extension.params is UNSET:
             continue

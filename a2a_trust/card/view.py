@@ -249,9 +249,6 @@ def _text(members: Mapping[str, JSON], name: str, pointer: str, *, needed: bool 
     return value
 
 
-# Requirements
-
-
 def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative, ...] | None:
     """The requirements of a card or a skill, in the spelling of 1.0, of 0.3, or of both if they are equal."""
     for member in holder:
@@ -305,9 +302,6 @@ def _words_of_0_1(card: Mapping[str, JSON]) -> list[str] | None:
     if not all(isinstance(word, str) and word for word in words):
         raise _unread("/authentication/schemes", "strings are needed")
     return words
-
-
-# Schemes
 
 
 def _schemes(card: Mapping[str, JSON]) -> dict[str, SecurityScheme]:
@@ -373,9 +367,6 @@ def _flows(value: JSON, pointer: str) -> Iterator[OAuthFlow]:
         names = ("authorizationUrl", "deviceAuthorizationUrl", "refreshUrl", "tokenUrl")
         urls = tuple((name, url) for name in names if (url := _text(inner, name, here)))
         yield OAuthFlow(kind=kind, urls=urls, scopes=frozenset(scopes))
-
-
-# The rest
 
 
 def read_interfaces(card: Mapping[str, JSON]) -> Iterator[Interface]:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from a2a_trust.card.ambiguity import check_card
-from a2a_trust.card.given import GivenCard, given_card
+from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.view import generation_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.lint.document import subject_of
@@ -42,7 +42,7 @@ _OF_ERRORS: Final = tuple(rule for rule in RULES.values() if rule.severity is Se
 
 
 def _findings(card: GivenCard, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
-    subject = subject_of(given_card(card))
+    subject = subject_of(read_given(card))
     if subject.unreadable is not None:
         rules = (RULES["unreadable-document"],)
     findings: dict[tuple[str, str], Finding] = {}

@@ -20,7 +20,7 @@ import anyio
 
 from a2a_trust.auth.credentials import lines_without
 from a2a_trust.cache import SingleFlight
-from a2a_trust.card.operations import folded_path, is_foldable
+from a2a_trust.card.operations import fold_path, is_foldable
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
@@ -125,7 +125,7 @@ class Agents:
         """``agents`` are by their prefixes; the prefix of an agent for all other paths is empty."""
         self._app, self._agents, self._lifespans = app, agents, lifespans
         self._prefixes = _Prefixes(agents)
-        self._spelled = {folded_path(prefix) if prefix else "": prefix for prefix in agents}
+        self._spelled = {fold_path(prefix) if prefix else "": prefix for prefix in agents}
         self._folded = _Prefixes(self._spelled)
         if len(self._spelled) < len(agents):
             raise ConfigurationError("agents: two prefixes differ only in their spelling; make them different")
@@ -183,7 +183,7 @@ class Agents:
             return f"the path {quoted(path)} is too long"
         if CONTROL.search(path):
             return f"the path {quoted(path)} has a control character"
-        folded = folded_path(path)
+        folded = fold_path(path)
         is_named = self._unguarded.names(path)
         if self._is_of_another(folded, prefix) or (self._is_within_another(folded) and not is_named):
             return f"{quoted(path)} could be read as the path of another agent{self._hint(path)}"
@@ -283,14 +283,14 @@ class Agents:
         self._waiting = {prefix: agent for prefix, agent in self._waiting.items() if agent.guarded is None}
 
     def _check_unguarded(self, entry: str) -> None:
-        if ends_like_card(folded_path(entry)):
+        if ends_like_card(fold_path(entry)):
             raise ConfigurationError(
                 f"unguarded_paths: {entry!a:.128} ends like the path of a card, and the application's own card "
                 "would be public there; leave it out"
             )
         path = entry.rstrip("/")
         prefix = self._prefixes.longest(path)
-        folded = folded_path(path)
+        folded = fold_path(path)
         is_never_meant = self._is_within_another(folded) and not self._unguarded.names(path)
         if prefix is not None or self._is_of_another(folded, prefix) or is_never_meant:
             raise ConfigurationError(
@@ -323,7 +323,7 @@ class Agents:
         owner = self._prefixes.longest(path)
         if prefix and not owner:  # below the root path, which is not known here
             return
-        folded = folded_path(path)
+        folded = fold_path(path)
         if owner != prefix or self._is_of_another(folded, prefix) or self._is_within_another(folded):
             raise ConfigurationError(
                 f"{path!a:.128}, in the card or the rules of the agent {prefix or '/'!r}, is a path of another agent, "

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 from msgspec import DecodeError, Raw, ValidationError
 from msgspec.json import Decoder
 
-from a2a_trust.card.operations import METHODS, TENANTS, Binding, Operation, TenantFields, folded_name
+from a2a_trust.card.operations import METHODS, TENANTS, Binding, Operation, TenantFields, fold_name
 from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.documents import Receive
 from a2a_trust.middleware.refusal import Error
@@ -195,7 +195,7 @@ _VERSION: Final = b'"2.0"'
 
 #: The methods of A2A as JSON, in the spelling that clients use.
 _METHOD_OF: Final[dict[bytes, str]] = {f'"{name}"'.encode(): name for name in METHODS}
-_KNOWN: Final = {folded_name(name): name for name in METHODS}
+_KNOWN: Final = {fold_name(name): name for name in METHODS}
 
 
 def _check_method(method: str) -> None:
@@ -206,7 +206,7 @@ def _check_method(method: str) -> None:
         raise CallRefusedError(INVALID, f"method is empty, or longer than {MAX_NAME} characters")
     if not method.isprintable():
         raise CallRefusedError(UNKNOWN_METHOD, f"the method {method!a} has a character that is not printable")
-    known = _KNOWN.get(folded_name(method))
+    known = _KNOWN.get(fold_name(method))
     if known is not None:
         raise CallRefusedError(UNKNOWN_METHOD, f"the method {method!a} is {known} in another spelling")
 
@@ -288,7 +288,7 @@ def _names_in(fields: TenantFields) -> Iterator[str]:
 
 _NAMES: Final = frozenset({"jsonrpc", "method", "params", *_ID, *_TASK, *_names_in(TENANTS)})
 """The names that decide about a call."""
-_FOLDED_NAMES: Final = {folded_name(name): name for name in _NAMES}
+_FOLDED_NAMES: Final = {fold_name(name): name for name in _NAMES}
 
 
 @lru_cache(maxsize=1_024)  # names of up to 256 characters; a call has the same ones every time
@@ -299,7 +299,7 @@ def _check_name(name: str, where: str) -> None:
     if len(name) > MAX_NAME or not name.isprintable():
         why = f"longer than {MAX_NAME} characters, or has a character that is not printable"
         raise CallRefusedError(INVALID, f"the {where} has the name {name[:64]!a}, which is {why}")
-    known = _FOLDED_NAMES.get(folded_name(name))
+    known = _FOLDED_NAMES.get(fold_name(name))
     if known is not None:
         raise CallRefusedError(INVALID, f"the {where} has the name {name!a}, which is {known} in another spelling")
 

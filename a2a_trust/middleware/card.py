@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from a2a_trust import strict_json
 from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
-from a2a_trust.card.given import GivenCard, given_card
+from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
 from a2a_trust.keys.signer import Signer
@@ -57,7 +57,7 @@ clocks differ, too."""
 
 def card_body(card: GivenCard, *, what: str = "card") -> bytes:
     """The card as it is served: bytes unchanged, a JSON object as compact JSON."""
-    given = given_card(card, what=what)
+    given = read_given(card, what=what)
     return given if isinstance(given, bytes) else json_bytes(dict(given))
 
 
@@ -146,7 +146,7 @@ class CardSignedHere:
     """
 
     def __init__(self, card: GivenCard, signer: CardSigner, *, clock: Callable[[], float] = time.time) -> None:
-        self._card, self._signer = given_card(card), signer
+        self._card, self._signer = read_given(card), signer
         self._kid: str
         self._signed: ServedCard
         self._document: Document

@@ -26,7 +26,7 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Refused
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
-from a2a_trust.card.given import GivenCard, given_card
+from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.operations import Operation
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
@@ -215,7 +215,7 @@ class CardEnforcementMiddleware(Door):
             raise ConfigurationError("rules: write GuardRules(…), as in GuardRules(public_paths=['/healthz'])")
         if not isinstance(readers, CardReaders):
             raise ConfigurationError("readers: write CardReaders.EVERYBODY or CardReaders.CALLERS")
-        view = card if isinstance(card, CardView) else read_card(given_card(card))
+        view = card if isinstance(card, CardView) else read_card(read_given(card))
         access = Access(
             view,
             verifiers,

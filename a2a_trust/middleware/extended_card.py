@@ -27,7 +27,7 @@ from typing import Final, TypeAlias
 from a2a_trust import strict_json
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.cache import BoundedCache
-from a2a_trust.card.given import GivenCard, given_card
+from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import EXTENDED_CARD_PATHS, Binding, Operation
 from a2a_trust.card.schema import Generation
@@ -115,7 +115,7 @@ class ExtendedCardEndpoint:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``application`` is the one that ``FromApplication()`` means; ``security`` is added to the card."""
-        card = card if isinstance(card, CardView) else read_card(given_card(card))
+        card = card if isinstance(card, CardView) else read_card(read_given(card))
         if extended is not None and not isinstance(extended, ExtendedCard):
             raise ConfigurationError("extended_card: write ExtendedCard(card)")
         if extended is not None and not card.has_extended_card:

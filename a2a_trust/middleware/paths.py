@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from a2a_trust.card.operations import ends_like_operation, folded_path
+from a2a_trust.card.operations import ends_like_operation, fold_path
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError
 
@@ -31,7 +31,7 @@ def public_path(path: str) -> str:
     """A path of ``public_paths``; ConfigurationError when it is not exact, or is for callers only."""
     if ends_like_operation(path):
         raise ConfigurationError(f"public_paths: {path!r} is an operation of A2A, for callers only; leave it out")
-    if path not in CARD_PATHS and ends_like_card(folded_path(path)):
+    if path not in CARD_PATHS and ends_like_card(fold_path(path)):
         raise ConfigurationError(
             f"public_paths: {path!r} ends like the path of a card, and the application's own card would be public "
             "there; leave it out. protect() serves the card itself: mount it where the agent's prefix is"

@@ -23,7 +23,7 @@ from a2a_trust.card.operations import (
     Operation,
     Route,
     ends_like_operation,
-    folded_path,
+    fold_path,
     is_foldable,
     path_of_interface,
 )
@@ -156,7 +156,7 @@ class Interfaces:
         if ends_like_operation(path):
             why = f"{quoted(path)} ends like an operation of A2A, and no interface of the card has it for {method}"
             return self._undeclared(why, Binding.HTTP_JSON, path, root)
-        folded = folded_path(path)
+        folded = fold_path(path)
         is_like = folded in paths.like_json_rpc
         # Applications may remove a prefix that this layer does not know, as FastAPI does with its own root_path.
         if method == "WEBSOCKET" or not (is_like or (method not in _READ and folded.endswith(paths.ends_json_rpc))):
@@ -226,8 +226,8 @@ class Interfaces:
             json_rpc=frozenset(json_rpc),
             bases=tuple(sorted(((base, frozenset(of)) for base, of in bases.items()), reverse=True)),
             extended_0_2=frozenset(extended),
-            like_json_rpc=frozenset(folded_path(ending) for path in json_rpc | likely for ending in _endings(path)),
-            ends_json_rpc=tuple({folded_path(path) for path in json_rpc | likely} - {"/"}),
+            like_json_rpc=frozenset(fold_path(ending) for path in json_rpc | likely for ending in _endings(path)),
+            ends_json_rpc=tuple({fold_path(path) for path in json_rpc | likely} - {"/"}),
         )
 
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
-from a2a_trust.card.given import GivenCard, given_card
+from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS
 from a2a_trust.card.view import interface_urls, read_card
 from a2a_trust.errors import (
@@ -327,7 +327,7 @@ def _read_unambiguous(card: GivenCard, read: Reader) -> UnambiguousCard:
 
     A merged card with contradicting generations is rejected, too: one signature must not cover two meanings.
     """
-    given = given_card(card, what="sign_card: the first argument")
+    given = read_given(card, what="sign_card: the first argument")
     if not isinstance(given, bytes):
         members = dict(given)
         canonicalize(members)  # rejects values that are not JSON

@@ -33,7 +33,7 @@ from a2a_trust import (
 )
 from a2a_trust.auth import MemoryApiKeys
 from a2a_trust.auth.principal import Principal
-from a2a_trust.card.given import given_card
+from a2a_trust.card.given import read_given
 from a2a_trust.card.models import AgentCard, model_of
 from a2a_trust.endpoints import CardSigner, ExtendedCardEndpoint, FixedCard
 from a2a_trust.errors import ConfigurationError
@@ -174,7 +174,7 @@ def test_a_file_is_read_once_and_to_a_limit(tmp_path: Path) -> None:
     path.write_bytes(b"{}")
     assert parse(source.document(0.0).body) == CARD
     path.write_bytes(b" " * (2 * MAX_BYTES))
-    assert len(given_card(path)) == MAX_BYTES + 1
+    assert len(read_given(path)) == MAX_BYTES + 1
     with pytest.raises(MalformedError, match="more than the limit of 1048576"):
         FixedCard(path)
 
@@ -206,7 +206,10 @@ def test_a_model_of_something_else_is_refused(model: Any) -> None:
 
 
 def test_the_checks_of_cards_are_for_models_too() -> None:
-    assert given_card(Model(name="n")) == {"name": "n", "number": 0.0}  # without null, as the SDK serves its models
+    assert read_given(Model(name="n")) == {
+        "name": "n",
+        "number": 0.0,
+    }  # without null, as the SDK serves its models
     with pytest.raises(MalformedError):
         FixedCard(Model(name="n", number=float("nan")))
     with pytest.raises(ConfigurationError):

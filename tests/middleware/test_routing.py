@@ -14,8 +14,8 @@ from a2a_trust.card.operations import (
     Binding,
     Operation,
     ends_like_operation,
-    folded_name,
-    folded_path,
+    fold_name,
+    fold_path,
     is_foldable,
 )
 from a2a_trust.card.schema import Generation
@@ -230,17 +230,15 @@ def test_what_served_at_cannot_mean_does_not_start(served_at: dict[str, str], ne
 
 
 def test_folding_makes_one_of_many() -> None:
-    assert {folded_path(path) for path in ("/a/b", "/A//b/", "/./a/x/../b", "/%61/b;v=1", "/a\\b", "/a/ｂ")} == {"/a/b"}
-    assert {folded_name(name) for name in ("GetTask", " gettask ", "ＧetTask", "GetTas\u212a", "GET TAſK")} == {
-        "gettask"
-    }
-    assert len({folded_name(name) for name in METHODS}) == len(METHODS)
+    assert {fold_path(path) for path in ("/a/b", "/A//b/", "/./a/x/../b", "/%61/b;v=1", "/a\\b", "/a/ｂ")} == {"/a/b"}
+    assert {fold_name(name) for name in ("GetTask", " gettask ", "ＧetTask", "GetTas\u212a", "GET TAſK")} == {"gettask"}
+    assert len({fold_name(name) for name in METHODS}) == len(METHODS)
 
 
 def test_folding_finds_letters_beyond_ascii_in_each_form() -> None:
-    assert {folded_path(path) for path in ("/gr\u00f6\u00dfe", "/GRO\u0308SSE", "/gr%C3%B6sse")} == {"/gro\u0308sse"}
-    assert folded_path("/\uff0e\uff0e/\u2100\uff1bx/\uff0f") == "/a/c"
-    assert folded_path("/a/b/../../..//./c;x=/;y/ d ") == "/c/d"
+    assert {fold_path(path) for path in ("/gr\u00f6\u00dfe", "/GRO\u0308SSE", "/gr%C3%B6sse")} == {"/gro\u0308sse"}
+    assert fold_path("/\uff0e\uff0e/\u2100\uff1bx/\uff0f") == "/a/c"
+    assert fold_path("/a/b/../../..//./c;x=/;y/ d ") == "/c/d"
 
 
 @walk(
@@ -263,7 +261,7 @@ def test_a_path_is_folded_only_if_that_is_cheap(path: str, is_one: bool) -> None
 def test_a_name_is_folded_as_far_as_it_can_become_one_in_ascii() -> None:
     for char in filter(str.isprintable, map(chr, range(0x80, 0x1F200))):
         whole = normalize("NFKC", normalize("NFKC", char).casefold())
-        assert folded_name(char) == whole if whole.isascii() else not folded_name(char).isascii()
+        assert fold_name(char) == whole if whole.isascii() else not fold_name(char).isascii()
 
 
 def test_a_path_of_slashes_costs_no_more_than_its_length() -> None:

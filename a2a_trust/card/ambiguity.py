@@ -39,29 +39,36 @@ class UnambiguousCard:
     - ``has_one_form``: whether all its canonical forms are the same bytes, as ``check_card`` says.
     - ``is_plain``: whether its numbers and names are plain, as ``strict_json.read`` says.
     - ``payload``: its ``spec`` form, if that is known already; ``dropped``: the members that are not in ``payload``.
+    - ``signatures``: the member of that name; None if it is absent.
+    - ``interfaces``: as ``interface_urls``.
     """
 
-    __slots__ = ("_card", "_document", "_simple", "dropped", "generation", "has_one_form", "is_plain", "payload")
+    __slots__ = (
+        "_card", "_document", "dropped", "generation", "has_one_form", "interfaces", "is_plain", "payload",
+        "signatures",
+    )  # fmt: skip
 
     def __init__(self, document: bytes, simple: SimpleCard | None = None) -> None:
-        self._document, self._simple = document, simple
+        self._document = document
         self._card: JSONObject | None = None
         self.generation: Generation = Generation.V1_0
-        self.has_one_form: bool = True
         self.payload: bytes | None = None
         self.dropped: list[Path] = []
-        self.is_plain: Plain = Plain.YES
+        self.is_plain: Plain
+        self.signatures: JSON
         if simple is not None:
             self.is_plain, self.has_one_form = Plain.YES if simple.is_plain else Plain.NO, simple.has_one_form
             self.payload, self.dropped = simple.payload, simple.dropped
+            self.signatures, self.interfaces = simple.signatures, simple.interfaces
             return
         self._card, self.is_plain = strict_json.read(document, what="card")
         self.has_one_form = check_card(self._card)
         self.generation = generation_of(self._card)
+        self.signatures, self.interfaces = self._card.get("signatures"), interface_urls(self._card)
 
     @property
     def card(self) -> JSONObject:
-        """The card in the order of the document. A simple card is read on first use, which most callers never make."""
+        """The card in the order of the document. A simple card is read again on first use, which few callers make."""
         if self._card is None:
             # Without numbers there is nothing to round, and read_simple_card has checked the rest.
             read = strict_json.parse_printed if self.is_plain else strict_json.parse
@@ -69,20 +76,10 @@ class UnambiguousCard:
         return self._card
 
     @property
-    def signatures(self) -> JSON:
-        """The member ``signatures``; None if it is absent."""
-        return self.card.get("signatures") if self._simple is None else self._simple.signatures
-
-    @property
     def is_printed_alike(self) -> bool:
         """Whether Python's ``json.dumps`` is known to print its one form, too: ASCII only, and no numbers."""
         payload = self.payload
         return payload is not None and bool(self.is_plain) and payload.isascii() and b"\x7f" not in payload
-
-    @property
-    def interfaces(self) -> list[tuple[str, str]]:
-        """As ``interface_urls``."""
-        return interface_urls(self.card) if self._simple is None else self._simple.interfaces
 
 
 Reader: TypeAlias = "Callable[[bytes], UnambiguousCard]"

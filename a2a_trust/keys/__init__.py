@@ -17,12 +17,8 @@ if TYPE_CHECKING:
     from a2a_trust.keys.ring_file import save_key_ring as save_key_ring, update_key_ring as update_key_ring
     from a2a_trust.keys.rotation import KeyRing as KeyRing
     from a2a_trust.keys.signer import LocalSigner as LocalSigner, Signer as Signer, generate_signer as generate_signer
-    from a2a_trust.keys.trust.store import (
-        SigningTool as SigningTool,
-        TrustSource as TrustSource,
-        TrustStore as TrustStore,
-    )
-    from a2a_trust.keys.trust.store import TrustedKey as TrustedKey
+    from a2a_trust.keys.trust.store import SigningTool as SigningTool, TrustSource as TrustSource
+    from a2a_trust.keys.trust.store import TrustStore as TrustStore, TrustedKey as TrustedKey
     from a2a_trust.keys.trust.file import TrustFile as TrustFile
 else:
     __getattr__, __dir__ = lazy(__name__, {

@@ -106,15 +106,11 @@ class PublicKey:
 
     def to_jwk(self) -> dict[str, Any]:
         """The key as a JWK to publish: the public members, ``kid``, ``use``, ``alg``, and its limits if it has any."""
-        moments = {"nbf": self.not_before, "exp": self.not_after}
-        limits: dict[str, Any] = {
-            name: int(moment) if moment.is_integer() else moment
-            for name, moment in moments.items()
-            if math.isfinite(moment)
-        }
-        if self.revoked:
-            limits["revoked"] = True
-        return {**self.jwk, "kid": self.kid, "use": "sig", "alg": self.alg, **limits}
+        jwk: dict[str, Any] = {**self.jwk, "kid": self.kid, "use": "sig", "alg": self.alg}
+        for name, moment in (("nbf", self.not_before), ("exp", self.not_after)):
+            if math.isfinite(moment):
+                jwk[name] = int(moment) if moment.is_integer() else moment
+        return {**jwk, "revoked": True} if self.revoked else jwk
 
     def to_pem(self) -> bytes:
         """The key as SubjectPublicKeyInfo in PEM."""
@@ -228,7 +224,10 @@ def _public_key_of(
     jwk: Mapping[str, object], native: PublicKeyObject, algorithms: list[Algorithm], kid: str | None
 ) -> PublicKey:
     """The public key with the limits in its JWK (A2A 8.4.3, RFC 7517 4.7)."""
-    key = _public_key(native, tuple(each.name for each in algorithms), _kid_of(jwk, kid))
+    own = kid if jwk.get("kid") is None else jwk["kid"]
+    if own is not None and (not isinstance(own, str) or not own):
+        raise MalformedError("JWK: kid must be a non-empty string")
+    key = _public_key(native, tuple(each.name for each in algorithms), own)
     if "x5c" in jwk:
         _check_certificates(jwk, native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
     starts, ends = _moment(jwk, "nbf", -math.inf), _moment(jwk, "exp", math.inf)
@@ -345,13 +344,6 @@ def _algorithms_of(jwk: Mapping[str, object], alg: str | None, operation: str) -
     if not candidates:
         raise MalformedError("JWK: its alg is not a signature algorithm for its kty and crv, or not the required one")
     return candidates
-
-
-def _kid_of(jwk: Mapping[str, object], kid: str | None) -> str | None:
-    own = jwk.get("kid")
-    if own is not None and (not isinstance(own, str) or not own):
-        raise MalformedError("JWK: kid must be a non-empty string")
-    return kid if own is None else own
 
 
 def _import_public(jwk: Mapping[str, object], algorithm: Algorithm) -> PublicKeyObject:

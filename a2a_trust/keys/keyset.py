@@ -74,14 +74,25 @@ def _key_set(members: list[JSON]) -> KeySet:
             skipped.append(SkippedKey(index=index, reason=str(error)))
             revoked |= _thumbprint_of_revoked(member)
     revoked |= {key.thumbprint for _, key in found if key.revoked}
-    named: dict[tuple[str, str], list[PublicKey]] = {}
-    for _, key in found:
-        named.setdefault((key.kid, key.kty), []).append(replace(key, revoked=key.thumbprint in revoked))
+    named: dict[tuple[str, str], list[tuple[int, PublicKey]]] = {}
     for index, key in found:
-        if not _are_one(named[key.kid, key.kty]):
-            skipped.append(SkippedKey(index=index, reason="JWK: another key has the same kid and type"))
+        named.setdefault((key.kid, key.kty), []).append((index, key))
+    keys: list[PublicKey] = []
+    for entries in named.values():
+        if len({(key.thumbprint, key.alg) for _, key in entries}) == 1:
+            keys.append(
+                replace(
+                    min((key for _, key in entries), key=lambda key: len(key.algorithms)),
+                    not_before=max(key.not_before for _, key in entries),
+                    not_after=min(key.not_after for _, key in entries),
+                    revoked=entries[0][1].thumbprint in revoked,
+                )
+            )
+        else:
+            reason = "JWK: another key has the same kid and type"
+            skipped += [SkippedKey(index=index, reason=reason) for index, _ in entries]
     return KeySet(
-        keys=tuple(_strictest(keys) for keys in named.values() if _are_one(keys)),
+        keys=tuple(keys),
         skipped=tuple(sorted(skipped, key=lambda key: key.index)),
         revoked=frozenset(revoked),
     )
@@ -95,19 +106,6 @@ def _thumbprint_of_revoked(jwk: object) -> set[str]:
     with suppress(MalformedError):
         return {public_key_from_jwk(material).thumbprint}
     return set()
-
-
-def _are_one(keys: list[PublicKey]) -> bool:
-    return len({(key.thumbprint, key.alg) for key in keys}) == 1
-
-
-def _strictest(keys: list[PublicKey]) -> PublicKey:
-    """The key that these entries describe, valid only while all of them are valid."""
-    return replace(
-        min(keys, key=lambda key: len(key.algorithms)),
-        not_before=max(key.not_before for key in keys),
-        not_after=min(key.not_after for key in keys),
-    )
 
 
 def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:

@@ -125,8 +125,7 @@ class KeyRing(HoldsSecret):
                 f"key ring: the times of the ring limit its keys; remove nbf, exp and revoked from the JWK of the key "
                 f"{ascii(first.kid)[:66]}"
             )
-        private = private_key_bytes(first, passphrase=passphrase).decode()
-        key = RingKey(public_key=first.public_key, published_at=now, active_from=now, private_key=private, signer=first)
+        key = _ring_key(first, passphrase, published_at=now, active_from=now)
         return cls(keys=(key,), passphrase=passphrase)
 
     @property
@@ -268,13 +267,17 @@ class KeyRing(HoldsSecret):
             if public.thumbprint == key.public_key.thumbprint or public.kid == key.kid:
                 state = ", and revoked" if key.is_revoked else ""
                 raise ConfigurationError(f"the ring has the key {_show(key)} already{state}; give a new key")
-        return RingKey(
-            public_key=public,
-            published_at=published_at,
-            active_from=active_from,
-            private_key=private_key_bytes(signer, passphrase=passphrase).decode(),
-            signer=signer,
-        )
+        return _ring_key(signer, passphrase, published_at=published_at, active_from=active_from)
+
+
+def _ring_key(signer: LocalSigner, passphrase: str | None, *, published_at: float, active_from: float) -> RingKey:
+    return RingKey(
+        public_key=signer.public_key,
+        published_at=published_at,
+        active_from=active_from,
+        private_key=private_key_bytes(signer, passphrase=passphrase).decode(),
+        signer=signer,
+    )
 
 
 def new_ring_key(alg: str) -> LocalSigner:

@@ -17,7 +17,7 @@ An address has one spelling: RFC 5952 for IPv6, four decimal numbers for IPv4. O
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, Final
@@ -117,6 +117,7 @@ def _read_pattern(pattern: Any) -> str:
     return f"*.{host}" if is_wildcard else host
 
 
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Origins:
     """The hosts for which a key is trusted: exact names, and ``*.`` with a parent of at least two labels.
 
@@ -124,7 +125,9 @@ class Origins:
     ConfigurationError: a pattern is not a host.
     """
 
-    __slots__ = ("_exact", "_suffixes", "patterns")
+    patterns: tuple[str, ...] = field(compare=False)
+    _exact: frozenset[str]
+    _suffixes: tuple[str, ...]
 
     def __init__(self, *patterns: str) -> None:
         if not patterns:
@@ -132,9 +135,10 @@ class Origins:
                 'Origins() covers no host; name hosts, as in Origins("agent.example.com", "*.example.org"), '
                 "or write UnsafeAnyOrigin() for a key that is trusted for every host"
             )
-        self.patterns: tuple[str, ...] = tuple(map(_read_pattern, patterns))
-        self._suffixes = tuple(sorted({each[1:] for each in self.patterns if each.startswith("*")}))
-        self._exact = frozenset(self.patterns) - {f"*{suffix}" for suffix in self._suffixes}
+        object.__setattr__(self, "patterns", tuple(map(_read_pattern, patterns)))
+        suffixes = sorted({each[1:] for each in self.patterns if each.startswith("*")})
+        object.__setattr__(self, "_suffixes", tuple(suffixes))
+        object.__setattr__(self, "_exact", frozenset(self.patterns) - {f"*{suffix}" for suffix in suffixes})
 
     def covers(self, host: str) -> bool:
         """Whether the host, in the form that ``host_of`` returns, is among these."""
@@ -144,14 +148,6 @@ class Origins:
 
     def __repr__(self) -> str:
         return f"Origins({', '.join(map(repr, self.patterns))})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Origins):
-            return NotImplemented
-        return (self._exact, self._suffixes) == (other._exact, other._suffixes)
-
-    def __hash__(self) -> int:
-        return hash((self._exact, self._suffixes))
 
 
 @dataclass(frozen=True, slots=True)

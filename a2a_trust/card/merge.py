@@ -54,7 +54,6 @@ def _interfaces_for_0_3(view: CardView) -> list[Interface]:
 
 
 def legacy_requirements(requirements: tuple[Alternative, ...]) -> list[JSONObject]:
-    """Requirements in the form of cards of 0.2 and 0.3."""
     return [{name: sorted(scopes) for name, scopes in alternative.schemes} for alternative in requirements]
 
 

@@ -48,12 +48,9 @@ class Route:
     methods: tuple[str, ...]
     template: str
 
-    def expression(self) -> str:
-        """The regular expression of its paths."""
-        return _expression(self.template)
 
-
-def _expression(template: str) -> str:
+def path_expression(template: str) -> str:
+    """The regular expression of the paths of a route."""
     return re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
 
 
@@ -207,7 +204,7 @@ def fold_path(path: str) -> str:
 
 _TEMPLATES: Final = (*(route.template for routes in ROUTES.values() for route in routes), EXTENDED_CARD_0_2)
 _OPERATION_AT_THE_END: Final = re.compile(
-    rf"(?:{'|'.join(dict.fromkeys(_expression(template.casefold()) for template in _TEMPLATES))})\Z"
+    rf"(?:{'|'.join(dict.fromkeys(path_expression(template.casefold()) for template in _TEMPLATES))})\Z"
 )
 
 

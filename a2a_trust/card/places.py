@@ -43,7 +43,6 @@ class HeaderPlace:
 
     @property
     def header(self) -> bytes:
-        """The header, in lower case."""
         return self.name.lower().encode()
 
 
@@ -63,8 +62,6 @@ class _Parameter:
 
 
 class QueryPlace(_Parameter):
-    """A parameter of the query."""
-
     __slots__ = ()
     kind = "query parameter"
     location: ClassVar[str] = "query"

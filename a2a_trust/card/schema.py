@@ -29,7 +29,6 @@ class Generation(StrEnum):
 
     @property
     def is_legacy(self) -> bool:
-        """Whether it is one before 1.0."""
         return self is not Generation.V1_0
 
 
@@ -87,7 +86,6 @@ class Field:
 def _fields(
     presence: Presence, names: str, kind: Kind = Kind.STRING, message: str = "", oneof: str = ""
 ) -> tuple[Field, ...]:
-    """Fields that differ in their names only."""
     return tuple(Field(name, kind, presence, message, oneof) for name in names.split())
 
 
@@ -97,7 +95,6 @@ _implicit: Final = partial(_fields, Presence.IMPLICIT)
 
 
 def _variants(oneof: str, messages: dict[str, str]) -> tuple[Field, ...]:
-    """The fields of which one is set, and their messages."""
     return tuple(Field(name, Kind.MESSAGE, Presence.EXPLICIT, each, oneof) for name, each in messages.items())
 
 

@@ -68,16 +68,12 @@ class OAuth2Scheme:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIdConnectScheme:
-    """OpenID Connect with its discovery URL."""
-
     name: str
     discovery_url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutualTlsScheme:
-    """A client certificate."""
-
     name: str
 
 
@@ -126,7 +122,6 @@ class Interface:
 
     @property
     def is_legacy(self) -> bool:
-        """Whether it speaks a version before 1.0."""
         return self.generation is not Generation.V1_0
 
 
@@ -152,7 +147,6 @@ class CardView:
 
     @property
     def is_legacy(self) -> bool:
-        """Whether it has only the shape of 0.1 to 0.3."""
         return self.generation.is_legacy
 
     @property

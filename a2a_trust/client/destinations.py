@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding, path_expression
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import CardView, OAuth2Scheme, OpenIdConnectScheme
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
@@ -36,7 +36,7 @@ _AMBIGUOUS: Final = re.compile(
 )
 
 #: The paths below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
-_OPERATION: Final = f"(?:{'|'.join(route.expression() for route in ROUTES[Generation.V1_0])})"
+_OPERATION: Final = f"(?:{'|'.join(path_expression(route.template) for route in ROUTES[Generation.V1_0])})"
 _OPERATION_BELOW_BASE: Final = re.compile(
     rf"(?:/[^/]+)?{_OPERATION}|{EXTENDED_CARD_PATHS[Generation.V0_3]}|{EXTENDED_CARD_0_2}"
 )

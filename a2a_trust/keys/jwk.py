@@ -134,8 +134,7 @@ def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None 
         raise MalformedError(
             "JWK: it holds private or symmetric key material, which must not be published; give the public key"
         )
-    algorithms = _algorithms_of(jwk, alg, "verify")
-    return _public_key_of(jwk, _import_public(jwk, algorithms[0]), algorithms, kid)
+    return _public_key_of(jwk, _algorithms_of(jwk, alg, "verify"), kid)
 
 
 def public_key_from_pem(pem: bytes, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
@@ -184,10 +183,9 @@ def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, PublicKey]:
     if not isinstance(jwk, Mapping) or "d" not in jwk:
         raise MalformedError("JWK: not a private key")
     algorithms = _algorithms_of(jwk, None, "sign")
-    native = _import_public(jwk, algorithms[0])
-    public = _public_key_of(jwk, native, algorithms, None)
-    if isinstance(native, rsa.RSAPublicKey):
-        private = _import(_with_factors(jwk, native), algorithms[0], ("d", *_FACTORS)).private_key
+    public = _public_key_of(jwk, algorithms, None)
+    if isinstance(public.native, rsa.RSAPublicKey):
+        private = _import(_with_factors(jwk, public.native), algorithms[0], ("d", *_FACTORS)).private_key
     else:
         private = _import(jwk, algorithms[0], ("d",)).private_key
     if not isinstance(private, PrivateKeyObject) or _members(private.public_key()) != public.jwk:
@@ -220,10 +218,11 @@ def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str
     return {**members, "kid": kid, "use": "sig", "alg": alg}
 
 
-def _public_key_of(
-    jwk: Mapping[str, object], native: PublicKeyObject, algorithms: list[Algorithm], kid: str | None
-) -> PublicKey:
+def _public_key_of(jwk: Mapping[str, object], algorithms: list[Algorithm], kid: str | None) -> PublicKey:
     """The public key with the limits in its JWK (A2A 8.4.3, RFC 7517 4.7)."""
+    native = _import(jwk, algorithms[0], ()).public_key
+    if not isinstance(native, PublicKeyObject):
+        raise MalformedError("JWK: its numbers are not a key")
     own = kid if jwk.get("kid") is None else jwk["kid"]
     if own is not None and (not isinstance(own, str) or not own):
         raise MalformedError("JWK: kid must be a non-empty string")
@@ -346,13 +345,6 @@ def _algorithms_of(jwk: Mapping[str, object], alg: str | None, operation: str) -
     return candidates
 
 
-def _import_public(jwk: Mapping[str, object], algorithm: Algorithm) -> PublicKeyObject:
-    key = _import(jwk, algorithm, ()).public_key
-    if not isinstance(key, PublicKeyObject):
-        raise MalformedError("JWK: its numbers are not a key")
-    return key
-
-
 def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str, ...]) -> ECKey | RSAKey | OKPKey:
     """The key, read by joserfc, after the checks that joserfc does not make: alphabet, padding and length."""
     from joserfc.errors import JoseError
@@ -379,8 +371,7 @@ def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str,
 
 
 def _jose_class(kty: str) -> Any:
-    """joserfc's class for the key type. Its import takes half of the start of ``a2a-sign``, so it is made on use."""
-    from joserfc.jwk import ECKey, OKPKey, RSAKey
+    from joserfc.jwk import ECKey, OKPKey, RSAKey  # here: the import takes half of the start of ``a2a-sign``
 
     return {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}[kty]
 

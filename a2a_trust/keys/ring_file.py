@@ -92,15 +92,12 @@ class KeyRingFile:
         return self._file.value()
 
     def signer(self, now: float) -> LocalSigner:
-        """The signer with the key that is active now."""
         return self.ring().signer(now)
 
     def published(self, now: float) -> tuple[PublicKey, ...]:
-        """The public halves to publish now."""
         return self.ring().published(now)
 
     def revoked(self) -> tuple[PublicKey, ...]:
-        """The public halves of the revoked keys."""
         return self.ring().revoked()
 
     def trust_store(self) -> TrustStore:

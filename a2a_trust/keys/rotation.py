@@ -155,7 +155,6 @@ class KeyRing(HoldsSecret):
         return signer
 
     def state(self, key: RingKey, now: float) -> KeyState:
-        """The state of a key of this ring at ``now``."""
         if key.is_revoked:
             return KeyState.REVOKED
         if key == self.active(now):
@@ -236,7 +235,6 @@ class KeyRing(HoldsSecret):
         return tuple(key for key in self.keys if key.private_key is not None)
 
     def _without_idle_halves(self, now: float) -> KeyRing:
-        """The ring without the private keys of keys that do not sign any more."""
         row = self._row
         idle = row[: row.index(self.active(now))]
         return replace(self, keys=tuple(_without_half(key) if key in idle else key for key in self.keys))

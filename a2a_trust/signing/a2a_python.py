@@ -22,16 +22,16 @@ from a2a_trust.strict_json.pointer import escaped, pointer_of
 _WRAPPERS: Final = {type_: wrapper for wrapper, type_ in SCHEME_TYPES.items()}
 
 
-def unread_in_0_3(card: JSONObject) -> str | None:
+def member_unread_in_0_3(card: JSONObject) -> str | None:
     """JSON pointer of a member that a2a-python 0.3 reads in another way than ``project``; None if there is none.
 
     Either its models reject the card (the member is missing, null, or has an unknown value), or they drop the member,
     which belongs to another type of security scheme. The card must be unambiguous, so all types are right.
     """
-    return next(_unread(card, "AgentCard", ""), None)
+    return next(_unread_members(card, "AgentCard", ""), None)
 
 
-def _unread(members: JSONObject, message: str, path: str) -> Iterator[str]:
+def _unread_members(members: JSONObject, message: str, path: str) -> Iterator[str]:
     if message == "SecurityScheme":
         yield from _unread_in_scheme(members, path)
     for name, field in MESSAGES_0_3[message].items():
@@ -42,10 +42,10 @@ def _unread(members: JSONObject, message: str, path: str) -> Iterator[str]:
             if field.presence is Presence.REQUIRED:
                 yield here
         elif field.kind is Kind.MESSAGE:
-            yield from _unread(value, field.message, here)
+            yield from _unread_members(value, field.message, here)
         elif field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
             for key, item in enumerate(value) if field.kind is Kind.MESSAGES else value.items():
-                yield from _unread(item, field.message, f"{here}/{escaped(key)}")
+                yield from _unread_members(item, field.message, f"{here}/{escaped(key)}")
 
 
 def _unread_in_scheme(scheme: JSONObject, path: str) -> Iterator[str]:
@@ -70,10 +70,10 @@ def rewritten_members(card: JSONObject) -> tuple[str, ...]:
     """
     if generation_of(card).is_legacy:
         return ()
-    return tuple(pointer for pointer, before, after in _rewrites(card) if _pruned(before) != _pruned(after))
+    return tuple(pointer for pointer, before, after in _rewrites(card) if _prune(before) != _prune(after))
 
 
-def _pruned(part: JSONObject) -> bytes:
+def _prune(part: JSONObject) -> bytes:
     return project(part, Form.PRUNED, generation=Generation.V1_0).payload
 
 
@@ -83,9 +83,9 @@ def _rewrites(card: JSONObject) -> Iterator[tuple[str, JSONObject, JSONObject]]:
     if card.get("supportsAuthenticatedExtendedCard") and "extendedAgentCard" not in capabilities:
         after = {**capabilities, "extendedAgentCard": True}
         yield "/supportsAuthenticatedExtendedCard", {"capabilities": capabilities}, {"capabilities": after}
-    yield from _rewritten_requirements(card, "")
+    yield from _requirement_rewrites(card, "")
     for index, skill in enumerate(card.get("skills") or ()):
-        yield from _rewritten_requirements(skill, f"/skills/{index}")
+        yield from _requirement_rewrites(skill, f"/skills/{index}")
     for name, scheme in (card.get("securitySchemes") or {}).items():
         wrapper = _WRAPPERS.get(scheme.get("type", ""))
         if wrapper is not None:
@@ -94,7 +94,7 @@ def _rewrites(card: JSONObject) -> Iterator[tuple[str, JSONObject, JSONObject]]:
             yield pointer, {"securitySchemes": {"": scheme}}, {"securitySchemes": {"": {wrapper: flat}}}
 
 
-def _rewritten_requirements(members: JSONObject, path: str) -> Iterator[tuple[str, JSONObject, JSONObject]]:
+def _requirement_rewrites(members: JSONObject, path: str) -> Iterator[tuple[str, JSONObject, JSONObject]]:
     security: JSON = members.get("security")
     if security is not None and "securityRequirements" not in members:
         after = [{"schemes": {name: {"list": scopes} for name, scopes in each.items()}} for each in security]

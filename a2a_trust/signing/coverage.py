@@ -74,7 +74,6 @@ class CardForms:
         return signed
 
     def interfaces(self, projection: Projection) -> list[tuple[str, str]]:
-        """JSON pointer and URL of every interface in a form of the card."""
         if projection.payload is self._served.payload:
             return self._served.interfaces
         return interface_urls(projection.members)

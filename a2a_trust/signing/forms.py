@@ -70,7 +70,6 @@ class Projection:
 
     @property
     def members(self) -> JSONObject:
-        """The members of the card that are in the form."""
         if self._members is None:
             self._members = strict_json.parse_printed(self.payload)
         return self._members

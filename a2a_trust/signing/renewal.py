@@ -6,7 +6,7 @@ signing counts: keys, algorithms, companions, ``jku``, and the members that norm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
@@ -47,13 +47,13 @@ def reason_to_sign(
         return f"signing drops {shown(signed.normalized)}"
     old, kept = _split(card.get("signatures"), signers)
     new, _ = _split(signed.card["signatures"], signers)
-    if len(kept) + len(new) != len(_listed(signed.card["signatures"])) or signed.discarded:
+    if len(kept) + len(new) != len(_as_list(signed.card["signatures"])) or signed.discarded:
         return "signing removes entries of signatures"
     for wanted in new:
         found = [each for each in old if _without_moments(each) == _without_moments(wanted)]
         if not found:
-            return _missing(wanted, old)
-        if reason := _outdated(found[0], wanted, signed, signers, until):
+            return _why_missing(wanted, old)
+        if reason := _why_outdated(found[0], wanted, signed, signers, until):
             return reason
     if signed.withheld_for and any(each.is_companion for each in old):
         return (
@@ -72,7 +72,7 @@ def reason_to_sign(
 def _split(entries: JSON, signers: Sequence[Signer]) -> tuple[list[Signature], list[JSON]]:
     """The signatures that name these signers, as they make them, and the other entries."""
     kids, ours, others = {signer.kid for signer in signers}, list[Signature](), list[JSON]()
-    for entry in _listed(entries):
+    for entry in _as_list(entries):
         try:
             signature = parse_signature(entry)
         except MalformedError:
@@ -84,7 +84,7 @@ def _split(entries: JSON, signers: Sequence[Signer]) -> tuple[list[Signature], l
     return ours, others
 
 
-def _listed(entries: JSON) -> list[JSON]:
+def _as_list(entries: JSON) -> list[JSON]:
     return entries if type(entries) is list else []
 
 
@@ -93,7 +93,7 @@ def _without_moments(signature: Signature) -> tuple[bytes, bool]:
     return canonicalize(header), "iat" in signature.header
 
 
-def _missing(wanted: Signature, old: list[Signature]) -> str:
+def _why_missing(wanted: Signature, old: list[Signature]) -> str:
     if not any(each.kid == wanted.kid for each in old):
         return f"not signed by {wanted.kid}"
     if wanted.is_companion:
@@ -101,7 +101,7 @@ def _missing(wanted: Signature, old: list[Signature]) -> str:
     return f"its signature by {wanted.kid} has other settings than the ones asked for now"
 
 
-def _outdated(
+def _why_outdated(
     signature: Signature, wanted: Signature, signed: SignedCard, signers: Sequence[Signer], until: float
 ) -> str | None:
     """The reason for which a signature with the header of the wanted one is not that signature; None if it is."""
@@ -115,14 +115,10 @@ def _outdated(
         return (
             f"its signature by {signature.kid} is wrong: the card was changed after signing, or the key is another one"
         )
-    end = _end(signature.header)
+    end = signature.header.get("exp", inf)
     if end <= until:
         return f"its signature by {signature.kid} expires at {date_of(end)}"
-    if end > _end(wanted.header) + CLOCK_SKEW:
+    if end > wanted.header.get("exp", inf) + CLOCK_SKEW:
         when = "never expires" if end == inf else f"expires at {date_of(end)}"
         return f"its signature by {signature.kid} {when}, later than asked"
     return None
-
-
-def _end(header: Mapping[str, Any]) -> float:
-    return float(header.get("exp", inf))

@@ -42,7 +42,7 @@ from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.trust.policy import Policy, all_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
-from a2a_trust.signing.a2a_python import rewritten_members, unread_in_0_3
+from a2a_trust.signing.a2a_python import member_unread_in_0_3, rewritten_members
 from a2a_trust.signing.coverage import unprotected_members
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shown
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
@@ -415,7 +415,7 @@ def _choose_companion(
         )
     if has_one_form and not full.generation.is_legacy:
         return None, rejections, ()
-    unread = unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
+    unread = member_unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
     companion = project(full.members, form)
     withheld_for = tuple[str, ...]()
     if unread is not None:
@@ -434,7 +434,6 @@ def _choose_companion(
 
 
 def _sign_form(signer: Signer, projection: Projection, claims: JSONObject) -> JSONObject:
-    """One AgentCardSignature, not verified yet."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
     return {
@@ -490,6 +489,5 @@ def check_own_work(
 
 @lru_cache(maxsize=64)
 def _all_of(keys: tuple[PublicKey, ...]) -> tuple[TrustStore, Policy]:
-    """Trust in these keys, and the policy that all of them have signed."""
     trust = TrustStore(TrustedKey(key=key, origins=UnsafeAnyOrigin()) for key in keys)
     return trust, all_of(*(key.thumbprint for key in keys))

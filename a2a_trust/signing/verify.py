@@ -258,7 +258,6 @@ def _result(
     *,
     is_whole: bool,
 ) -> VerifiedCard:
-    """The card that the counted signatures verify together."""
     projection = common.projection
     issued = min([signature.issued for signature in counted])
     bound = host is not None and not any(isinstance(each.trusted.origins, UnsafeAnyOrigin) for each in counted)

@@ -72,13 +72,11 @@ class Members(TypedDict, total=False):
 
 
 def entry_of_key(key: PublicKey, **members: Unpack[Members]) -> str:
-    """A ``[[trust]]`` entry with that key and its algorithm."""
     jwk = ", ".join(f"{name} = {_to_toml(value)}" for name, value in key.to_jwk().items())
     return _entry(f"jwk = {{ {jwk} }}", members)
 
 
 def entry_of_url(url: str, **members: Unpack[Members]) -> str:
-    """A ``[[trust]]`` entry for the key set at that URL."""
     return _entry(f"jwks_url = {_to_toml(url)}", members)
 
 
@@ -92,14 +90,12 @@ def _entry(source: str, members: Members) -> str:
 
 
 def with_entries(text: str, entries: Iterable[str]) -> str:
-    """The text with these tables at its end."""
     newline = "\r\n" if "\r\n" in text else "\n"
     ended = text if not text or text.endswith("\n") else f"{text}{newline}"
     return ended + "".join(f"{newline}{entry.replace(chr(10), newline)}{newline}" for entry in entries)
 
 
 def with_revoked(text: str, key: RevokedKey) -> str:
-    """The text with one more ``[[revoked]]`` at its end."""
     members = (("kid", key.kid), ("thumbprint", key.thumbprint), ("entry", key.entry), ("reason", key.reason or None))
     lines = ["[[revoked]]", *[f"{name} = {_to_toml(value)}" for name, value in members if value is not None]]
     if key.at is not None:

@@ -410,7 +410,6 @@ def _read_revoked(table: _Table, entries: tuple[TrustEntry, ...]) -> RevokedKey:
 
 
 def _keys_within(table: Mapping[str, Any], kid: str | None) -> Iterator[PublicKey]:
-    """The key that an entry itself has, as JWK or PEM."""
     if "jwk" in table:
         jwk = table["jwk"]
         yield public_key_from_jwk({**jwk, "kid": kid} if kid is not None and type(jwk) is dict else jwk)
@@ -419,7 +418,6 @@ def _keys_within(table: Mapping[str, Any], kid: str | None) -> Iterator[PublicKe
 
 
 def _no_party(party: str, entries: tuple[TrustEntry, ...]) -> str:
-    """The advice for a text that names no party."""
     for entry in entries:
         for key in entry.keys:
             if key.kid == party:
@@ -504,7 +502,6 @@ class TrustFile:
 
     @property
     def document(self) -> TrustDocument:
-        """The content of the file."""
         return self._watched.value()
 
     def trust_store(self) -> TrustStore:

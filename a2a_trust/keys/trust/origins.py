@@ -99,7 +99,6 @@ def is_unencrypted(url: str) -> bool:
 
 
 def _read_pattern(pattern: Any) -> str:
-    """A host, or ``*.`` and its parent, in one spelling."""
     if not isinstance(pattern, str) or pattern == "*":
         raise ConfigurationError(
             f"Origins: {pattern!r:.80} is not a host; write hosts one by one, as in "

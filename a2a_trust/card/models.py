@@ -95,9 +95,6 @@ def _rules(card: Mapping[str, Any]) -> object:
     return dict(view.schemes), [None if each is None else set(each) for each in demands]
 
 
-# 1.0
-
-
 class AgentCard(_WholeCard):
     """A card of 1.0."""
 
@@ -263,9 +260,6 @@ class PasswordOAuthFlow(CardModel):
 
 class DeviceCodeOAuthFlow(_TokenFlow):
     device_authorization_url: str = ""
-
-
-# 0.3
 
 
 class AgentCard03(_WholeCard):

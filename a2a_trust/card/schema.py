@@ -44,7 +44,6 @@ class Kind(Enum):
     STRING = auto()
     BOOL = auto()
     STRINGS = auto()
-    """A list of strings."""
     STRING_MAP = auto()
     """An object with free member names and strings as values."""
     MESSAGE = auto()

@@ -88,7 +88,9 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
     payload = _encode(card)
     # msgspec keeps the last of two members with one name: the quotation marks of the others are missing then.
     quotes = payload.count(b'"') + (0 if signatures is None else 2 + 8 * len(signatures))
-    if document.count(b'"') != quotes or not _is_simple(payload):
+    if document.count(b'"') != quotes or b'"__proto__":' in payload or not has_plain_names(payload):
+        return None
+    if b'":false' in payload and any(default in payload for default in _DEFAULTS):
         return None
     dropped: list[Path] = []
     empty = 0
@@ -105,13 +107,6 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
         [(f"/supportedInterfaces/{at}/url", each.url) for at, each in enumerate(card.supportedInterfaces)],
         b'"params":' not in payload,
     )
-
-
-def _is_simple(payload: bytes) -> bool:
-    """Whether a printed card has no name that a2a-js loses, no member at false by default, and only plain names."""
-    if b'"__proto__":' in payload or (b'":false' in payload and any(default in payload for default in _DEFAULTS)):
-        return False
-    return has_plain_names(payload)
 
 
 def _without_empty_scopes(card: Any) -> tuple[list[Path], int]:

@@ -219,14 +219,14 @@ class KeyRing(HoldsSecret):
         if found is None:
             kids = ", ".join(map(_show, self.keys))
             raise ConfigurationError(f"the ring has no key {ascii(kid)[:66]}; its keys are {kids[:1000]}")
-        ring = self._without_idle_halves(now)
+        ring = self._without_idle_private_keys(now)
         if not found.is_revoked:
             ring = ring._revoke(next(key for key in ring.keys if key.kid == kid), now, new)
         return ring.prune(now)
 
     def prune(self, now: float) -> KeyRing:
         """The ring without removed keys, and without the private keys of keys that do not sign any more."""
-        ring = self._without_idle_halves(now)
+        ring = self._without_idle_private_keys(now)
         return replace(ring, keys=tuple(key for key in ring.keys if ring.state(key, now) is not KeyState.REMOVED))
 
     @property
@@ -234,15 +234,15 @@ class KeyRing(HoldsSecret):
         """The keys that can sign, in the order of their times."""
         return tuple(key for key in self.keys if key.private_key is not None)
 
-    def _without_idle_halves(self, now: float) -> KeyRing:
+    def _without_idle_private_keys(self, now: float) -> KeyRing:
         row = self._row
         idle = row[: row.index(self.active(now))]
-        return replace(self, keys=tuple(_without_half(key) if key in idle else key for key in self.keys))
+        return replace(self, keys=tuple(_without_private_key(key) if key in idle else key for key in self.keys))
 
     def _revoke(self, key: RingKey, now: float, new: LocalSigner | None) -> KeyRing:
         """The ring with ``key`` revoked. Its row must begin with the active key."""
         active, following = self.active(now), self.next(now)
-        ended = _without_half(key, revoked_at=now, retired_at=min(key.retired_at, now), removed_at=now)
+        ended = _without_private_key(key, revoked_at=now, retired_at=min(key.retired_at, now), removed_at=now)
         changed = {key.kid: ended}
         added: tuple[RingKey, ...] = ()
         if key == active and following is None:
@@ -388,7 +388,7 @@ def _is_encrypted(private: str) -> bool:
     return private.startswith(("-----BEGIN ENCRYPTED", _JWE))
 
 
-def _without_half(key: RingKey, **times: float) -> RingKey:
+def _without_private_key(key: RingKey, **times: float) -> RingKey:
     return replace(key, private_key=None, signer=None, **times)  # type: ignore[arg-type]  # names of times only
 
 

@@ -22,16 +22,12 @@ from a2a_trust.strict_json.pointer import escaped, pointer_of
 _WRAPPERS: Final = {type_: wrapper for wrapper, type_ in SCHEME_TYPES.items()}
 
 
-def member_unread_in_0_3(card: JSONObject) -> str | None:
-    """JSON pointer of a member that a2a-python 0.3 reads in another way than ``project``; None if there is none.
+def members_unread_in_0_3(members: JSONObject, message: str = "AgentCard", path: str = "") -> Iterator[str]:
+    """JSON pointers of the members that a2a-python 0.3 reads in another way than ``project``.
 
     Either its models reject the card (the member is missing, null, or has an unknown value), or they drop the member,
     which belongs to another type of security scheme. The card must be unambiguous, so all types are right.
     """
-    return next(_unread_members(card, "AgentCard", ""), None)
-
-
-def _unread_members(members: JSONObject, message: str, path: str) -> Iterator[str]:
     if message == "SecurityScheme":
         yield from _unread_in_scheme(members, path)
     for name, field in MESSAGES_0_3[message].items():
@@ -42,10 +38,10 @@ def _unread_members(members: JSONObject, message: str, path: str) -> Iterator[st
             if field.presence is Presence.REQUIRED:
                 yield here
         elif field.kind is Kind.MESSAGE:
-            yield from _unread_members(value, field.message, here)
+            yield from members_unread_in_0_3(value, field.message, here)
         elif field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
             for key, item in enumerate(value) if field.kind is Kind.MESSAGES else value.items():
-                yield from _unread_members(item, field.message, f"{here}/{escaped(key)}")
+                yield from members_unread_in_0_3(item, field.message, f"{here}/{escaped(key)}")
 
 
 def _unread_in_scheme(scheme: JSONObject, path: str) -> Iterator[str]:

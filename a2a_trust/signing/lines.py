@@ -3,10 +3,7 @@
     {"origin": "https://agent.example.com", "card": {"name": "…", "signatures": […]}}
 
 ``name`` may stand beside ``origin``: a name of the card for reports. A line may also be a card without anything around
-it; its origin must then be known otherwise.
-
-``verify_lines`` is a function of its arguments and nothing else. So programs that spread lines over machines can call
-it anywhere.
+it; its origin must then be known otherwise. ``verify_lines`` is pure, so programs may spread lines over machines.
 """
 
 from __future__ import annotations

@@ -18,7 +18,14 @@ def count_signatures(
     best_first = sorted(verified, key=_preference)
     counted: list[VerifiedSignature] = []
     for policy in policies:
-        counted += [each for each in _count(best_first, policy, failures) if each not in counted]
+        if isinstance(policy, AnyKey):
+            chosen, needed, text = best_first[:1], 1, "no signature verifies this card:"
+        else:
+            chosen, needed = _one_of_each_party(best_first, policy)[: policy.count], policy.count
+            text = f"only {len(chosen)} of the {needed} parties that the policy requires have signed this card:"
+        if len(chosen) < needed:
+            raise PolicyNotMetError(text, failures) if best_first else verification_error(text, failures)
+        counted += [each for each in chosen if each not in counted]
     return counted
 
 
@@ -26,21 +33,6 @@ def _preference(signature: VerifiedSignature) -> tuple[bool, int, float]:
     """The fullest coverage first, then the latest. The order in the card is not signed, so it must not decide which
     signature counts, and with it the entry in the card memory."""
     return (*signature.openness, -signature.issued)
-
-
-def _count(
-    best_first: list[VerifiedSignature], policy: Policy, failures: tuple[SignatureFailure, ...]
-) -> list[VerifiedSignature]:
-    """The signatures that one policy counts; an error when they are too few."""
-    if isinstance(policy, AnyKey):
-        if not best_first:
-            raise verification_error("no signature verifies this card:", failures)
-        return best_first[:1]
-    counted = _one_of_each_party(best_first, policy)[: policy.count]
-    if len(counted) < policy.count:
-        message = f"only {len(counted)} of the {policy.count} parties that the policy requires have signed this card:"
-        raise PolicyNotMetError(message, failures) if best_first else verification_error(message, failures)
-    return counted
 
 
 def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -> list[VerifiedSignature]:

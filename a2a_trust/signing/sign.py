@@ -2,12 +2,10 @@
 
 A card is normalized before it is signed: members that A2A 8.4.1 drops from the canonical form are dropped from the
 card, so the served card and the form of the specification are the same. The form that other SDKs sign may still differ,
-for example by a requirement without scopes. Then each key signs twice: the full form, and a companion for those SDKs. A
-companion that would leave a security member open is made only on request.
+for example by a requirement without scopes. Then each key signs twice: the full form, and a companion for those SDKs.
 
-- The companion of a card of 1.0 is in the pruned form.
-- A card of 0.1 to 0.3 is signed as it is. Its companion is in the form of a2a-python 0.3, never in the pruned form,
-  which has neither ``url`` nor ``security``.
+A card of 0.1 to 0.3 is signed as it is. Its companion is in the form of a2a-python 0.3, never in the pruned form, which
+has neither ``url`` nor ``security``.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 import orjson
 
@@ -39,10 +36,10 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.signer import LocalSigner, Signer
-from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, host_of, interface_host
+from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, interface_host, url_of
 from a2a_trust.keys.trust.policy import Policy, all_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
-from a2a_trust.signing.a2a_python import member_unread_in_0_3, rewritten_members
+from a2a_trust.signing.a2a_python import members_unread_in_0_3, rewritten_members
 from a2a_trust.signing.coverage import unprotected_members
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shown
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
@@ -313,9 +310,8 @@ def lifetime_seconds(lifetime: float | timedelta) -> float:
 
 def _check_jku(jku: str) -> None:
     try:
-        host_of(jku)
-        parts = urlsplit(jku)
-    except (MalformedError, ValueError):
+        parts = url_of(jku)
+    except MalformedError:
         parts = None
     if parts is None or parts.scheme != "https" or parts.fragment:
         text = "jku: write the https URL, without fragment, at which the JWK Set is served"
@@ -415,7 +411,7 @@ def _choose_companion(
         )
     if has_one_form and not full.generation.is_legacy:
         return None, rejections, ()
-    unread = member_unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
+    unread = next(members_unread_in_0_3(full.members), None) if form is Form.V0_3_PYTHON else None
     companion = project(full.members, form)
     withheld_for = tuple[str, ...]()
     if unread is not None:

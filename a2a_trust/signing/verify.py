@@ -1,7 +1,4 @@
-"""Verify a card: the caller gets exactly the members that were signed.
-
-Source: A2A 8.4.3, RFC 7515 5.2.
-"""
+"""Verify a card: the caller gets exactly the members that were signed (A2A 8.4.3, RFC 7515 5.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from datetime import datetime
 from enum import Enum, auto
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
@@ -157,8 +154,6 @@ def verify_card(
     - CardVerificationError and its subclasses, such as UnsignedCardError, UntrustedCardError and UncoveredFieldsError:
       the card is not verified. ``failures`` has the reason for each signature.
     - ConfigurationError: an argument is wrong.
-
-    Source: A2A 8.4.3.
     """
     # 1.
     store, moment = check_arguments(trust, policy, coverage), time.time() if now is None else seconds(now)
@@ -196,24 +191,18 @@ def verify_document(
     return _result(common, counted, failures, host, given, is_whole=is_whole)
 
 
-class _Each(NamedTuple):
-    """The card, the host that it must belong to, its verified signatures, and why the other ones are not verified."""
-
-    served: UnambiguousCard
-    host: str | None
-    verified: list[VerifiedSignature]
-    failures: tuple[SignatureFailure, ...]
-
-
 def verify_each(
     document: bytes, store: TrustStore, origin: str | UnsafeAnyOrigin | OriginFromCard, now: float, read: Reader
-) -> _Each:
-    """Steps 2 and 3 of ``verify_card``, without policies; the errors are the same."""
+) -> tuple[UnambiguousCard, str | None, list[VerifiedSignature], tuple[SignatureFailure, ...]]:
+    """Steps 2 and 3 of ``verify_card``, without policies; the errors are the same.
+
+    Returns the card, the host that it must belong to, its verified signatures, and why the others are not verified.
+    """
     host = _host_of_origin(origin)
     served = read(document)
     if isinstance(origin, OriginFromCard):
         host = _host_of_card(served.interfaces)
-    return _Each(served, host, *verify_signatures(served, store, host, now))
+    return served, host, *verify_signatures(served, store, host, now)
 
 
 def _policies_of_store(trust: TrustStore, host: str | None, interfaces: list[tuple[str, str]]) -> list[Policy]:

@@ -123,19 +123,18 @@ def _check_unreferenced(
     text: str, document: TrustDocument, gone: Collection[TrustEntry], kept: Collection[TrustEntry]
 ) -> None:
     """ConfigurationError for an entry that a policy or a revocation names, which would have no meaning without it."""
-
-    def is_lost(name: str) -> bool:
-        return any(each.is_called(name) for each in gone) and not any(each.is_called(name) for each in kept)
-
     lines = dict(reversed(list(places(text))))
     named = [
         (("policy", index, "parties"), party)
         for index, each in enumerate(document.policies)
         for party in sorted(each.policy.parties)
-    ] + [
-        (("revoked", index, "entry"), key.entry) for index, key in enumerate(document.revoked) if key.entry is not None
     ]
-    lost = [f"line {lines[place]} ({place[0]}.{place[2]})" for place, name in named if is_lost(name)]
+    named += [(("revoked", index, "entry"), key.entry) for index, key in enumerate(document.revoked) if key.entry]
+    lost = [
+        f"line {lines[place]} ({place[0]}.{place[2]})"
+        for place, name in named
+        if any(each.is_called(name) for each in gone) and not any(each.is_called(name) for each in kept)
+    ]
     if lost:
         raise ConfigurationError(
             f"{document.name}: this entry is still named on {', '.join(dict.fromkeys(lost))}; change these lines first"

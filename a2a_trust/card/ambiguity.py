@@ -134,7 +134,7 @@ class _Member(NamedTuple):
 class _Message:
     """The members of one message over all generations.
 
-    ``members`` are those of 1.0 by JSON name; ``others`` those of 0.1 to 0.3, and every member by its proto name.
+    ``members`` has 1.0 by JSON name; ``others`` has 0.1 to 0.3, and every member by its proto name.
     """
 
     __slots__ = ("_spellings", "members", "others")

@@ -73,7 +73,7 @@ def is_message(card: object) -> TypeGuard[SdkCard]:
 
 
 def _dump_message(card: Any) -> bytes:
-    """The members of 1.0, and those of 0.3 where the card names an interface of 0.3."""
+    """The members of 1.0, and of 0.3 too if the card names an interface of 0.3."""
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 
     # As JSON, because the SDK leaves enums in the dict.
@@ -81,7 +81,7 @@ def _dump_message(card: Any) -> bytes:
 
 
 def _dump_model(card: Any) -> Any:
-    """Our models as they were read, null included; those of the SDK as it serves them."""
+    """Our models as they were read, null included; models of the SDK as it serves them."""
     models = sys.modules.get("a2a_trust.card.models")  # there is no model of ours before it was imported
     is_ours = models is not None and isinstance(card, models.CardModel)
     return card.model_dump(mode="json", by_alias=True, exclude_unset=is_ours, exclude_none=not is_ours)

@@ -1,6 +1,6 @@
 """One card for clients of two generations: it has the members of 1.0, and those that clients of 0.2 and 0.3 read.
 
-A card whose two halves contradict each other is rejected. Sign the merged card, so that both halves are signed.
+A card whose generations contradict each other is rejected. Sign the merged card, so that both are signed.
 """
 
 from __future__ import annotations

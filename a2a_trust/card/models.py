@@ -6,7 +6,7 @@ whose names end in "03" are of 0.3, which has the members of 0.2.
 
 Attributes have the proto names (``supported_interfaces``; ``list_`` and ``in_`` for the members ``list`` and ``in``).
 A member that the specification requires is empty when it is missing, as ProtoJSON readers have it; other members are
-None. Members that a model does not know are kept in ``model_extra``: in a merged card those of 0.3.
+None. Members that a model does not know are kept in ``model_extra``: in a merged card the members of 0.3.
 ``model_dump(by_alias=True, exclude_unset=True)`` is the card again, with its JSON names.
 
 Nothing in this library decides by these models, but the attributes show every security scheme and every requirement,

@@ -144,6 +144,11 @@ a tenant has None, another the members within it."""
 
 _LONGEST_NAME: Final = 64
 """More characters than a name of A2A has, in a body or as a method."""
+_PLAIN_PATH: Final = re.compile(r"(?:/[a-z0-9_~:-][a-z0-9._~:-]*)+")
+_LONGEST_ODD_PATH: Final = 1024
+_MOST_ODD: Final = 64
+"""How many escapes, and how many different characters beyond ASCII, a path may have once it is decoded."""
+_ASCII: Final = frozenset(map(chr, range(128)))
 
 
 def fold_name(name: str) -> str:
@@ -161,13 +166,6 @@ def fold_name(name: str) -> str:
         if not folded.isascii() or len(folded) > _LONGEST_NAME:
             break
     return folded
-
-
-_PLAIN_PATH: Final = re.compile(r"(?:/[a-z0-9_~:-][a-z0-9._~:-]*)+")
-_LONGEST_ODD_PATH: Final = 1024
-_MOST_ODD: Final = 64
-"""How many escapes, and how many different characters beyond ASCII, a path may have once it is decoded."""
-_ASCII: Final = frozenset(map(chr, range(128)))
 
 
 def is_foldable(path: str) -> bool:

@@ -81,7 +81,7 @@ KeyPlace = TypeVar("KeyPlace", bound=HeaderPlace | QueryPlace | CookiePlace)
 
 
 def place_in(scheme: ApiKeyScheme, kinds: tuple[type[KeyPlace], ...]) -> KeyPlace:
-    """The place that the scheme names, as the one of these kinds that has its location.
+    """The place that the scheme names, of the kind that has its location.
 
     ConfigurationError: the name is not safe there.
     """

@@ -24,7 +24,7 @@ class Generation(StrEnum):
 
     V0_1 = "0.1"
     V0_3 = "0.3"
-    """0.2 too: its members, paths and methods are those of 0.3."""
+    """0.2 too: it has the members, paths and methods of 0.3."""
     V1_0 = "1.0"
 
     @property
@@ -97,6 +97,15 @@ def _variants(oneof: str, messages: dict[str, str]) -> tuple[Field, ...]:
     return tuple(Field(name, Kind.MESSAGE, Presence.EXPLICIT, each, oneof) for name, each in messages.items())
 
 
+_SCHEMES: Final = {
+    "apiKeySecurityScheme": ("APIKeySecurityScheme", "apiKey"),
+    "httpAuthSecurityScheme": ("HTTPAuthSecurityScheme", "http"),
+    "oauth2SecurityScheme": ("OAuth2SecurityScheme", "oauth2"),
+    "openIdConnectSecurityScheme": ("OpenIdConnectSecurityScheme", "openIdConnect"),
+    "mtlsSecurityScheme": ("MutualTlsSecurityScheme", "mutualTLS"),
+}
+"""Wrapper of a security scheme in 1.0 -> its message, and its ``type`` in 0.2 and 0.3."""
+
 _FIELDS_1_0: Final[dict[str, tuple[Field, ...]]] = {
     "AgentCard": (
         *_required("name description"),
@@ -131,16 +140,7 @@ _FIELDS_1_0: Final[dict[str, tuple[Field, ...]]] = {
     ),
     "SecurityRequirement": _implicit("schemes", Kind.MESSAGE_MAP, "StringList"),
     "StringList": _implicit("list", Kind.STRINGS),
-    "SecurityScheme": _variants(
-        "scheme",
-        {
-            "apiKeySecurityScheme": "APIKeySecurityScheme",
-            "httpAuthSecurityScheme": "HTTPAuthSecurityScheme",
-            "oauth2SecurityScheme": "OAuth2SecurityScheme",
-            "openIdConnectSecurityScheme": "OpenIdConnectSecurityScheme",
-            "mtlsSecurityScheme": "MutualTlsSecurityScheme",
-        },
-    ),
+    "SecurityScheme": _variants("scheme", {wrapper: message for wrapper, (message, _) in _SCHEMES.items()}),
     "APIKeySecurityScheme": (*_implicit("description"), *_required("location name")),
     "HTTPAuthSecurityScheme": (*_implicit("description"), *_required("scheme"), *_implicit("bearerFormat")),
     "OAuth2SecurityScheme": (
@@ -215,7 +215,7 @@ MESSAGES: Final = _by_name(_FIELDS_1_0)
 """The members of 1.0: message name, then JSON name of the field."""
 
 LEGACY: Final = _by_name(_FIELDS_BEFORE_1_0)
-"""The additional members of 0.1, 0.2 and 0.3, likewise. Names of messages that only they have end in "03"."""
+"""The additional members of 0.1, 0.2 and 0.3, in the same form. Names of messages that only they have end in "03"."""
 
 LEGACY_MEMBERS: Final = LEGACY["AgentCard"].keys()
 """Members of a card that 0.1 to 0.3 have and 1.0 does not."""
@@ -224,13 +224,7 @@ REQUIREMENT_MEMBERS: Final = ("securityRequirements", "security_requirements", "
 SCHEME_MEMBERS: Final = ("securitySchemes", "security_schemes")
 """The members of a card with its requirements (of a skill too) and its schemes, in every spelling that is read."""
 
-SCHEME_TYPES: Final = {
-    "apiKeySecurityScheme": "apiKey",
-    "httpAuthSecurityScheme": "http",
-    "oauth2SecurityScheme": "oauth2",
-    "openIdConnectSecurityScheme": "openIdConnect",
-    "mtlsSecurityScheme": "mutualTLS",
-}
+SCHEME_TYPES: Final = {wrapper: type_ for wrapper, (_, type_) in _SCHEMES.items()}
 """Wrapper of a security scheme in 1.0 -> its ``type`` in 0.2 and 0.3."""
 
 KEY_LOCATIONS: Final = ("header", "query", "cookie")
@@ -258,7 +252,7 @@ _MEMBERS_0_3: Final[Mapping[str, tuple[str, str]]] = {
     "AgentCapabilities": ("", "extensions pushNotifications stateTransitionHistory streaming"),
     "AgentExtension": ("uri", "description params required"),
     "AgentSkill": ("id name description tags", "examples inputModes outputModes security"),
-    # Every model of a scheme at once: a scheme with the members of two is signed with those of one, and then rejected.
+    # Every model of a scheme at once: a scheme with the members of two is signed as one of them, and then rejected.
     "SecurityScheme": ("", " ".join(name for name in LEGACY["SecurityScheme"] if name != "type")),
     "OAuthFlows": ("", "authorizationCode clientCredentials implicit password"),
     "AuthorizationCodeOAuthFlow": ("authorizationUrl tokenUrl scopes", "refreshUrl"),
@@ -281,7 +275,7 @@ REQUIRED_0_1: Final[Mapping[str, tuple[str, ...]]] = {
     "AgentSkill": ("id", "name"),
     "AgentProvider": ("organization",),
 }
-"""Message name, then the members that the JSON schema of 0.1 requires, where they differ from those of 0.3."""
+"""Message name, then the members that the JSON schema of 0.1 requires, where they differ from 0.3."""
 
 
 def _field_0_3(message: str, name: str) -> Field:

@@ -1,7 +1,7 @@
 """Read a simple card, as most cards are: it has a single meaning.
 
-``read_simple_card`` only says "surely". A card that it does not accept is read by ``card.ambiguity``, which is the
-definition and decides. It is fast because msgspec checks the card while it reads it, with a Struct for each message of
+A card that ``read_simple_card`` does not accept is read by ``card.ambiguity``, which is the definition and decides. It
+is fast because msgspec checks the card while it reads it, with a Struct for each message of
 the schema:
 
 - Members of 1.0 only, under their JSON names, of the right types; none is null, unknown, or at a default.
@@ -70,7 +70,7 @@ class SimpleCard(Struct, frozen=True, gc=False):
 
 
 def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool]) -> SimpleCard | None:
-    """The card, if it is simple; None says nothing about it.
+    """The card, if it is simple; None does not mean that it is ambiguous.
 
     ``are_simple_params`` is the check of ``params``: whether they are unambiguous, and have nothing empty in them.
     """

@@ -59,7 +59,7 @@ class OAuthFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth2Scheme:
-    """OAuth 2.0; ``metadata_url`` is that of RFC 8414, None if the card has none."""
+    """OAuth 2.0; ``metadata_url`` is for RFC 8414; None if the card has none."""
 
     name: str
     flows: tuple[OAuthFlow, ...]
@@ -113,7 +113,7 @@ class Interface:
 
     @property
     def generation(self) -> Generation:
-        """The generation of its version; without a version, that of the member that names the interface."""
+        """The generation of its version; without a version, the generation of the member that names the interface."""
         if self.version.startswith("0.1"):
             return Generation.V0_1
         if self.version.startswith("0.") or not (self.version or self.pointer.startswith("/supportedInterfaces/")):
@@ -127,7 +127,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    """A skill, and its own requirements in addition to those of the card; None if it has none."""
+    """A skill, and its own requirements in addition to the card's; None if it has none."""
 
     id: str
     requirements: tuple[Alternative, ...] | None
@@ -151,7 +151,7 @@ class CardView:
 
     @property
     def alternatives(self) -> list[Alternative]:
-        """All alternatives, those of the card first, then those of its skills."""
+        """All alternatives of the card, then of its skills."""
         lists = (self.requirements, *(skill.requirements for skill in self.skills))
         return [alternative for each in lists for alternative in each or ()]
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding
 from a2a_trust.errors import ConfigurationError
 
 MIN_RSA_BITS: Final = 2048  # RFC 7518 3.3
-MAX_RSA_BITS: Final = 8192  # verifying with 16384 bits takes milliseconds, too long for keys of strangers
+MAX_RSA_BITS: Final = 8192  # verifying with 16384 bits takes milliseconds, too long for keys of unknown parties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ RSA_PADDING: Final[dict[str, tuple[padding.AsymmetricPadding, hashes.HashAlgorit
 
 
 def algorithm_of(alg: object) -> Algorithm | None:
-    """The algorithm that the ``alg`` of a header names; None for every other value."""
+    """The algorithm that an ``alg`` in a header names; None for every other value."""
     return _BY_NAME.get(alg) if isinstance(alg, str) else None
 
 

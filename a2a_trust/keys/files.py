@@ -88,11 +88,11 @@ def load_private_key(
 ) -> LocalSigner:
     """Read a private key from a file that only its owner can read, and return a signer with it.
 
-    The arguments and errors are those of ``read_private_key``, and these:
+    Arguments and errors are as for ``read_private_key``, and these:
 
     - FileNotFoundError: there is no such file.
     - ConfigurationError: everybody can read the file, or others can change it.
-    - KeyFileWarning (a warning): the group can read the file, as is usual for mounted secrets.
+    - KeyFileWarning (a warning): the group can read the file, as with mounted secrets.
     """
     path = Path(path)
     try:
@@ -150,7 +150,7 @@ def save_private_key(
 ) -> None:
     """Write the signer's private key to a file of mode 0600, in one step.
 
-    The arguments and errors are those of ``private_key_bytes``. FileExistsError: the file exists, and ``replace`` is
+    Arguments and errors are as for ``private_key_bytes``. FileExistsError: the file exists, and ``replace`` is
     not set.
     """
     data = private_key_bytes(signer, format=format, passphrase=passphrase)

@@ -52,6 +52,14 @@ _PRIVATE_MEMBERS: Final = frozenset({"d", *_FACTORS, "oth", "k", "priv"})
 _COORDINATE_OCTETS: Final = {"P-256": 32, "P-384": 48, "P-521": 66, "Ed25519": 32}
 _END_OF_TIME: Final = 253_402_300_800  # the year 10000: a later moment is one in milliseconds
 _MEMBERS: Final = {"EC": ("crv", "x", "y"), "OKP": ("crv", "x"), "RSA": ("e", "n")}
+_MAX_EXPONENT_BITS: Final = 64
+
+_P: Final = 2**255 - 19
+_Y_OF_ORDER_8: Final = int.from_bytes(
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
+)
+#: The y coordinates of the points of order 1, 2, 4 and 8: with such a key a signature verifies for every text.
+_LOW_ORDER_Y: Final = frozenset({0, 1, _P - 1, _Y_OF_ORDER_8, _P - _Y_OF_ORDER_8})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +164,7 @@ def public_key_from_object(
 ) -> PublicKey:
     """The public key of a key object of the library ``cryptography``, public or private.
 
-    ``algorithms`` limits the key to these algorithms, the usual one first; ``alg`` chooses one of them.
+    ``algorithms`` limits the key to these algorithms, the default first; ``alg`` chooses one of them.
     """
     public = key.public_key() if isinstance(key, PrivateKeyObject) else key
     names = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
@@ -303,7 +311,7 @@ def _public_key(native: PublicKeyObject, algorithms: tuple[str, ...], kid: str |
 
 
 def _members(key: PublicKeyObject) -> dict[str, str]:
-    """The public members of the key's JWK (RFC 7518 6.2.1, 6.3.1, RFC 8037 2): those of the RFC 7638 thumbprint."""
+    """The public members of the key's JWK (RFC 7518 6.2.1, 6.3.1, RFC 8037 2), which its RFC 7638 thumbprint covers."""
     if isinstance(key, ed25519.Ed25519PublicKey):
         return {"kty": "OKP", "crv": "Ed25519", "x": base64url.encode(key.public_bytes_raw())}
     if isinstance(key, rsa.RSAPublicKey):
@@ -320,7 +328,7 @@ def _number(value: int) -> str:
 
 
 def _algorithms_of(jwk: Mapping[str, object], alg: str | None, operation: str) -> list[Algorithm]:
-    """The algorithms of a JWK, the usual one first. Only an RSA key without ``alg`` has several.
+    """The algorithms of a JWK, the default first. Only an RSA key without ``alg`` has several.
 
     MalformedError: its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517 4) do not agree.
     """
@@ -395,16 +403,6 @@ def _check_strength(public: PublicKeyObject) -> None:
 def _check_rsa_bits(bits: int) -> None:
     if not MIN_RSA_BITS <= bits <= MAX_RSA_BITS:
         raise MalformedError(f"RSA key of {bits} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are accepted")
-
-
-_MAX_EXPONENT_BITS: Final = 64
-
-_P: Final = 2**255 - 19
-_Y_OF_ORDER_8: Final = int.from_bytes(
-    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
-)
-#: The y coordinates of the points of order 1, 2, 4 and 8: with such a key a signature verifies for every text.
-_LOW_ORDER_Y: Final = frozenset({0, 1, _P - 1, _Y_OF_ORDER_8, _P - _Y_OF_ORDER_8})
 
 
 @lru_cache(maxsize=1)

@@ -68,7 +68,7 @@ def verify_jws(
     """Verify a JWS: ``signature`` must be a signature by ``key`` over ``payload``. Returns its protected header.
 
     ``protected`` and ``signature`` are base64url texts, ``header`` is the unprotected header. MalformedError: a part is
-    not as RFC 7515 requires. InvalidSignatureError: the header's ``alg`` is not that of the key, or the signature does
+    not as RFC 7515 requires. InvalidSignatureError: the header's ``alg`` is not the key's, or the signature does
     not verify. Source: RFC 7515 5.2, RFC 8725 3.1.
     """
     claims = read_header(protected)

@@ -28,7 +28,7 @@ _DEFAULT_SALT: Final = b"\x14"
 
 
 def pss_algorithms(pem: bytes) -> tuple[str, ...]:
-    """The algorithms to which an RSA key in PEM is limited, the usual one first; empty without a limit.
+    """The algorithms to which an RSA key in PEM is limited, the default first; empty without a limit.
 
     MalformedError: several keys, or parameters that no PS algorithm has.
     """

@@ -70,8 +70,8 @@ def update_key_ring(
 class KeyRingFile:
     """The key ring in a file, for servers: read at the start, and again after each change of the file.
 
-    If a changed file is unreadable, the last ring stays in use, and the log says so; the states of its keys go on
-    changing with time. Use it as a signer and for published keys, as in ``CardSigner(file)`` and
+    If a changed file is unreadable, the last ring stays in use, and the log says so; the states of its keys still
+    change with time. Use it as a signer and for published keys, as in ``CardSigner(file)`` and
     ``JwksEndpoint(file)``, and as the trusted keys for your own cards: ``CardFile(path, trust=file)``.
     """
 

@@ -207,11 +207,11 @@ class KeyRing(HoldsSecret):
         return replace(self, keys=keys).prune(now)
 
     def revoke(self, kid: str, now: float, *, new: LocalSigner | None = None) -> KeyRing:
-        """A ring in which that key is revoked, for ever. Revoking it again changes nothing.
+        """A ring in which that key is revoked forever. Revoking it again changes nothing.
 
-        - Was it the active key, the next key signs at once. Without a next key, ``new`` or a new key with the same
+        - If it was the active key, the next key signs at once. Without a next key, ``new`` or a new key with the same
           algorithm signs at once, although no verifier knows it yet.
-        - Was it the next key, the active key goes on signing.
+        - If it was the next key, the active key continues to sign.
 
         ConfigurationError: the ring has no such key.
         """
@@ -249,7 +249,7 @@ class KeyRing(HoldsSecret):
             added = (self._make_key(key if new is None else new, published_at=now, active_from=now),)
         elif key == active and following is not None:
             changed[following.kid] = replace(following, active_from=max(now, following.published_at))
-        elif key in self._row:  # the next key: the active key goes on signing
+        elif key in self._row:  # the next key: the active key continues to sign
             before = self._row[self._row.index(key) - 1]
             changed[before.kid] = replace(before, retired_at=key.retired_at, removed_at=key.removed_at)
         return replace(self, keys=(*(changed.get(each.kid, each) for each in self.keys), *added))

@@ -21,7 +21,7 @@ _CURVES = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521
 class Signer(Protocol):
     """An object that signs with one key, which may be in memory, in a hardware module or in a cloud.
 
-    ``alg`` and ``kid`` are those of ``public_key``; they go into the protected header. ``sign`` takes the JWS signing
+    ``alg`` and ``kid`` are also in ``public_key``; they go into the protected header. ``sign`` takes the JWS signing
     input and returns the signature in the form of JOSE (RFC 7518 3): for ECDSA ``r || s`` of fixed length, not DER.
     """
 
@@ -59,7 +59,7 @@ class LocalSigner(HoldsSecret):
     ) -> None:
         """Make a signer with a private key of the library ``cryptography``.
 
-        ``alg`` defaults to the usual algorithm of the kind of key, ``kid`` to the RFC 7638 thumbprint. ``algorithms``
+        ``alg`` defaults to the first algorithm of the kind of key, ``kid`` to the RFC 7638 thumbprint. ``algorithms``
         limits the key to these algorithms, for example an RSA key to RSASSA-PSS.
         """
         self._key = key

@@ -30,13 +30,17 @@ from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 MAX_POINTERS: Final = 100
 MAX_POINTER: Final = 512
-"""The limits for reported pointers, their number and their length: a stranger's card must not fill the memory."""
+"""The limits for reported pointers, their number and their length: an unknown party's card must not fill the memory."""
+_DEFAULT_OF: Final = {**DEFAULTS_0_3, **{proto_name(name): value for name, value in DEFAULTS_0_3.items()}}
+_GONE: Final = object()
+
+Messages: TypeAlias = Mapping[str, Mapping[str, Field]]
 
 
 class Form(StrEnum):
     """The name of a canonical form of a card.
 
-    ``SERVED`` and ``SPEC`` cover the whole card. The other forms are those of SDKs, which drop members.
+    ``SERVED`` and ``SPEC`` cover the whole card. SDKs sign the other forms, which drop members.
     """
 
     SERVED = "served"
@@ -84,7 +88,7 @@ def project(
 ) -> Projection:
     """The card in one form. The card must be unambiguous; it is not changed.
 
-    ``generation`` is that of the card, if it is known already. ``plain`` is the result of ``strict_json.read`` for the
+    ``generation`` is the card's, if it is known already. ``plain`` is the result of ``strict_json.read`` for the
     card; without it all checks are made.
     """
     generation = generation or generation_of(card)
@@ -167,11 +171,6 @@ def _drop_absent(members: JSONObject, message: str, path: Path, dropped: list[Pa
     return kept
 
 
-_GONE: Final = object()
-
-Messages: TypeAlias = Mapping[str, Mapping[str, Field]]
-
-
 def _prune(members: JSONObject, messages: Messages, message: str, path: Path, dropped: list[Path]) -> JSONObject:
     fields = messages[message]
     kept: JSONObject = {}
@@ -222,9 +221,6 @@ def _prune_items(value: JSON, pruned: Callable[[JSON, Path], JSON], here: Path, 
         else:
             kept[key] = cleaned
     return (list(kept.values()) if type(value) is list else kept) or _GONE
-
-
-_DEFAULT_OF: Final = {**DEFAULTS_0_3, **{proto_name(name): value for name, value in DEFAULTS_0_3.items()}}
 
 
 def without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:

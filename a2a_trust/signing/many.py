@@ -1,7 +1,7 @@
 """Verify and sign many cards, in worker processes on all cores.
 
 Results come in the order of the cards, and only some chunks of cards are in memory. A card that cannot be verified or
-signed is one result among the others, and the rest goes on.
+signed is one result among the others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def verify_cards(
     - ``workers``: the number of processes. Default: one for each usable core. With 1, or up to 250 cards, all is
       done in this process.
 
-    An error in place of a card is the one that ``verify_card`` raises; it has no ``card``, so it cannot be taken for
+    An error in place of a card is what ``verify_card`` raises; it has no ``card``, so it cannot be taken for
     one. A worker is a fork. On systems without ``fork``, and in a program with threads, this process verifies all cards
     itself.
 
@@ -74,7 +74,7 @@ def sign_cards(
 ) -> Iterator[SignedCard | TrustError]:
     """Sign many cards with the same signers. Yields the signed card, or the error, for each card in order.
 
-    The arguments are those of ``sign_card``, and ``workers`` is that of ``verify_cards``. All cards have the ``iat`` of
+    Arguments are as for ``sign_card``, and ``workers`` as for ``verify_cards``. All cards have the ``iat`` of
     this call. Private keys are never sent to another process, because a worker is a fork of this one. A signer that
     keeps a connection (to an HSM or a KMS) is shared by all forks, which few such signers permit: use ``workers=1``
     with them.

@@ -47,6 +47,11 @@ from a2a_trust.signing.verify import seconds, verify_document
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 
+_READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
+"""Form of a companion -> the SDKs that it is for."""
+
+_REQUIREMENTS: Final = frozenset({*REQUIREMENT_MEMBERS, "authentication"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
@@ -126,12 +131,6 @@ class SignedCard:
                 f"revoked. To set an end, sign with {arguments.end}"
             )
         return tuple(notes)
-
-
-_READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
-"""Form of a companion -> the SDKs that it is for."""
-
-_REQUIREMENTS: Final = frozenset({*REQUIREMENT_MEMBERS, "authentication"})
 
 
 def _by_consequence(pointers: tuple[str, ...]) -> str:

@@ -63,7 +63,7 @@ class Signature(NamedTuple):
 
     @property
     def is_jwt(self) -> bool:
-        """Whether the header is that of a JWT, whose claims may be a card by chance or by an attacker's choice."""
+        """Whether this is the header of a JWT, whose claims may be a card by chance or by an attacker's choice."""
         return bool(self.header.get("typ", "").upper().endswith("JWT"))
 
 

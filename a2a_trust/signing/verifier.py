@@ -36,7 +36,7 @@ class CardVerifier:
         coverage: Coverage = Coverage.WHOLE_CARD,
         remember: int = 1024,
     ) -> None:
-        """``trust``, ``policy`` and ``coverage`` are those of ``verify_card``.
+        """``trust``, ``policy`` and ``coverage`` are as for ``verify_card``.
 
         ``clock`` returns seconds since the epoch. ``remember`` is the largest number of cards in the cache.
         """

@@ -6,7 +6,7 @@ The steps for one signature, in the order of ``verify_signatures`` and ``_verify
 2. Its header names at least one trusted key for the host. Steps 3 to 8 try each of these keys.
 3. The key is valid now, and not revoked.
 4. The protected ``exp``, ``nbf`` and ``iat`` allow this moment.
-5. The ``alg`` of the header is that of the key, and its ``typ`` is not that of a token. Only a2a-python signs with
+5. The ``alg`` of the header is the key's, and its ``typ`` is not the one of a token. Only a2a-python signs with
    ``typ: JWT``, when its caller chooses no ``typ``.
 6. The signature is over a form of the card: the form that its marker names, or else any form, the weakest first.
 7. The signature covers the whole card (``coverage``). A signature of a part counts only if the trust entry names an
@@ -34,6 +34,10 @@ from a2a_trust.signing.signature import RejectedError, Signature, parse_signatur
 
 CLOCK_SKEW: Final = 60.0
 """How far in the future a protected ``iat`` or ``nbf`` may be, in seconds."""
+_ADD_HOST: Final = "if it should be trusted for this host, add the host to the origins of its trust entry"
+
+#: Lowest first: the rejection of the key that made the signature is reported, not the ones of other keys with its kid.
+_RANKS: Final = {FailureReason.PARTIAL: 0, FailureReason.BAD_SIGNATURE: 2}
 
 
 class VerifiedSignature(NamedTuple):
@@ -104,10 +108,6 @@ def _verify_by_keys(
     return verified
 
 
-#: Lowest first: the rejection of the key that made the signature is reported, not those of other keys of its kid.
-_RANKS: Final = {FailureReason.PARTIAL: 0, FailureReason.BAD_SIGNATURE: 2}
-
-
 def _verify_by_key(
     position: int, signature: Signature, trusted: TrustedKey, now: float, forms: CardForms
 ) -> VerifiedSignature:
@@ -150,9 +150,6 @@ def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> 
         if not entries:
             raise RejectedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}; {_ADD_HOST}")
     return entries
-
-
-_ADD_HOST: Final = "if it should be trusted for this host, add the host to the origins of its trust entry"
 
 
 def _check_validity(trusted: TrustedKey, now: float) -> None:

@@ -33,7 +33,7 @@ from datetime import UTC, date, datetime
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, check_writers, missing, stamp_of_path, told_in_log
@@ -62,7 +62,15 @@ _MEMBERS: Final[dict[str, frozenset[str]]] = {
 }
 _URL: Final = re.compile(r"https://[^/?#@\s]+(?:/[^\s#]*)?")
 
-_T = TypeVar("_T")
+_NAME: Final = r"(?:[A-Za-z0-9_-]+|\"[A-Za-z0-9_-]+\"|'[A-Za-z0-9_-]+')"
+#: The beginning of a line that does not continue a value: the head of a table, or a member.
+_BEGIN: Final = re.compile(
+    rf"[ \t]*(?:\[\[?[ \t]*(?P<table>{_NAME})[ \t]*(?:\.[ \t]*(?P<part>{_NAME}))?|(?P<member>{_NAME})[ \t]*[.=])"
+)
+#: The tokens that show whether a line continues a value.
+_TOKEN: Final = re.compile(
+    r'''#[^\n]*|"""(?:\\.|[^\\])*?"""+|\'\'\'.*?\'\'\'+|"(?:\\.|[^"\\])*"|\'[^\']*\'|[\[{]|[\]}]|\n''', re.DOTALL
+)
 
 _Place: TypeAlias = tuple[str, int, str]
 """The name of a table, its number from 0, and a member of it, or "" for the table itself."""
@@ -315,7 +323,7 @@ class _Table:
         except OverflowError:
             raise self.error(member, "write a moment in the years 1 to 9999") from None
 
-    def convert(self, member: str, convert: Callable[[Any], _T]) -> _T | None:
+    def convert(self, member: str, convert: Callable[[Any], Any]) -> Any:
         """The result of ``convert`` for the member; None if it is absent."""
         value = self.members.get(member)
         try:
@@ -429,17 +437,6 @@ def _no_party(party: str, entries: tuple[TrustEntry, ...]) -> str:
     return f"no [[trust]] has the name {ascii(party)[:80]}; write the name of an entry, or the thumbprint of a key"
 
 
-_NAME: Final = r"(?:[A-Za-z0-9_-]+|\"[A-Za-z0-9_-]+\"|'[A-Za-z0-9_-]+')"
-#: The beginning of a line that does not continue a value: the head of a table, or a member.
-_BEGIN: Final = re.compile(
-    rf"[ \t]*(?:\[\[?[ \t]*(?P<table>{_NAME})[ \t]*(?:\.[ \t]*(?P<part>{_NAME}))?|(?P<member>{_NAME})[ \t]*[.=])"
-)
-#: The tokens that show whether a line continues a value.
-_TOKEN: Final = re.compile(
-    r'''#[^\n]*|"""(?:\\.|[^\\])*?"""+|\'\'\'.*?\'\'\'+|"(?:\\.|[^"\\])*"|\'[^\']*\'|[\[{]|[\]}]|\n''', re.DOTALL
-)
-
-
 def places(text: str) -> Iterator[tuple[_Place, int]]:
     """The first line of every table and of every member. tomllib has accepted the text, but does not report lines.
 
@@ -505,7 +502,7 @@ class TrustFile:
         return self._watched.value()
 
     def trust_store(self) -> TrustStore:
-        """The trusted keys: those in the file now, and those of the key sets that ``fetch`` fetched last."""
+        """The trusted keys: from the file as it is now, and from the key sets that ``fetch`` fetched last."""
         self._watched.value()
         return self._store
 

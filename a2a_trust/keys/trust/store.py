@@ -15,7 +15,7 @@ from a2a_trust.keys.trust.policy import OriginPolicy, party_name
 
 
 class SigningTool(StrEnum):
-    """The tool that signs cards with a key. It decides how much a signature without our form marker proves.
+    """The tool that signs cards with a key. It decides how much a signature without a form marker proves.
 
     If the tool is not named, such a signature counts only if the signed bytes show that no member was dropped.
     """

@@ -71,7 +71,7 @@ class _WholeCard(CardModel):
         except MalformedError as error:
             raise ValueError(str(error)) from None
         with suppress(MalformedError):
-            if _rules(_shown(self)) == rules:
+            if _rules(_attributes_of(self)) == rules:
                 return self
         raise ValueError(
             "a security scheme or requirement is only in a member of another generation, which this model does not "
@@ -79,14 +79,14 @@ class _WholeCard(CardModel):
         )
 
 
-def _shown(value: Any) -> Any:
+def _attributes_of(value: Any) -> Any:
     """The members that attributes have, under their JSON names."""
     if isinstance(value, CardModel):
         names = [name for name in type(value).model_fields if name in value.model_fields_set]
-        return {_json_name(name): _shown(getattr(value, name)) for name in names}
+        return {_json_name(name): _attributes_of(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {name: _shown(each) for name, each in value.items()}
-    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _attributes_of(each) for name, each in value.items()}
+    return [_attributes_of(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _rules(card: Mapping[str, Any]) -> object:

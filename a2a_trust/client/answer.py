@@ -30,7 +30,7 @@ from a2a_trust.client.credentials import Credential, http_scheme, kind_of
 from a2a_trust.client.destinations import check_plain
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.net.urls import NO_MESH, HttpWithin
-from a2a_trust.signing.forms import shown
+from a2a_trust.signing.forms import shorten
 
 Credentials: TypeAlias = Mapping[str, Credential | OwnCertificate]
 """By the names of schemes."""
@@ -148,7 +148,7 @@ def _first_satisfied(
         if not problems:
             return Answer(tuple(name for name, _ in alternative.schemes), parts), []
         if is_shown:
-            lacking.append(f"{shown((name for name, _ in alternative.schemes), ' and ')[:80]}: {'; '.join(problems)}")
+            lacking.append(f"{shorten((name for name, _ in alternative.schemes), ' and ')[:80]}: {'; '.join(problems)}")
     if len(demanding) > _SHOWN:
         lacking.append(f"nor one of {len(demanding) - _SHOWN} other alternatives")
     return None, lacking
@@ -175,7 +175,7 @@ def _parts(
         place = key_place(scheme) if isinstance(scheme, ApiKeyScheme) else None
         where = place.header if isinstance(place, HeaderPlace) else place  # X-Key and x-key are one header
         if where in taken:
-            names = shown((taken[where], name), " and ")
+            names = shorten((taken[where], name), " and ")
             problems.append(f"{names} need the same place in the request, so this alternative cannot be used")
         taken[where] = name
         parts.append(Part(name=name, scheme=scheme, credential=credential, scopes=scopes, place=place))
@@ -200,7 +200,7 @@ def _problems(
         if mismatch:
             yield f"{named} asks for {kind}, and {mismatch}"
         if origin not in credential.origins:
-            yield f"credentials[{named}] is for {shown(sorted(credential.origins))} and not for {origin}"
+            yield f"credentials[{named}] is for {shorten(sorted(credential.origins))} and not for {origin}"
         if isinstance(scheme, ApiKeyScheme):
             try:
                 key_place(scheme)
@@ -211,7 +211,7 @@ def _problems(
 def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) -> str:
     """The demand of one scheme in words, for an error."""
     kind = "a scheme that the card does not declare" if scheme is None else kind_of(scheme)[0]
-    scoped = f" with the scopes {shown(nsmallest(9, scopes), ' ')[:200]}" if scopes else ""
+    scoped = f" with the scopes {shorten(nsmallest(9, scopes), ' ')[:200]}" if scopes else ""
     return f"{ascii(name[:80])[:80]} asks for {kind}{scoped}"
 
 

@@ -41,7 +41,7 @@ from a2a_trust.client.location import plain_url
 from a2a_trust.client.messages import Attachment, Rejected, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
 from a2a_trust.net.challenges import Challenge, challenges_of
-from a2a_trust.signing.forms import shown
+from a2a_trust.signing.forms import shorten
 from a2a_trust.strict_json import MAX_BYTES
 
 _GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
@@ -308,9 +308,9 @@ class Rejection:
                 continue
             unnamed, denied = scopes - scopes_named(self.view, part.name), scopes - allowed
             if unnamed:
-                return f"; no token is asked for with {shown(sorted(unnamed), ' ')}: the card does not name it"
+                return f"; no token is asked for with {shorten(sorted(unnamed), ' ')}: the card does not name it"
             if denied:
-                return f"; allowed_scopes does not have {shown(sorted(denied), ' ')}"
+                return f"; allowed_scopes does not have {shorten(sorted(denied), ' ')}"
         return ""
 
     def error(self, hint: str = "") -> Rejected:
@@ -323,7 +323,7 @@ class Rejection:
         asked = ", ".join([*kinds, f"metadata at {metadata}"] if metadata else kinds)
         if any(value.is_in(asked) for value in self.values):
             asked, scopes, metadata = "something that repeats a credential", NO_SCOPES, ""
-        sent = "with " + shown(f"'{name}'" for name in names) if names else "without a credential"
+        sent = "with " + shorten(f"'{name}'" for name in names) if names else "without a credential"
         return Rejected(
             f"{'/'.join(self.request.address.split('/', 3)[:3])} answers {self.reply.status} to a request {sent}. "
             f"In the card, {demand_in_words(self.view, self.demands) or 'no credential is demanded'}. "

@@ -27,7 +27,7 @@ from a2a_trust.errors import CardVerificationError, ConfigurationError, Malforme
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
-from a2a_trust.signing.forms import shown
+from a2a_trust.signing.forms import shorten
 
 #: A segment that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
 #: or twice, before they look for dots, ";" and slashes.
@@ -230,5 +230,5 @@ def check_extension(public: Reach, extended: Reach) -> None:
         ("sends credentials to URLs", extended.logins - public.logins),
     ):
         if further:
-            urls = shown(sorted(further))
+            urls = shorten(sorted(further))
             raise CardVerificationError(f"the extended card {leads} that the public card does not name: {urls}")

@@ -20,7 +20,7 @@ from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
 from a2a_trust.net.issuers import SCOPE
-from a2a_trust.signing.forms import shown
+from a2a_trust.signing.forms import shorten
 
 
 class _Grant(Credential):
@@ -50,7 +50,7 @@ class _Grant(Credential):
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
         beyond = scopes - self._allowed
-        missing = f"allowed_scopes does not have '{shown(nsmallest(9, beyond), ' ')}'" if beyond else ""
+        missing = f"allowed_scopes does not have '{shorten(nsmallest(9, beyond), ' ')}'" if beyond else ""
         return self._client.mismatch(scheme) or missing
 
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str]:

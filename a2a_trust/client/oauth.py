@@ -52,7 +52,7 @@ from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
 from a2a_trust.net.issuers import EndpointClient, metadata_urls
-from a2a_trust.signing.forms import shown
+from a2a_trust.signing.forms import shorten
 
 _MAX_TOKENS: Final = 1024  # remembered for one client
 _MARGIN_SECONDS: Final = 30.0
@@ -313,7 +313,7 @@ class OAuthClient(HoldsSecret):
         if missing:
             raise TokenRequestError(
                 f"{self.issuer} granted fewer scopes than were requested; missing: "
-                f"{shown(nsmallest(9, missing), ' ')}; grant them to the client on that server"
+                f"{shorten(nsmallest(9, missing), ' ')}; grant them to the client on that server"
             )
         self._tokens.put(request.key, value, until=value.until)
         return value

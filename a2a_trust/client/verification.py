@@ -29,7 +29,7 @@ from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
 from a2a_trust.keys.trust.origins import origin_of
 from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
-from a2a_trust.signing.forms import shown
+from a2a_trust.signing.forms import shorten
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
 ANY_KEY: Final = AnyKey()
@@ -53,7 +53,7 @@ def check_whole(verified: VerifiedCard) -> None:
     """Reject a card that is only partly signed: its reader would take a removed requirement for "no requirement"."""
     if verified.unverified:
         raise UncoveredFieldsError(
-            f"the card is signed in the form {verified.form}, which does not cover {shown(verified.unverified)}; ask "
+            f"the card is signed in the form {verified.form}, which does not cover {shorten(verified.unverified)}; ask "
             "its operator to sign it with a2a-sign, or use only its verified part, with fetch_card",
             verified.unverified,
         )

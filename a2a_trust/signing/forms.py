@@ -133,7 +133,7 @@ def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     return _drop_absent(card, "AgentCard", None, dropped), pointers_of(dropped)
 
 
-def shown(texts: Iterable[str], between: str = ", ") -> str:
+def shorten(texts: Iterable[str], between: str = ", ") -> str:
     """The first 8 texts, cut short and escaped, for a text that people read. No more than 9 are taken."""
     first = [ascii(text[:128])[1:-1] for text in islice(texts, 9)]
     return f"{between.join(first[:8])}{' …' if len(first) > 8 else ''}"
@@ -193,10 +193,10 @@ def _prune_field(value: JSON, messages: Messages, field: Field, here: Path, drop
         return _prune(value, messages, field.message, here, dropped) or _GONE
     if field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP) and type(value) in (list, dict):
 
-        def pruned(item: JSON, path: Path) -> JSON:
+        def prune_item(item: JSON, path: Path) -> JSON:
             return (type(item) is dict and _prune(item, messages, field.message, path, dropped)) or _GONE
 
-        return _prune_items(value, pruned, here, dropped)
+        return _prune_items(value, prune_item, here, dropped)
     return _without_empty(value, here, dropped)
 
 

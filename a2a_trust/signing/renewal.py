@@ -15,7 +15,7 @@ from a2a_trust.dates import date_of
 from a2a_trust.errors import InvalidSignatureError, MalformedError, SigningError
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.signer import Signer
-from a2a_trust.signing.forms import project, shown
+from a2a_trust.signing.forms import project, shorten
 from a2a_trust.signing.sign import SignedCard, check_own_work
 from a2a_trust.signing.signature import Signature, parse_signature
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
@@ -44,7 +44,7 @@ def reason_to_sign(
     ``signed``, apart from a clock that is slow. All other members, and the signatures of others, must be equal in both.
     """
     if signed.normalized:
-        return f"signing drops {shown(signed.normalized)}"
+        return f"signing drops {shorten(signed.normalized)}"
     old, kept = _split(card.get("signatures"), signers)
     new, _ = _split(signed.card["signatures"], signers)
     if len(kept) + len(new) != len(_as_list(signed.card["signatures"])) or signed.discarded:

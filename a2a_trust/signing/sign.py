@@ -41,7 +41,7 @@ from a2a_trust.keys.trust.policy import Policy, all_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.a2a_python import members_unread_in_0_3, rewritten_members
 from a2a_trust.signing.coverage import unprotected_members
-from a2a_trust.signing.forms import Form, Projection, present_members, project, shown
+from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_document
 from a2a_trust.strict_json import JSON, JSONObject
@@ -104,7 +104,7 @@ class SignedCard:
                 "protected and signature"
             )
         if self.normalized:
-            notes.append(f"dropped members that A2A 8.4.1 drops: {shown(self.normalized)}")
+            notes.append(f"dropped members that A2A 8.4.1 drops: {shorten(self.normalized)}")
         if self.companion is not None:
             notes.append(
                 f"added a companion signature ({self.companion} form) for {_READERS[self.companion]}, which cannot "
@@ -147,7 +147,7 @@ def _by_consequence(pointers: tuple[str, ...]) -> str:
             requirements.append(pointer)
         else:
             (schemes if steps[1] in SCHEME_MEMBERS else others).append(pointer)
-    return ". ".join(f"{group}: {shown(tuple(found))}" for group, found in groups.items() if found)
+    return ". ".join(f"{group}: {shorten(tuple(found))}" for group, found in groups.items() if found)
 
 
 def sign_card(
@@ -383,8 +383,8 @@ def _keep_others(
         return others
     if not drop_broken:
         text = (
-            f"signing drops these members of the card: {shown(normalized)}. This may break the signatures of others in "
-            "the card. Remove the members and let the others sign again, or remove their signatures with "
+            f"signing drops these members of the card: {shorten(normalized)}. This may break the signatures of others "
+            "in the card. Remove the members and let the others sign again, or remove their signatures with "
         )
         raise with_option(SigningError(f"{text}drop_broken=True"), f"{text}--drop-broken")
     return []
@@ -406,7 +406,7 @@ def _choose_companion(
     if rewritten := rewritten_members(full.members):
         rejections = (
             f"rejected by a2a-python 1.3: before it verifies, it rewrites members of 0.3 as members of 1.0 "
-            f"({shown(rewritten)}); write the members of 1.0 beside them or in their place",
+            f"({shorten(rewritten)}); write the members of 1.0 beside them or in their place",
         )
     if has_one_form and not full.generation.is_legacy:
         return None, rejections, ()
@@ -414,7 +414,9 @@ def _choose_companion(
     companion = project(full.members, form)
     withheld_for = tuple[str, ...]()
     if unread is not None:
-        why = f"the card does not fit its models of A2A 0.3 at {shown((unread,))}, so no companion signature was added"
+        why = (
+            f"the card does not fit its models of A2A 0.3 at {shorten((unread,))}, so no companion signature was added"
+        )
     elif companion.payload == full.payload:
         return None, rejections, ()
     elif companion.payload == b"{}":

@@ -23,19 +23,13 @@ from a2a_trust.errors import (
     with_option,
 )
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.trust.origins import (
-    OriginFromCard,
-    UnsafeAnyOrigin,
-    host_of,
-    interface_host,
-    is_unencrypted,
-    url_of,
-)
+from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
 from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
 from a2a_trust.net.addresses import is_this_machine
+from a2a_trust.net.urls import read_url
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
-from a2a_trust.signing.forms import Form, is_within, shown
+from a2a_trust.signing.forms import Form, is_within, shorten
 from a2a_trust.signing.parties import count_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
 from a2a_trust.strict_json import JSONObject
@@ -183,7 +177,7 @@ def verify_document(
     if not is_whole and projection.uncovered and coverage is not Coverage.SIGNED_PART_ONLY:
         raise UncoveredFieldsError(
             f"the signature, in the form {projection.form}, does not cover these members of the card: "
-            f"{shown(projection.uncovered)}",
+            f"{shorten(projection.uncovered)}",
             projection.uncovered,
             failures,
         )
@@ -273,10 +267,10 @@ def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tupl
     if not bound:
         warnings.append("origin: not bound; the key is trusted for every host, or the host of the card was not given")
     if unencrypted := [
-        pointer for pointer, url in common.interfaces if is_unencrypted(url) and not is_this_machine(url_of(url).host)
+        pointer for pointer, url in common.interfaces if is_unencrypted(url) and not is_this_machine(read_url(url).host)
     ]:
         warnings.append(
-            f"not encrypted: {shown(unencrypted)}; anybody on the network path can read and change requests and "
+            f"not encrypted: {shorten(unencrypted)}; anybody on the network path can read and change requests and "
             "credentials: call an interface with an https URL, or ask the operator to serve the agent over TLS"
         )
     if not is_whole:

@@ -21,7 +21,7 @@ from a2a_trust.signing.forms import (
     Form,
     present_members,
     project,
-    shown,
+    shorten,
 )
 from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
@@ -230,15 +230,15 @@ def test_pointers_are_bounded_in_number_and_length() -> None:
         dropped = project(card, Form.PRUNED).dropped
         assert 0 < len(dropped) <= MAX_POINTERS
         assert {len(pointer) <= MAX_POINTER for pointer in dropped} == {True}
-        assert len(shown(dropped)) < 2_000
+        assert len(shorten(dropped)) < 2_000
     assert len(dropped) == MAX_POINTERS
-    assert shown(dropped).endswith(" …")
-    assert shown(("/a", "/é\n")) == "/a, /\\xe9\\n"
+    assert shorten(dropped).endswith(" …")
+    assert shorten(("/a", "/é\n")) == "/a, /\\xe9\\n"
 
 
 def test_no_more_texts_are_taken_than_are_shown() -> None:
     texts = iter(map(str, range(1_000)))
-    assert shown(texts, " or ") == "0 or 1 or 2 or 3 or 4 or 5 or 6 or 7 …"
+    assert shorten(texts, " or ") == "0 or 1 or 2 or 3 or 4 or 5 or 6 or 7 …"
     assert next(texts) == "9"
 
 

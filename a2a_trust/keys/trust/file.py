@@ -137,7 +137,7 @@ class RevokedKey:
 
     @property
     def name(self) -> str:
-        """What it revokes: the thumbprint, or else the kid."""
+        """The thumbprint that it revokes, or else the kid."""
         return self.thumbprint or self.kid or ""
 
     def revokes_all_of(self, other: RevokedKey) -> bool:

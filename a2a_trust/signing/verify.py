@@ -173,8 +173,8 @@ def verify_document(
     # 5.
     common = _covered_by_all(counted, failures)
     # 6.
-    projection, is_whole = common.projection, all(signature.is_whole for signature in counted)
-    if not is_whole and projection.uncovered and coverage is not Coverage.SIGNED_PART_ONLY:
+    projection = common.projection
+    if projection.uncovered and coverage is not Coverage.SIGNED_PART_ONLY:
         raise UncoveredFieldsError(
             f"the signature, in the form {projection.form}, does not cover these members of the card: "
             f"{shorten(projection.uncovered)}",
@@ -182,7 +182,7 @@ def verify_document(
             failures,
         )
     given = _Served(document, UnsafeAnyOrigin() if host is None else host, policy, coverage)
-    return _result(common, counted, failures, host, given, is_whole=is_whole)
+    return _result(common, counted, failures, host, given)
 
 
 def verify_each(
@@ -238,10 +238,8 @@ def _result(
     failures: tuple[SignatureFailure, ...],
     host: str | None,
     served: _Served,
-    *,
-    is_whole: bool,
 ) -> VerifiedCard:
-    projection = common.projection
+    projection, is_whole = common.projection, all(signature.is_whole for signature in counted)
     issued = min([signature.issued for signature in counted])
     bound = host is not None and not any(isinstance(each.trusted.origins, UnsafeAnyOrigin) for each in counted)
     return VerifiedCard(

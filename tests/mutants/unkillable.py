@@ -73,11 +73,6 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ("signing/coverage.py", "CardForms._project", "dropped: self._made[form] = made"): _ONLY_TIME,
     ("signing/verify_signature.py", "_failure", "64  ->  65"): "any short length does",
     ("signing/verify_signature.py", "_failure", "64  ->  63"): "any short length does",
-    (
-        "signing/verify.py",
-        "verify_document",
-        "condition not is_whole is True",
-    ): "a signature of the whole card leaves nothing uncovered",
     ("signing/verify.py", "_policies_of_store", "condition not trust.policies is False"): _ONLY_TIME,
     ("signing/verify.py", "_covered_by_all", "True  ->  False"): "the order only saves comparisons",
     (

@@ -1,10 +1,10 @@
 """The decision about a request, without ASGI: a value for the request in, a decision out.
 
-1. See: ``Access.seen`` makes one value of the request before its body. All steps use it.
-2. Find the caller: ``Access.caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
+1. See: ``Access.see`` makes one value of the request before its body. All steps use it.
+2. Find the caller: ``Access.find_caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
    ``Access.admit`` writes the caller into the request in place of the credentials.
-3. Find what the request is for: ``CallRules.needed`` rejects paths that the card does not declare, and says whether the
-   body is needed.
+3. Find what the request is for: ``CallRules.body_rule`` rejects paths that the card does not declare, and says
+   whether the body is needed.
 4. Read the call: ``CallRules.read`` makes one value of path, query and body, and nothing is read twice.
 5. Check the tenant: ``CallRules.check_tenants``. A request may name a tenant in its path, its query and its body. All
    must be the same, and the caller must be allowed to use it.
@@ -47,7 +47,7 @@ from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.paths import OtherPaths, public_path
 from a2a_trust.middleware.refusal import FORBIDDEN, NOT_FOUND, TOO_LARGE, Refusal, refusal_for, refusal_of
-from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quoted, route_path
+from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
 
 Request: TypeAlias = MutableMapping[str, Any]
 """A request before its body, in the names of an ASGI scope: ``type`` (http or websocket), ``method``, ``path``,
@@ -112,18 +112,18 @@ _NO_BODY: Final = BodyRule(None, 0)
 
 async def decide(access: Access, calls: CallRules, request: Request, now: float) -> Admitted | NeedsBody | Refusal:
     """The decision at the moment ``now`` (seconds since the epoch); a Refusal is the answer to a rejected request."""
-    seen = access.seen(request)
+    seen = access.see(request)
     if seen.is_public:
         access.admit_public(seen)
         admitted = Admitted(seen.scope, None)
     else:
-        caller = access.remembered(seen, now) or await access.caller(seen, now)
+        caller = access.known_caller(seen, now) or await access.find_caller(seen, now)
         if isinstance(caller, Refused):
             return access.refusal(caller, seen, now)
         admitted = Admitted(seen.scope, caller, access.admit(caller, seen.scope))
     rule = None
     try:
-        rule = calls.needed(seen)
+        rule = calls.body_rule(seen)
         if rule is None:
             # A preflight's caller is not authenticated, so it must not carry a call.
             return NeedsBody(admitted, _NO_BODY) if seen.is_public and seen.method == "OPTIONS" else admitted
@@ -190,7 +190,7 @@ class Access:
         self._hidden = Hidden(self.guard.places if rules.hide_credentials else (), proofs | self._certificate_headers)
         self._repeated = {reason: audit.RepeatedRefusals(reason) for reason in audit.COUNTED}
 
-    def seen(self, scope: Request) -> Seen:
+    def see(self, scope: Request) -> Seen:
         """The request as one value. It is public if it is GET or HEAD of exactly a public path, or a preflight that the
         options let through."""
         if scope["type"] not in ("http", "websocket"):
@@ -213,12 +213,12 @@ class Access:
             )
         return Seen(own, path, root, method, is_public)
 
-    def remembered(self, seen: Seen, now: float) -> Principal | Refused | None:
+    def known_caller(self, seen: Seen, now: float) -> Principal | Refused | None:
         """The result of ``caller``, at once, for most callers that were here before; else None."""
         known = self.guard.remembered(seen.scope, now) if self.certificates is None else None
         return self._checked_page(seen.scope, known) if known is not None and self._attached else known
 
-    async def caller(self, seen: Seen, now: float) -> Caller | Refused:
+    async def find_caller(self, seen: Seen, now: float) -> Caller | Refused:
         """The caller, or why the request is rejected."""
         scope = seen.scope
         try:
@@ -241,7 +241,7 @@ class Access:
     def admit(self, caller: Caller, scope: Request) -> str | None:
         """Write the caller into the request in place of the credentials; the nonce for the caller's next proof."""
         if audit.is_heard():
-            audit.request_allowed(scope, caller)
+            audit.log_admitted(scope, caller)
         credentials = set_caller(scope, caller)
         if self._keep_subject_token:
             credentials.keep(self.guard.subject_token(scope, caller))
@@ -266,7 +266,7 @@ class Access:
             cause = error.cause if isinstance(error, TooManyRequestsError) else ""
             self._repeated[reason].refused(seen.scope, str(error), cause)
         else:
-            audit.request_refused(seen.scope, reason, str(error), refused.caller)
+            audit.log_rejected(seen.scope, reason, str(error), refused.caller)
         binding, legacy = self.interfaces.language(seen.path or "/", seen.root_path)
         dpop = self.guard.dpop
         return refusal_for(
@@ -303,9 +303,9 @@ class CallRules:
         self._interfaces, self._may_use_tenant, self._max_body = interfaces, rules.may_use_tenant, rules.max_body
         self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
-        self._kept = lru_cache(maxsize=1024)(self._needed)
+        self._cached_rule = lru_cache(maxsize=1024)(self._find_rule)
 
-    def needed(self, seen: Seen) -> BodyRule | None:
+    def body_rule(self, seen: Seen) -> BodyRule | None:
         """How much of the body is needed; None for a request of no interface, whose body streams.
 
         CallRefusedError: it is of no interface, and the application may not have it. The answers for usual paths of
@@ -314,17 +314,17 @@ class CallRules:
         seen.scope.pop(CALL, None)  # of a guard further outside
         path = seen.path or "/"
         if seen.is_public or len(path) > _LONGEST_KEPT:
-            return self._needed(path, seen.root_path, seen.method, seen.is_public)
-        return self._kept(path, seen.root_path, seen.method, False)
+            return self._find_rule(path, seen.root_path, seen.method, seen.is_public)
+        return self._cached_rule(path, seen.root_path, seen.method, False)
 
-    def _needed(self, path: str, root: str, method: str, is_public: bool) -> BodyRule | None:
+    def _find_rule(self, path: str, root: str, method: str, is_public: bool) -> BodyRule | None:
         if CONTROL.search(root + path):
             # Starlette's patterns end in "$", which also matches before a last newline.
             raise CallRefusedError(INVALID, "the path has a control character")
         meaning = self._interfaces.meaning(path, root, method)
         if isinstance(meaning, Target):
             if is_public:  # options name no path of an operation
-                raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is an operation, and public")
+                raise CallRefusedError(NOT_FOUND, f"{quote_path(path)} is an operation, and public")
             return BodyRule(meaning, self._max_body if meaning.has_body else 0)
         if not is_public:
             self._check_other(meaning, path)
@@ -361,7 +361,9 @@ class CallRules:
             advice = f"; {_advice(path)}" if meaning.may_be_named else ""
             raise CallRefusedError(NOT_FOUND, f"{meaning.why}{advice}")
         if self._must_be_named and not self._other.has(path):
-            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {_advice(path)}")
+            raise CallRefusedError(
+                NOT_FOUND, f"{quote_path(path)} belongs to no interface of the card; {_advice(path)}"
+            )
 
 
 _CONTENT_LENGTH: Final = len("content-length")
@@ -380,7 +382,7 @@ def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
 def rejection(refused: CallRefusedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Refusal:
     """The answer to a request that the rules do not allow, which is logged."""
     reason = _REASONS.get(refused.error.status, audit.Reason.AMBIGUOUS_REQUEST)
-    audit.request_refused(scope, reason, refused.why, caller)
+    audit.log_rejected(scope, reason, refused.why, caller)
     is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
     return refusal_of(refused.error, refused.call_id if is_json_rpc else None)
 
@@ -398,7 +400,7 @@ def too_large(most: int) -> CallRefusedError:
 
 
 def _advice(path: str) -> str:
-    return f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
+    return f"if it is the application's own, write rules=RequestRules(other_paths=[{quote_path(path)}])"
 
 
 def _check_source(source: Any, guard: Guard) -> None:

@@ -33,7 +33,7 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, Running, this_task
-from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replayed
+from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replay
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, rejection, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
@@ -85,39 +85,39 @@ class Door:
             finally:
                 self._access.flush()
             return
-        seen = self._access.seen(scope)
+        seen = self._access.see(scope)
         if seen.path in self._documents and is_read(seen.scope):
             await self._documents[seen.path](scope, receive, send)
             return
         if seen.is_public:
             self._access.admit_public(seen)
             if seen.method == "OPTIONS":
-                receive = replayed(b"", partial(_after_body, receive))
+                receive = replay(b"", partial(_after_body, receive))
             with Running(None, None):
-                await self._served(None, seen, receive, send)
+                await self._serve(None, seen, receive, send)
             return
         now = self._clock()
-        caller: Caller | Refused | None = self._access.remembered(seen, now)
+        caller: Caller | Refused | None = self._access.known_caller(seen, now)
         ahead = None
         try:
             if caller is None:
                 ahead = ReadAhead(receive)
-                decision = self._access.caller(seen, now)
+                decision = self._access.find_caller(seen, now)
                 caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
                 receive = ahead.receive
             if isinstance(caller, Refused):
                 await send_refusal(self._access.refusal(caller, seen, now), seen.scope, receive, send)
                 return
-            send = self._caching.applied(send, self._access.admit(caller, seen.scope))
+            send = self._caching.apply(send, self._access.admit(caller, seen.scope))
             with Running(caller, task):
-                await self._served(caller, seen, receive, send)
+                await self._serve(caller, seen, receive, send)
         except ClientGoneError:
             return
         finally:
             if ahead is not None:
                 ahead.close()
 
-    def _served(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
+    def _serve(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
         """A document, a call, a request of the application, or the rejection of a request by the rules."""
         scope = seen.scope
         if seen.path in self._for_callers and is_read(seen.scope):
@@ -125,7 +125,7 @@ class Door:
         if self._calls is None:
             return self._app(scope, receive, send)
         try:
-            rule = self._calls.needed(seen)
+            rule = self._calls.body_rule(seen)
         except CallRefusedError as refused:
             return _reject(rejection(refused, None, caller, scope), scope, receive, send)
         if rule is None:
@@ -156,14 +156,14 @@ class Door:
         check_announced(rule.most, scope["headers"])
         body = await _body_of(receive, rule.most)
         if rule.target is None:
-            return None, replayed(body, receive)
+            return None, replay(body, receive)
         if len(body) <= _SHORT:
             call = calls.read(rule.target, body, scope)
         else:
             call, receive = await self._read_in_thread(partial(calls.read, rule.target, body, scope), receive)
         calls.check_tenants(call, caller)
         scope[CALL] = call
-        return call, replayed(body, receive)
+        return call, replay(body, receive)
 
     async def _read_in_thread(self, read: Callable[[], Call], receive: Receive) -> tuple[Call, Receive]:
         """The call, and the ``receive`` for later messages. A disconnect of the client ends the wait."""

@@ -44,7 +44,7 @@ from a2a_trust.middleware.decision import Access, CallRules
 from a2a_trust.middleware.documents import ASGIApp, Document, Scope
 from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, asked_again, asking, is_function
+from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
 from a2a_trust.middleware.installation import AppT, Installation
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import RequestRules, listed, takes_requests
@@ -429,7 +429,7 @@ def _public_cards(
     is_shared = serving.readers is CardReaders.EVERYBODY
     card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
     if isinstance(source, GeneratedCard):
-        card = asked_again(card, source)
+        card = ask_again(card, source)
     if isinstance(serving.readers, Networks):
         card = for_networks(card, serving.readers)
     return dict.fromkeys([*(f"{prefix}{path}" for path in CARD_PATHS), *serving.card_paths], card)

@@ -498,5 +498,5 @@ def test_strangers_do_not_replace_what_is_kept_of_the_paths_of_callers() -> None
     view = read_card(CARD)
     calls = CallRules(view, Interfaces(view), RequestRules())
     for number in range(2_000):
-        assert calls.needed(Seen({}, f"/{number}", "", "OPTIONS", is_public=True)) is None
-    assert calls._kept.cache_info().currsize == 0
+        assert calls.body_rule(Seen({}, f"/{number}", "", "OPTIONS", is_public=True)) is None
+    assert calls._cached_rule.cache_info().currsize == 0

@@ -81,9 +81,9 @@ class Admitted(NamedTuple):
     """The application may have the request.
 
     - ``request``: for the application, with the caller in place of the credentials.
-    - ``caller``: None for a public path, and for a preflight.
-    - ``call``: None for a request of no interface. The extended card is not of the application: for
-      ``GET_EXTENDED_CARD``, ``ExtendedCardEndpoint.answer`` answers.
+    - ``caller``: public paths and preflights have none.
+    - ``call``: only requests of an interface have one. ``ExtendedCardEndpoint.answer`` answers a call for
+      ``GET_EXTENDED_CARD``, and not the application.
     - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2).
     """
 

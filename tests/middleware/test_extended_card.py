@@ -86,7 +86,7 @@ class Admitting(Access):
         super().__init__(read_card(GUARDED), verifiers(), interfaces, rules=GuardRules())
         self.agent = agent
 
-    def remembered(self, seen: Any, now: float) -> Any:
+    def known_caller(self, seen: Any, now: float) -> Any:
         return self.agent.caller
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -29,7 +29,7 @@ from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Principal, Verifier
 from a2a_trust.auth.throttle import Throttle
-from a2a_trust.card.operations import Binding
+from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import (
     AuthenticationError,
@@ -44,6 +44,7 @@ from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caller import Caller, set_caller, set_public
 from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.documents import is_preflight
+from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.paths import OtherPaths, public_path
 from a2a_trust.middleware.refusal import FORBIDDEN, NOT_FOUND, TOO_LARGE, Refusal, refusal_for, refusal_of
@@ -55,36 +56,36 @@ Request: TypeAlias = MutableMapping[str, Any]
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
-_LONGEST_KEPT: Final = 256
-"""Characters of a path; with a thousand answers, these are some megabytes at most."""
+_LONGEST_CACHED: Final = 256
+"""Characters of path and method of a cached rule; with a thousand rules, these are some megabytes at most."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)  # it has the credentials, and tracebacks show locals
 class Seen:
     """The request before its body, seen once.
 
     - ``scope``: a copy with its own list of headers, without values that only the guard may write. Servers may change
       theirs later: uvicorn's httptools adds trailers.
     - ``path``: as the application's router sees it, without ``root_path``.
-    - ``method``: "WEBSOCKET" for the handshake of a websocket.
+    - ``method``: None for the handshake of a websocket.
     - ``is_public``: it needs no credential.
     """
 
     scope: Request
     path: str
     root_path: str
-    method: str
+    method: str | None
     is_public: bool
 
 
 class Admitted(NamedTuple):
     """The application may have the request.
 
-    - ``request``: for the application, with the caller in place of the credentials.
+    - ``request``: for the application, with the caller and the call in place of the credentials.
     - ``caller``: public paths and preflights have none.
-    - ``call``: only requests of an interface have one. ``ExtendedCardEndpoint.answer`` answers a call for
-      ``GET_EXTENDED_CARD``, and not the application.
-    - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2).
+    - ``call``: only requests of an interface have one.
+    - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2). Caches need headers of
+      ``CachingRules``, too.
     """
 
     request: Request
@@ -101,17 +102,27 @@ class BodyRule(NamedTuple):
 
 
 class NeedsBody(NamedTuple):
-    """Only the body decides, with ``decide_with_body``. ``admitted`` is the decision without it."""
+    """Only the body decides, with ``decide_with_body``. ``admitted`` is the decision without it; it must not be changed
+    before."""
 
     admitted: Admitted
     rule: BodyRule
+
+
+class ForExtendedCard(NamedTuple):
+    """The request is admitted, but not to the application: ``CallRules.extended`` answers its call."""
+
+    admitted: Admitted
 
 
 _NO_BODY: Final = BodyRule(None, 0)
 
 
 async def decide(access: Access, calls: CallRules, request: Request, now: float) -> Admitted | NeedsBody | Refusal:
-    """The decision at the moment ``now`` (seconds since the epoch); a Refusal is the answer to a rejected request."""
+    """The decision at the moment ``now`` (seconds since the epoch); a Refusal is the answer to a rejected request.
+
+    A preflight must have an empty body.
+    """
     seen = access.see(request)
     if seen.is_public:
         access.admit_public(seen)
@@ -119,7 +130,7 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float)
     else:
         caller = access.known_caller(seen, now) or await access.find_caller(seen, now)
         if isinstance(caller, Refused):
-            return access.refusal(caller, seen, now)
+            return access.reject(caller, seen, now)
         admitted = Admitted(seen.scope, caller, access.admit(caller, seen.scope))
     rule = None
     try:
@@ -129,12 +140,12 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float)
             return NeedsBody(admitted, _NO_BODY) if seen.is_public and seen.method == "OPTIONS" else admitted
         check_announced(rule.most, seen.scope["headers"])
     except CallRefusedError as refused:
-        return rejection(refused, rule, admitted.caller, seen.scope)
+        return _reject(refused, rule, admitted)
     return NeedsBody(admitted, rule)
 
 
-def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | Refusal:
-    """The decision about a request whose body is needed."""
+def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | ForExtendedCard | Refusal:
+    """The decision about a request with its whole body, once for each request."""
     admitted, rule = undecided
     try:
         if len(body) > rule.most:
@@ -144,18 +155,24 @@ def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Adm
         call = calls.read(rule.target, body, admitted.request)
         calls.check_tenants(call, admitted.caller)
     except CallRefusedError as refused:
-        return rejection(refused, rule, admitted.caller, admitted.request)
-    return admitted._replace(call=call)
+        return _reject(refused, rule, admitted)
+    decided = admitted._replace(request={**admitted.request, CALL: call}, call=call)
+    return ForExtendedCard(decided) if call.operation is Operation.GET_EXTENDED_CARD else decided
+
+
+def _reject(refused: CallRefusedError, rule: BodyRule | None, admitted: Admitted) -> Refusal:
+    refusal = reject(refused, rule, admitted.caller, admitted.request)
+    nonce = () if admitted.dpop_nonce is None else ((b"dpop-nonce", admitted.dpop_nonce.encode("ascii")),)
+    return replace(refusal, headers=(*refusal.headers, *nonce))
 
 
 class Access:
-    """Who may call: the card, its verifiers, and the options of the guard."""
+    """Who may call: the card, its verifiers, and the options of the guard; and the interfaces of the card."""
 
     def __init__(
         self,
         card: CardView,
         verifiers: Mapping[str, Verifier[Any] | CredentialAt],
-        interfaces: Interfaces,
         *,
         rules: GuardRules,
         url: str | None = None,
@@ -166,6 +183,7 @@ class Access:
     ) -> None:
         """``card_paths`` are public, in addition to those of ``rules``. ``resource_metadata`` is the URL of the
         metadata of RFC 9728, which challenges name."""
+        interfaces = Interfaces(card, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
         self.guard: Final = Guard(
             card,
             verifiers,
@@ -176,6 +194,7 @@ class Access:
         )
         _check_source(certificates, self.guard)
         _check_kept(rules, self.guard)
+        self.card: Final = card
         self.interfaces: Final = interfaces
         self.certificates: Final = certificates
         self._public = frozenset((*card_paths, *map(public_path, rules.public_paths)))
@@ -199,8 +218,9 @@ class Access:
         path = route_path(scope) if root else scope["path"]
         own = {**scope, "headers": [*scope["headers"]]}
         own.pop(CERTIFICATES, None)
+        own.pop(NEXT_NONCE, None)
         if scope["type"] == "websocket":
-            return Seen(own, path, root, "WEBSOCKET", False)
+            return Seen(own, path, root, None, False)
         method = scope["method"]
         if method in ("GET", "HEAD"):
             is_public = path in self._public and is_exact(scope)
@@ -258,8 +278,8 @@ class Access:
         if seen.method == "OPTIONS":  # its caller is not authenticated, so it must not carry a call
             scope["headers"] = lines_without(_OF_BODIES, scope["headers"])
 
-    def refusal(self, refused: Refused, seen: Seen, now: float) -> Refusal:
-        """The answer to a request that the guard does not allow, which is logged."""
+    def reject(self, refused: Refused, seen: Seen, now: float) -> Refusal:
+        """Log that the guard does not allow the request; the answer."""
         error = refused.error
         reason = audit.reason_of(error)
         if reason in self._repeated:
@@ -289,11 +309,18 @@ _OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"conten
 
 class CallRules:
     """Which requests of a caller are valid: they are of an interface, or their paths are named. All others are
-    rejected."""
+    rejected. ``extended`` answers calls for the extended card, instead of the application."""
 
     def __init__(
-        self, card: CardView, interfaces: Interfaces, rules: RequestRules, *, others_must_be_named: bool = False
+        self,
+        access: Access,
+        rules: RequestRules,
+        extended: ExtendedCardEndpoint,
+        *,
+        others_must_be_named: bool = False,
     ) -> None:
+        self.extended: Final = extended
+        card, interfaces = access.card, access.interfaces
         named = next((interface for interface in card.interfaces if interface.tenant), None)
         if named is not None and rules.may_use_tenant is None:
             raise ConfigurationError(
@@ -306,18 +333,19 @@ class CallRules:
         self._cached_rule = lru_cache(maxsize=1024)(self._find_rule)
 
     def body_rule(self, seen: Seen) -> BodyRule | None:
-        """How much of the body is needed; None for a request of no interface, whose body streams.
+        """How much of the body is needed; None for a request of no interface, whose body streams. The request loses the
+        call of a guard further outside.
 
-        CallRefusedError: it is of no interface, and the application may not have it. The answers for usual paths of
-        callers are kept; strangers would replace them all the time.
+        CallRefusedError: it is of no interface, and the application may not have it. The rules for short paths are
+        cached, but not those of public requests, whose senders are unknown.
         """
-        seen.scope.pop(CALL, None)  # of a guard further outside
-        path = seen.path or "/"
-        if seen.is_public or len(path) > _LONGEST_KEPT:
-            return self._find_rule(path, seen.root_path, seen.method, seen.is_public)
-        return self._cached_rule(path, seen.root_path, seen.method, False)
+        seen.scope.pop(CALL, None)
+        path, method = seen.path or "/", seen.method
+        if seen.is_public or len(path) + len(method or "") > _LONGEST_CACHED:
+            return self._find_rule(path, seen.root_path, method, seen.is_public)
+        return self._cached_rule(path, seen.root_path, method, False)
 
-    def _find_rule(self, path: str, root: str, method: str, is_public: bool) -> BodyRule | None:
+    def _find_rule(self, path: str, root: str, method: str | None, is_public: bool) -> BodyRule | None:
         if CONTROL.search(root + path):
             # Starlette's patterns end in "$", which also matches before a last newline.
             raise CallRefusedError(INVALID, "the path has a control character")
@@ -379,8 +407,8 @@ def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
             return
 
 
-def rejection(refused: CallRefusedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Refusal:
-    """The answer to a request that the rules do not allow, which is logged."""
+def reject(refused: CallRefusedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Refusal:
+    """Log that the rules do not allow the request; the answer."""
     reason = _REASONS.get(refused.error.status, audit.Reason.AMBIGUOUS_REQUEST)
     audit.log_rejected(scope, reason, refused.why, caller)
     is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC

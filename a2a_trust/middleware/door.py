@@ -1,6 +1,7 @@
 """The one ASGI callable in front of an application: documents, guard, rules, extended card, application.
 
-Every http and websocket request is checked, except GET and HEAD of exactly the public paths. ``decision`` uses the raw
+Every http and websocket request is checked, except GET and HEAD of exactly the paths of documents and of public paths,
+and preflights that an option admits. ``decision`` uses the raw
 scope, and the path as the application's router sees it. It ignores the Host header and forwarded headers.
 
 - A request that the guard rejects is answered before its body is read; only during a long wait for a verifier,
@@ -35,13 +36,12 @@ from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, Running, this_task
 from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replay
 from a2a_trust.middleware.card import CardReaders
-from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, rejection, too_large
+from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, reject, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
-from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, send_refusal
-from a2a_trust.middleware.routing import Interfaces, is_read
+from a2a_trust.middleware.routing import is_read
 
 _SHORT: Final = 1_048_576
 """Bodies up to this size, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
@@ -64,13 +64,11 @@ class Door:
         access: Access,
         *,
         calls: CallRules | None = None,
-        extended: ExtendedCardEndpoint | None = None,
         documents: Mapping[str, ASGIApp] | None = None,
         for_callers: Mapping[str, ASGIApp] | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._app, self._access, self._calls = app, access, calls
-        self._extended: Any = extended  # with calls there is one
         self._documents, self._for_callers = documents or {}, for_callers or {}
         self._clock = clock
         guard = access.guard
@@ -106,7 +104,7 @@ class Door:
                 caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
                 receive = ahead.receive
             if isinstance(caller, Refused):
-                await send_refusal(self._access.refusal(caller, seen, now), seen.scope, receive, send)
+                await send_refusal(self._access.reject(caller, seen, now), seen.scope, receive, send)
                 return
             send = self._caching.apply(send, self._access.admit(caller, seen.scope))
             with Running(caller, task):
@@ -127,7 +125,7 @@ class Door:
         try:
             rule = self._calls.body_rule(seen)
         except CallRefusedError as refused:
-            return _reject(rejection(refused, None, caller, scope), scope, receive, send)
+            return _send_refusal(reject(refused, None, caller, scope), scope, receive, send)
         if rule is None:
             return self._app(scope, receive, send)
         return self._serve_call(self._calls, rule, caller, scope, receive, send)
@@ -139,10 +137,10 @@ class Door:
         try:
             call, receive = await self._read(calls, rule, caller, scope, receive)
             if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
-                await self._extended.answer(call, caller, scope, receive, send)
+                await calls.extended.answer(call, caller, scope, receive, send)
                 return
         except CallRefusedError as refused:
-            await _reject(rejection(refused, rule, caller, scope), scope, receive, send)
+            await _send_refusal(reject(refused, rule, caller, scope), scope, receive, send)
             return
         except ClientGoneError:
             return
@@ -215,11 +213,15 @@ class CardEnforcementMiddleware(Door):
             raise ConfigurationError("rules: write GuardRules(…), as in GuardRules(public_paths=['/healthz'])")
         if not isinstance(readers, CardReaders):
             raise ConfigurationError("readers: write CardReaders.EVERYBODY or CardReaders.CALLERS")
+        if readers is CardReaders.CALLERS and not {*CARD_PATHS}.isdisjoint(rules.public_paths):
+            raise ConfigurationError(
+                "public_paths: it names the path of the card, which is for callers only; leave it out, or leave out "
+                "readers=CardReaders.CALLERS"
+            )
         view = card if isinstance(card, CardView) else read_card(given_card(card))
         access = Access(
             view,
             verifiers,
-            Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at),
             rules=rules,
             url=url,
             certificates=client_certificates,
@@ -230,7 +232,7 @@ class CardEnforcementMiddleware(Door):
         super().__init__(app, access, clock=clock)
 
 
-async def _reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_refusal(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request that the rules do not allow."""
     if scope["type"] == "websocket":
         await close_websocket(receive, send)

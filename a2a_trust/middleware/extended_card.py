@@ -9,8 +9,8 @@ generation  HTTP                                          JSON-RPC
             ``/{tenant}``
 ==========  ============================================  ========================================
 
-``rules`` finds such requests. They are answered here, not by the application, so ``may_read`` decides, and not the
-application. With ``FromApplication()`` the application answers, and its card is signed.
+``routing`` and ``calls`` find such requests. They are answered here, not by the application, so ``may_read`` decides,
+and not the application. With ``FromApplication()`` the application answers, and its card is signed.
 """
 
 from __future__ import annotations

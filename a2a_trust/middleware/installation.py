@@ -5,7 +5,8 @@ The class of a Starlette application is exchanged for a subclass whose call is t
 - The application stays the same object, so its routes, state and tools still work, and no other object serves it
   without the guard.
 - The guard is outside of all middleware, also of middleware that is added later, and outside of tools for errors and
-  traces: they see no credential. ``Middleware(protect, …)`` is only as far outside as its place in the list.
+  traces: they see no credential that the guard has checked. ``Middleware(protect, …)`` is only as far outside as its
+  place in the list.
 - An attribute ``__call__`` of the object would do nothing: Python looks calls up in the class.
 
 Any other application gets a wrapper, a ``ProtectedApplication``.

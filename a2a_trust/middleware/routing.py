@@ -136,9 +136,9 @@ class Interfaces:
         """The URL of one of the interfaces, which all have the same host; None without interfaces."""
         return self._served[0].url if self._served else None
 
-    def meaning(self, path: str, root: str, method: str) -> Meaning:
-        """The meaning of a request with this path, as the router sees it, and this method; "WEBSOCKET" for the
-        handshake of a websocket."""
+    def meaning(self, path: str, root: str, method: str | None) -> Meaning:
+        """The meaning of a request with this path, as the router sees it, and this method; None for the handshake of a
+        websocket."""
         paths = self._below(root)
         if path in paths.json_rpc:
             if method == "POST":
@@ -157,9 +157,8 @@ class Interfaces:
             why = f"{quote_path(path)} ends like an operation of A2A, and no interface of the card has it for {method}"
             return self._explain(why, Binding.HTTP_JSON, path, root)
         folded = folded_path(path)
-        is_like = folded in paths.like_json_rpc
         # Applications may remove a prefix that this layer does not know, as FastAPI does with its own root_path.
-        if method == "WEBSOCKET" or not (is_like or (method not in _READ and folded.endswith(paths.ends_json_rpc))):
+        if method is None or not (folded in paths.like_json_rpc or folded.endswith(paths.ends_json_rpc)):
             return _OTHER
         if method in _READ:
             return _OTHER_AT_JSON_RPC
@@ -269,7 +268,7 @@ class _Paths:
     ends_json_rpc: tuple[str, ...]
     """The folded paths of JSON-RPC, as endings of longer paths."""
 
-    def target(self, path: str, method: str) -> Target | None:
+    def target(self, path: str, method: str | None) -> Target | None:
         """The operation that path and method name, with the tenants of all ways to read the path."""
         readings = [
             reading for base, generations in self.bases for reading in _readings(path, method, base, generations)
@@ -290,7 +289,7 @@ class _Paths:
 
 
 def _readings(
-    path: str, method: str, base: str, generations: frozenset[Generation]
+    path: str, method: str | None, base: str, generations: frozenset[Generation]
 ) -> Iterator[tuple[Generation, Operation, str, str]]:
     """The generation, the operation, the task and the tenant of every way to read the path; older generations first,
     like the routes of servers for several generations."""
@@ -327,14 +326,14 @@ def _pattern(route: Route) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route.template)))
 
 
-_PATTERNS: Final[dict[tuple[Generation, str], list[tuple[Operation, re.Pattern[str]]]]] = {
+_PATTERNS: Final[dict[tuple[Generation, str | None], list[tuple[Operation, re.Pattern[str]]]]] = {
     (generation, method): [(route.operation, _pattern(route)) for route in routes if method in route.methods]
     for generation, routes in ROUTES.items()
     for method in ("GET", "POST", "DELETE")
 }
 
 
-def _matches(generation: Generation, method: str, rest: str) -> Iterator[tuple[Operation, str]]:
+def _matches(generation: Generation, method: str | None, rest: str) -> Iterator[tuple[Operation, str]]:
     """The first operation whose template matches the path, and its task."""
     for operation, pattern in _PATTERNS.get((generation, method), ()):
         match = pattern.fullmatch(rest)

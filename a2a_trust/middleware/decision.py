@@ -67,7 +67,7 @@ class Seen:
     - ``scope``: a copy with its own list of headers, without values that only the guard may write. Servers may change
       theirs later: uvicorn's httptools adds trailers.
     - ``path``: as the application's router sees it, without ``root_path``.
-    - ``method``: None for the handshake of a websocket.
+    - ``method``: the handshake of a websocket has none.
     - ``is_public``: it needs no credential.
     """
 

@@ -38,9 +38,9 @@ from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replay
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, reject, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
-from a2a_trust.middleware.refusal import Refusal, send_refusal
+from a2a_trust.middleware.refusal import send_refusal
 from a2a_trust.middleware.routing import is_read
 
 _SHORT: Final = 1_048_576
@@ -125,7 +125,7 @@ class Door:
         try:
             rule = self._calls.body_rule(seen)
         except CallRefusedError as refused:
-            return _send_refusal(reject(refused, None, caller, scope), scope, receive, send)
+            return send_refusal(reject(refused, None, caller, scope), scope, receive, send)
         if rule is None:
             return self._app(scope, receive, send)
         return self._serve_call(self._calls, rule, caller, scope, receive, send)
@@ -140,7 +140,7 @@ class Door:
                 await calls.extended.answer(call, caller, scope, receive, send)
                 return
         except CallRefusedError as refused:
-            await _send_refusal(reject(refused, rule, caller, scope), scope, receive, send)
+            await send_refusal(reject(refused, rule, caller, scope), scope, receive, send)
             return
         except ClientGoneError:
             return
@@ -230,14 +230,6 @@ class CardEnforcementMiddleware(Door):
             resource_metadata=resource_metadata,
         )
         super().__init__(app, access, clock=clock)
-
-
-async def _send_refusal(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request that the rules do not allow."""
-    if scope["type"] == "websocket":
-        await close_websocket(receive, send)
-    else:
-        await send_refusal(refusal, scope, receive, send)
 
 
 async def _after_body(receive: Receive) -> Message:

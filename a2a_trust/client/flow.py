@@ -11,8 +11,10 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from threading import Lock, get_ident
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -69,11 +71,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Wait for a future that another thread or task completes: True. False: the event loop of this thread has to
-    complete it, so to wait would be a deadlock."""
+    """Wait for a future that another thread or task completes: True. False: the event loop of this thread, which is one
+    of ``threads``, has to complete it, so to wait would be a deadlock."""
 
     future: Future[None]
-    thread: int
+    threads: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +139,26 @@ class Steps:
 
 
 class Turns:
-    """One flow at a time for each key, in the order in which they begin, also of several threads and event loops."""
+    """One flow at a time for each key, in the order in which they begin, also of several threads and event loops.
+
+    A flow that is part of another one never waits for it: its task, or a task that began its task, is in the other one.
+    """
 
     def __init__(self) -> None:
         self._guard = Lock()
         self._queues: dict[Hashable, list[_Turn]] = {}
 
     def begin(self, key: Hashable) -> _Turn:
-        turn = _Turn(self, key)
+        outer = _OUTER.get()
+        while outer is not None and outer.has_ended:
+            outer = outer.outer
+        turn = _Turn(self, key, outer)
         with self._guard:
             queue = self._queues.setdefault(key, [])
-            turn.thread_before = queue[-1].thread if queue else None
+            while outer is not None and outer not in queue:
+                outer = outer.outer
+            if outer is None:
+                turn.threads_before = frozenset(map(attrgetter("thread"), queue))
             queue.append(turn)
         return turn
 
@@ -155,21 +166,25 @@ class Turns:
 class _Turn:
     """The turn of one flow: wait for it, and end it, also after an error while waiting."""
 
-    def __init__(self, turns: Turns, key: Hashable) -> None:
+    def __init__(self, turns: Turns, key: Hashable, outer: _Turn | None) -> None:
         self._turns, self._key = turns, key
+        self.outer: Final[_Turn | None] = outer
+        self.has_ended = False
         self.thread: Final[int] = get_ident()
-        self.thread_before: int | None = None
+        self.threads_before = frozenset[int]()
         self.come: Final[Future[None]] = Future()
         self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
 
     def wait(self) -> Flow[bool]:
         """Wait until the flows before this one have ended; whether there were any."""
-        if self.thread_before is None:
+        _OUTER.set(self)
+        if not self.threads_before:
             return False
-        yield Answered(self.come, self.thread_before)
-        return True
+        has_come: bool = yield Answered(self.come, self.threads_before)
+        return has_come
 
     def end(self) -> None:
+        self.has_ended = True
         queues = self._turns._queues
         with self._turns._guard:
             queue = queues.get(self._key, [])
@@ -180,6 +195,10 @@ class _Turn:
                 queues.pop(self._key, None)
         if is_first and queue:
             queue[0].come.set_result(None)
+
+
+_OUTER: Final[ContextVar[_Turn | None]] = ContextVar("outer", default=None)
+"""The last turn of this task; at first, of the task that began it."""
 
 
 class Blocking:
@@ -211,7 +230,7 @@ class Blocking:
                 finally:
                     step.ended()
             case Answered():
-                if step.thread == get_ident():
+                if get_ident() in step.threads:
                     return False
                 step.future.result()
                 return True
@@ -297,7 +316,7 @@ def waited(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     except RuntimeError:
         return asyncio.run(_to_the_end(begin()))
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(lambda: asyncio.run(_to_the_end(begin()))).result()
+        return thread.submit(copy_context().run, lambda: asyncio.run(_to_the_end(begin()))).result()
 
 
 async def _to_the_end(first: Coroutine[Any, Any, T]) -> T:

@@ -279,7 +279,7 @@ class OAuthClient(HoldsSecret):
                     ours = self._flights[request.flight] = _Flight(request.key, Future(), get_ident())
                     ours.future.set_running_or_notify_cancel()  # so no one who waits can cancel it for the others
             if other is not None:
-                if not (yield Answered(other.future, other.thread)):
+                if not (yield Answered(other.future, frozenset([other.thread]))):
                     if request.rotated is None:
                         return (yield from self._asked(request))
                     raise TokenRequestError(  # to use one refresh token twice would end the login

@@ -294,16 +294,21 @@ class Connection:
     # The agent
 
     def _agents_card(self, agent: Agent, request: Request) -> Flow[_Public]:
-        """The agent's card. One request gets it for those that wait; if it fails, each of them gets it by itself."""
+        """The agent's card. One request gets it for those that wait. If it is cancelled, the next one gets it; if it
+        fails, each of them gets it by itself."""
         turn = self._turns.begin("")  # which is no base of an interface
         try:
             card = None
             if (yield from turn.wait()):
-                turn.end()
                 card = self._counting(agent.key)
+            if turn.failure_before is not None:
+                turn.end()
             if card is None:
                 yield from self._get_agents_card(agent, request)
                 card = self._counting(agent.key)
+        except Exception:
+            turn.failure = True
+            raise
         finally:
             turn.end()
         if card is None:  # the trusted keys have changed meanwhile

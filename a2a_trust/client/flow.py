@@ -146,37 +146,45 @@ class Turns:
 
     def __init__(self) -> None:
         self._guard = Lock()
-        self._queues: dict[Hashable, list[_Turn]] = {}
+        self._queues: dict[Hashable, list[Turn]] = {}
 
-    def begin(self, key: Hashable) -> _Turn:
+    def begin(self, key: Hashable) -> Turn:
         outer = _OUTER.get()
         while outer is not None and outer.has_ended:
             outer = outer.outer
-        turn = _Turn(self, key, outer)
+        turn = Turn(self, key, outer)
         with self._guard:
             queue = self._queues.setdefault(key, [])
             while outer is not None and outer not in queue:
                 outer = outer.outer
+            turn.is_first = not queue
             if outer is None:
                 turn.threads_before = frozenset(map(attrgetter("thread"), queue))
             queue.append(turn)
         return turn
 
 
-class _Turn:
-    """The turn of one flow: wait for it, and end it, also after an error while waiting."""
+class Turn:
+    """The turn of one flow: wait for it, and end it, also after an error while waiting.
 
-    def __init__(self, turns: Turns, key: Hashable, outer: _Turn | None) -> None:
+    ``is_first``: no flow was before this one. ``failure``: why this flow failed, for the flows that wait then, as their
+    ``failure_before``.
+    """
+
+    def __init__(self, turns: Turns, key: Hashable, outer: Turn | None) -> None:
         self._turns, self._key = turns, key
-        self.outer: Final[_Turn | None] = outer
-        self.has_ended = False
+        self.outer: Final[Turn | None] = outer
+        self.has_ended = self.is_first = False
+        self.failure: Any = None
+        self.failure_before: Any = None
         self.thread: Final[int] = get_ident()
         self.threads_before = frozenset[int]()
         self.come: Final[Future[None]] = Future()
         self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
 
     def wait(self) -> Flow[bool]:
-        """Wait until the flows before this one have ended; whether there were any."""
+        """Wait until the flows before this one have ended. False: it did not wait, because it is the first one, or part
+        of one of them."""
         _OUTER.set(self)
         if not self.threads_before:
             return False
@@ -184,20 +192,23 @@ class _Turn:
         return has_come
 
     def end(self) -> None:
-        self.has_ended = True
         queues = self._turns._queues
         with self._turns._guard:
             queue = queues.get(self._key, [])
-            is_first = queue[:1] == [self]
-            if self in queue:
-                queue.remove(self)
+            if self not in queue:
+                return
+            was_first = queue[0] is self
+            queue.remove(self)
+            self.has_ended = True
             if not queue:
-                queues.pop(self._key, None)
-        if is_first and queue:
+                del queues[self._key]
+            for waiting in queue if self.failure is not None else ():
+                waiting.failure_before = self.failure
+        if was_first and queue:
             queue[0].come.set_result(None)
 
 
-_OUTER: Final[ContextVar[_Turn | None]] = ContextVar("outer", default=None)
+_OUTER: Final[ContextVar[Turn | None]] = ContextVar("outer", default=None)
 """The last turn of this task; at first, of the task that began it."""
 
 

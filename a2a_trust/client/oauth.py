@@ -20,13 +20,11 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
-from threading import Lock, get_ident
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
@@ -46,7 +44,7 @@ from a2a_trust.client.credentials import (
     text_of,
 )
 from a2a_trust.client.dpop import DPoPProofs
-from a2a_trust.client.flow import Answered, Awaited, Flow, HiddenHeaders, ToTheEnd, run_async
+from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, ToTheEnd, Turn, Turns, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import HoldsSecret, Signer, signed_jwt
@@ -180,14 +178,11 @@ class TokenRequest:
     rotated: Callable[[CredentialValue], Flow[None]] | None = None
 
 
-@dataclass(slots=True)
-class _Flight:
-    """A request that is under way, the thread that has begun it, and why it failed, for all who wait for this token."""
+class _Failed(NamedTuple):
+    """Why the token of that key was not issued."""
 
     key: tuple[object, ...]
-    future: Future[None]
-    thread: int
-    failure: TrustError | None = None
+    error: TrustError
 
 
 _Issued: TypeAlias = "tuple[CredentialValue, frozenset[str], CredentialValue | None]"
@@ -240,8 +235,7 @@ class OAuthClient(HoldsSecret):
         self._metadata_urls = metadata_urls(issuer)
         self._proofs = None if dpop is None else DPoPProofs(dpop, clock)
         self._tokens = BoundedCache[tuple[object, ...], CredentialValue](max_entries=_MAX_TOKENS)
-        self._flights: dict[tuple[object, ...], _Flight] = {}
-        self._lock = Lock()
+        self._turns = Turns()
 
     def mismatch(self, scheme: SecurityScheme) -> str:
         """Why tokens of this client do not satisfy the scheme; "" when they do."""
@@ -269,40 +263,31 @@ class OAuthClient(HoldsSecret):
 
         TokenRequestError: the server rejects the request, or its answer cannot be used. FetchError: it is unreachable.
         """
-        while True:
-            with self._lock:
-                value = self._tokens.get(request.key, self.clock())
-                if value is not None:
-                    return value
-                other = self._flights.get(request.flight)
-                if other is None:
-                    ours = self._flights[request.flight] = _Flight(request.key, Future(), get_ident())
-                    ours.future.set_running_or_notify_cancel()  # so no one who waits can cancel it for the others
-            if other is not None:
-                if not (yield Answered(other.future, frozenset([other.thread]))):
-                    if request.rotated is None:
-                        return (yield from self._asked(request))
-                    raise TokenRequestError(  # to use one refresh token twice would end the login
-                        "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there"
-                    )
-                if other.failure is not None and other.key == request.key:
-                    raise copy(other.failure)
-                continue
+        value = self._tokens.get(request.key, self.clock())
+        if value is None:
+            turn = self._turns.begin(request.flight)
             # To its end: the server may have used up a refresh token when the one who asks is cancelled.
-            token: CredentialValue = yield ToTheEnd(self._shared(request, ours), partial(self._end, request, ours))
-            return token
+            value = yield ToTheEnd(self._in_turn(request, turn), turn.end)
+        return value
 
-    def _shared(self, request: TokenRequest, flight: _Flight) -> Flow[CredentialValue]:
+    def _in_turn(self, request: TokenRequest, turn: Turn) -> Flow[CredentialValue]:
+        """The token from the flow before, which may have failed for all who wait for the same token, or from the
+        server."""
+        if (yield from turn.wait()):
+            value = self._tokens.get(request.key, self.clock())
+            if value is not None:
+                return value
+            if turn.failure_before is not None and turn.failure_before.key == request.key:
+                raise copy(turn.failure_before.error)
+        elif not turn.is_first and request.rotated is not None:  # to use one refresh token twice would end the login
+            raise TokenRequestError(
+                "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there"
+            )
         try:
             return (yield from self._asked(request))
         except (TokenRequestError, FetchError) as error:  # a ConfigurationError may be of one kind of client only
-            flight.failure = copy(error)
+            turn.failure = _Failed(request.key, copy(error))
             raise
-
-    def _end(self, request: TokenRequest, flight: _Flight) -> None:
-        with self._lock:
-            del self._flights[request.flight]
-        flight.future.set_result(None)
 
     def _asked(self, request: TokenRequest) -> Flow[CredentialValue]:
         now = self.clock()  # before asking: a token is no younger than its request

@@ -34,9 +34,8 @@ from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import Alternative, CardView
 from a2a_trust.client.answer import Answer, Part, demand_in_words, scopes_named
-from a2a_trust.client.credentials import CredentialValue
+from a2a_trust.client.credentials import CredentialValue, ath_of, nonce_of
 from a2a_trust.client.destinations import Destination
-from a2a_trust.client.dpop import ath_of, nonce_of
 from a2a_trust.client.location import plain_url
 from a2a_trust.client.messages import Attachment, Rejected, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError

@@ -18,9 +18,8 @@ from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, 
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import Interface, read_card
 from a2a_trust.client.destinations import Reach, check_extension
-from a2a_trust.client.fetching import FetchOptions, verification_by
 from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
-from a2a_trust.client.verification import Verification
+from a2a_trust.client.verification import DEFAULTS, FetchOptions, Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.origins import interface_host, is_unencrypted, url_of
 from a2a_trust.keys.trust import TrustSource
@@ -38,7 +37,7 @@ def fetch_extended_card(
     *,
     credentials: Mapping[str, str],
     tenant: str = "",
-    options: FetchOptions = FetchOptions(),  # noqa: B008  frozen
+    options: FetchOptions = DEFAULTS,
 ) -> VerifiedCard:
     """The extended card of the agent whose public card is ``card``, to use in its place.
 
@@ -50,7 +49,7 @@ def fetch_extended_card(
     names origins of interfaces, or URLs for credentials, that the public card does not name.
     """
     credentials = HiddenHeaders(credentials)
-    return run(_extending(card, verification_by(options, trust), credentials, tenant), options.fetcher)
+    return run(_extending(card, Verification.by(options, trust), credentials, tenant), options.fetcher)
 
 
 async def async_fetch_extended_card(
@@ -59,11 +58,11 @@ async def async_fetch_extended_card(
     *,
     credentials: Mapping[str, str],
     tenant: str = "",
-    options: FetchOptions = FetchOptions(),  # noqa: B008  frozen
+    options: FetchOptions = DEFAULTS,
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
     credentials = HiddenHeaders(credentials)
-    return await run_async(_extending(card, verification_by(options, trust), credentials, tenant), options.fetcher)
+    return await run_async(_extending(card, Verification.by(options, trust), credentials, tenant), options.fetcher)
 
 
 def _extending(

@@ -13,107 +13,29 @@ Files and bytes need no network: use ``verify_card``. Source: A2A 1.0.1 8.2 and 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
-from a2a_trust.cache import BoundedCache
 from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
-from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification, check_first_use
+from a2a_trust.client.verification import DEFAULTS, CardCache, FetchOptions, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
-from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
-from a2a_trust.net.fetcher import Fetched, Fetcher, check_fetcher
-from a2a_trust.signing.verify import Coverage, VerifiedCard
+from a2a_trust.net.fetcher import Fetched
+from a2a_trust.signing.verify import VerifiedCard
 from a2a_trust.strict_json import JSON
 
 T = TypeVar("T")
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-_MOST_CACHED_SECONDS: Final = 86_400.0  # so that a replaced card is noticed within a day
-
-
-class CardCache:
-    """A private HTTP cache (RFC 9111): keeps the answers of the last ``size`` URLs. Threads may share one.
-
-    Only verified cards are kept, and a kept card is verified again at each use, because its keys may have been revoked.
-    """
-
-    def __init__(self, size: int = 256) -> None:
-        if type(size) is not int or size < 1:
-            raise ConfigurationError(
-                f"CardCache: size is {size!r:.40}; write a number of cards, 1 or more, or leave the cache out"
-            )
-        self._kept = BoundedCache[str, Fetched](max_entries=size)
-
-    def fresh(self, url: str, now: float) -> Fetched | None:
-        """The answer of that URL, if it is still fresh."""
-        return self._kept.get(url, now)
-
-    def known(self, url: str) -> Fetched | None:
-        """The answer of that URL, however old, for a conditional request."""
-        return self._kept.get(url)
-
-    def keep(self, url: str, fetched: Fetched, now: float) -> None:
-        """Keep an answer to a request of the moment ``now``, unless its server permits no caching."""
-        seconds = min(fetched.max_age or 0.0, _MOST_CACHED_SECONDS)
-        if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
-            self._kept.put(url, fetched, since=now, until=now + seconds)
-        else:
-            self._kept.remove(url)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOptions:
-    """How cards are fetched, and which checks they must pass.
-
-    - ``fetcher``: the limits, and the private networks that may be fetched from. For URLs that others have chosen, pass
-      one without ``private_origins`` and ``http_within``.
-    - ``memory``: rejects a card that is older than one from before, and a changed key of first use.
-    - ``on_first_use``: trusts the keys that an unknown agent itself publishes; needs ``memory``.
-    - ``cache``: saves requests to the server.
-    - ``policy``, ``coverage``: as for ``verify_card``.
-    - ``clock``: gives seconds since the epoch.
-
-    ``memory``, ``on_first_use`` and ``cache`` are for public cards only.
-    """
-
-    fetcher: Fetcher | None = None
-    memory: CardMemory | None = None
-    on_first_use: TrustOnFirstUse | None = None
-    cache: CardCache | None = None
-    policy: Policy = ANY_KEY
-    coverage: Coverage = WHOLE_CARD
-    clock: Callable[[], float] = time.time
-
-    def __post_init__(self) -> None:
-        check_fetcher(self.fetcher)
-        check_first_use(self.on_first_use, self.memory)
-
-
-def verification_by(options: Any, trust: TrustSource) -> Verification:
-    """The checks of a public card."""
-    if not isinstance(options, FetchOptions):
-        raise ConfigurationError("options: write FetchOptions(…), as in FetchOptions(fetcher=Fetcher(), memory=memory)")
-    return Verification(
-        trust=trust,
-        memory=options.memory,
-        on_first_use=options.on_first_use,
-        policy=options.policy,
-        coverage=options.coverage,
-        clock=options.clock,
-    )
 
 
 def fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = FetchOptions(), *, credentials: Mapping[str, str] = NO_HEADERS
+    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Mapping[str, str] = NO_HEADERS
 ) -> VerifiedCard:
     """Fetch the card of the agent at that URL, and verify it with the keys of ``trust``.
 
@@ -124,16 +46,16 @@ def fetch_card(
     FetchError: the card cannot be fetched. MalformedError, CardVerificationError and its subclasses: it is not
     verified. CardMemoryUnavailableError: the memory cannot be read or written, so an older card cannot be detected.
     """
-    credentials = HiddenHeaders(credentials)
-    return run(fetching(url, verification_by(options, trust), options.cache, credentials), options.fetcher)
+    credentials, verification = HiddenHeaders(credentials), Verification.by(options, trust)
+    return run(fetching(url, verification, options.cache, credentials), options.fetcher)
 
 
 async def async_fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = FetchOptions(), *, credentials: Mapping[str, str] = NO_HEADERS
+    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Mapping[str, str] = NO_HEADERS
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
-    credentials = HiddenHeaders(credentials)
-    return await run_async(fetching(url, verification_by(options, trust), options.cache, credentials), options.fetcher)
+    credentials, verification = HiddenHeaders(credentials), Verification.by(options, trust)
+    return await run_async(fetching(url, verification, options.cache, credentials), options.fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -227,14 +149,14 @@ class UnsafeReportOnly:
         return (self.refusal.code, *[failure.reason.value for failure in failures])
 
     @classmethod
-    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> Self:
+    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = DEFAULTS) -> Self:
         """The result that ``fetch_card`` would have; FetchError: the card cannot be fetched."""
-        return run(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
+        return run(cls._reporting(url, Verification.by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
-    async def async_fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> Self:
+    async def async_fetch(cls, url: str, trust: TrustSource, options: FetchOptions = DEFAULTS) -> Self:
         """As ``fetch``, on the running event loop."""
-        return await run_async(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
+        return await run_async(cls._reporting(url, Verification.by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
     def _reporting(cls, url: str, verification: Verification) -> Flow[Self]:

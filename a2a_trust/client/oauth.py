@@ -37,13 +37,13 @@ from a2a_trust.client.credentials import (
     PRINTABLE,
     TOKEN68,
     CredentialValue,
+    DPoPProofs,
     Secret,
     check_secret,
     http_scheme,
     kept,
     text_of,
 )
-from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, ToTheEnd, Turn, Turns, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
 from a2a_trust.keys.origins import url_of

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from a2a_trust.card.given import PydanticCard, SdkCard, is_message
 from a2a_trust.card.schema import MESSAGES, Kind, Presence
-from a2a_trust.client.verification import ANY_KEY, check_whole
+from a2a_trust.client.verification import ANY_KEY, check_trust, check_whole
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -54,8 +54,7 @@ def signature_verifier(
     CardVerificationError and its subclasses: the card is not verified. MalformedError: the object cannot be written as
     JSON. ConfigurationError: an argument is wrong, here or in a call of the verifier. Source: A2A 8.4.3.
     """
-    if not callable(getattr(trust, "trust_store", None)):
-        raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
+    check_trust(trust)
     try:
         host_of(origin)
     except (MalformedError, TypeError, AttributeError):

@@ -6,6 +6,8 @@ The rules:
 2. It satisfies only security schemes of its kind, at the place that the scheme names.
 3. A secret is a value, a function that is called for each request, or a file that is read again after a change.
 4. No repr, error or pickle contains a secret.
+5. A token that is bound to a key (RFC 9449) goes with a proof for each request: its method, its URL without query and
+   fragment, the time, and the token. A nonce from a server is used only in the next proofs for that server.
 
 ``grants`` has the credentials that come from an authorization server; ``demands`` sends credentials.
 """
@@ -46,7 +48,7 @@ _FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowe
 
 
 class DPoPProofs:
-    """The proofs of one key, and the nonces that servers gave for them, by origin.
+    """Makes the proofs of one key, and the nonces that servers gave for them, by origin.
 
     Threads and tasks may share one. ``clock`` gives seconds since the epoch. Source: RFC 9449 4 and 8.
     """

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from a2a_trust.client.credentials import ApiKey as ApiKey, BasicCredentials as BasicCredentials
     from a2a_trust.client.credentials import BearerToken as BearerToken, SecretFile as SecretFile
     from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
-    from a2a_trust.client.extended import async_fetch_extended_card as async_fetch_extended_card
-    from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
     from a2a_trust.client.fetching import UnsafeReportOnly as UnsafeReportOnly
     from a2a_trust.client.fetching import async_fetch_card as async_fetch_card, fetch_card as fetch_card
+    from a2a_trust.client.fetching import async_fetch_extended_card as async_fetch_extended_card
+    from a2a_trust.client.fetching import fetch_extended_card as fetch_extended_card
     from a2a_trust.client.grants import ClientCredentials as ClientCredentials, RefreshToken as RefreshToken
     from a2a_trust.client.grants import TokenExchange as TokenExchange
     from a2a_trust.client.memory import CardMemory as CardMemory, VolatileCardMemory as VolatileCardMemory
@@ -32,8 +32,8 @@ else:
         "client.adapters": "AsyncVerifyingTransport CardAuth CredentialsError CredentialsRejectedError "
         "UnverifiedCardError VerifyingTransport verifying_client",
         "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
-        "client.destinations": "UnsafePassAnything", "client.extended": "async_fetch_extended_card fetch_extended_card",
-        "client.fetching": "UnsafeReportOnly async_fetch_card fetch_card",
+        "client.destinations": "UnsafePassAnything",
+        "client.fetching": "UnsafeReportOnly async_fetch_card async_fetch_extended_card fetch_card fetch_extended_card",
         "client.grants": "ClientCredentials RefreshToken TokenExchange",
         "client.memory": "CardMemory VolatileCardMemory", "client.memory_postgres": "PostgresCardMemory",
         "client.memory_store": "SqliteCardMemory",

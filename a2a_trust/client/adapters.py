@@ -21,7 +21,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakSet, ref
 
 import httpx
@@ -41,6 +41,7 @@ from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, 
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
+from a2a_trust.keys.signer import HoldsSecret
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.net.fetcher import Resolver
 from a2a_trust.net.urls import HttpWithin
@@ -53,15 +54,13 @@ _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
-    """A card is not verified, so it was not passed on; or no verified card names the URL of a request, so it was not
-    sent. ``__cause__`` is the TrustError that says why."""
+    """A card was not passed on, or a request not sent: no verified card names its URL. ``__cause__`` says why."""
 
     code = "unverified-card"
 
 
 class CredentialsError(TrustError, httpx.RequestError):
-    """A request was not sent: no credential fits, or cannot be obtained, or the card is not verified any more;
-    ``__cause__`` says why."""
+    """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
 
     code = "credentials"
 
@@ -205,8 +204,7 @@ class VerifyingTransport(_Verifying[httpx.BaseTransport], httpx.BaseTransport):
     - ``mutual_tls``: transports with a client certificate, by origin. They send the requests to URLs there that a
       verified card names, and the GET of cards there that are in ``cards``; ``transport`` sends all others.
 
-    ConfigurationError: a URL in ``cards`` or ``also`` is ambiguous, or is neither https, nor http to this machine or
-    within the mesh; or an origin in ``mutual_tls`` is not an origin.
+    ConfigurationError: a URL is ambiguous, or neither https, nor http to this machine or within the mesh.
     """
 
     _driver = _Blocking
@@ -238,7 +236,7 @@ _BLOCKING: Final = Blocking()
 _AWAITING: Final = Awaiting()
 
 
-class CardAuth(httpx.Auth):
+class CardAuth(HoldsSecret, httpx.Auth):
     """Sends the credentials that ``card`` demands, for ``httpx.Client(auth=…)`` and ``httpx.AsyncClient(auth=…)``.
 
     - ``credentials``: by the names of the card's schemes. A certificate for mutual TLS is ``CertificateFiles`` or
@@ -247,9 +245,8 @@ class CardAuth(httpx.Auth):
     - ``skills``: the ids of the skills that the requests are for, if the card demands more for them.
     - ``clock``: gives seconds since the epoch.
 
-    Threads and tasks may share one. Requests fail with ``CredentialsError`` if no credential fits, and with
-    ``CredentialsRejectedError`` if the agent rejects the credentials. ConfigurationError: an argument is wrong, or the
-    card does not have a skill. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
+    Threads and tasks may share one. CredentialsError: no credential fits. CredentialsRejectedError: the agent rejects
+    them. ConfigurationError: an argument is wrong. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
     """
 
     def __init__(
@@ -316,9 +313,6 @@ class CardAuth(httpx.Auth):
 
     def __repr__(self) -> str:
         return "CardAuth(…)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a CardAuth cannot be pickled or copied: it holds credentials")
 
 
 def verifying_client(
@@ -399,7 +393,9 @@ class _Own(httpx.Auth):
             self._requests.discard(request)
 
 
-def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal], *, is_own: bool = False) -> Request:
+def _values(
+    request: httpx.Request, refusal: Callable[[str, TrustError], Exception], *, is_own: bool = False
+) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:

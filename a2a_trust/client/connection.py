@@ -38,7 +38,7 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client import decisions
 from a2a_trust.client.answer import Credentials
 from a2a_trust.client.demands import Demands
-from a2a_trust.client.destinations import Destination, Destinations, Reach, UnsafePassAnything, check_extension
+from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything, check_extension, origins_of
 from a2a_trust.client.flow import Awaited, Flow, Turns, Within
 from a2a_trust.client.location import Location, location_of
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
@@ -84,12 +84,11 @@ class Agent:
 
 
 class Network(Protocol):
-    """The driver of an HTTP library: its errors when nothing came and when nothing was sent, and the origins that may
-    see the client's certificate."""
+    """The driver of an HTTP library."""
 
-    failures: tuple[type[Exception], ...]
-    not_connected: tuple[type[Exception], ...]
-    mutual_tls: frozenset[str]
+    failures: tuple[type[Exception], ...]  # nothing came
+    not_connected: tuple[type[Exception], ...]  # nothing was sent
+    mutual_tls: frozenset[str]  # the origins that may see the client's certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -114,7 +113,6 @@ class _Public:
     document: bytes
     digest: bytes
     view: CardView
-    reach: Reach
     destinations: Destinations
     store: TrustStore
     demands: Demands | None = None
@@ -171,16 +169,13 @@ class Connection:
         raise Refusal(Reason.UNVERIFIED, text)
 
     def _exchange(self, request: Request) -> Flow[Reply]:
-        """1. Find its purpose. 2. Permit it, or not. 3. Send it, with the credentials that the card demands. 4. Verify
-        the cards that come."""
+        """1. Find its purpose. 2. Permit it. 3. Send it, with its card's credentials. 4. Verify the cards that come."""
         try:
             if request.body is None and decisions.may_be_call(request):
                 request.body = yield Read(request, decisions.check_stream)
             purpose = decisions.purpose_of(request, self._card_urls)
             gets_card = purpose is decisions.Purpose.CARD and request.method == "GET"
             permit = yield from self._permit(request, gets_card=gets_card)
-        except ConfigurationError:
-            raise  # it is the program's or its operator's, and says nothing of a card
         except TrustError as error:
             raise Refusal.not_sent(request.address, error) from None
         if permit is None:
@@ -191,8 +186,7 @@ class Connection:
     # Permission
 
     def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
-        """The permit for the request; None: only the GET of the card goes, without credentials. TrustError: nothing
-        goes."""
+        """The permit for the request; None: only the GET of the card goes, without credentials."""
         card = None
         if self.agent is not None and not gets_card:
             card = self._counting(self.agent.key) or (yield from self._agents_card(self.agent, request))
@@ -441,8 +435,6 @@ class Connection:
             decisions.check_head(reply)
             body = yield Read(reply, check)
             yield from self._judged(purpose, request, body)
-        except ConfigurationError:
-            raise
         except TrustError as error:
             raise Refusal.not_passed_on(request.address, error) from None
         finally:
@@ -459,7 +451,7 @@ class Connection:
             verification = self._verification.without_memory()
             verified, _ = yield from verification.verify_signatures(document, source.location)
             check_whole(verified)
-            self._check_extension(Reach.of(read_card(verified.card)), source.location.origin)
+            self._check_extension(read_card(verified.card), source.location.origin)
 
     def _source(self, request: Request) -> _Source:
         place, headers = _with_query(request.url), request.headers
@@ -485,7 +477,6 @@ class Connection:
             document=document if len(document) <= _REMEMBERED_BYTES else b"",
             digest=sha256(document).digest(),
             view=view,
-            reach=Reach.of(view),
             destinations=Destinations.of(view, source.url, self._mesh),
             store=store,  # and not what is trusted by now: another thread may have read a revocation
         )
@@ -497,12 +488,12 @@ class Connection:
         if agent and source.place == agent.place and not self._counting(agent.key):
             agent.key = source.key
 
-    def _check_extension(self, extended: Reach, origin: str) -> None:
+    def _check_extension(self, extended: CardView, origin: str) -> None:
         """Refuse it when it leads further than every public card that names the origin it is from."""
         refusal = None
-        for public in [each for _, each in self._public.items() if origin in each.reach.origins]:
+        for public in [each.view for _, each in self._public.items() if origin in origins_of(each.view)]:
             try:
-                check_extension(public.reach, extended)
+                check_extension(public, extended)
                 return
             except CardVerificationError as error:
                 refusal = error

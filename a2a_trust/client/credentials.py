@@ -60,8 +60,7 @@ class DPoPProofs:
         self._nonces = BoundedCache[str, str](max_entries=_MAX_ORIGINS)
 
     def proof(self, method: str, origin: str, path: str, ath: str | None) -> str:
-        """A proof for one request, with the newest nonce of that origin. ``path`` is the path that is sent; ``ath`` is
-        the hash of the access token, or None."""
+        """A proof for one request, with the newest nonce of that origin; ``ath`` is the hash of its access token."""
         claims = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
@@ -259,10 +258,7 @@ class BasicCredentials(_Held):
 
 
 class BearerToken(_Held):
-    """An access token that the program obtains by itself. Its scopes are not known here, so they are not checked.
-
-    ``dpop`` signs the proofs for a token that is bound to that key (RFC 9449).
-    """
+    """An access token that the program obtains; its scopes are not checked. ``dpop``: the key that it is bound to."""
 
     def __init__(self, token: Secret, *, origins: Iterable[str], dpop: Signer | None = None) -> None:
         secret = kept(token)

@@ -22,7 +22,7 @@ from typing import Final, Self
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
-from a2a_trust.card.view import CardView, OAuth2Scheme, OpenIdConnectScheme
+from a2a_trust.card.view import CardView
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
@@ -201,33 +201,16 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """Where a card leads callers to. ``origins`` are the origins of the interfaces. ``logins`` are the URLs that
-    credentials and users are sent to: for tokens, authorization, refresh, devices, and metadata with such URLs."""
-
-    origins: frozenset[str]
-    logins: frozenset[str]
-
-    @classmethod
-    def of(cls, view: CardView) -> Reach:
-        """The reach of a verified card."""
-        logins: set[str] = set()
-        for scheme in view.schemes.values():
-            if isinstance(scheme, OAuth2Scheme):
-                logins |= {url for flow in scheme.flows for _, url in flow.urls}
-                logins |= {scheme.metadata_url} if scheme.metadata_url else set()
-            elif isinstance(scheme, OpenIdConnectScheme):
-                logins.add(scheme.discovery_url)
-        origins = frozenset(Destination.origin_of(each.url) for each in view.interfaces)
-        return cls(origins=origins, logins=frozenset(logins))
+def origins_of(view: CardView) -> frozenset[str]:
+    """The origins of the interfaces of a verified card."""
+    return frozenset(Destination.origin_of(each.url) for each in view.interfaces)
 
 
-def check_extension(public: Reach, extended: Reach) -> None:
-    """CardVerificationError when an extended card leads further than the public one that promised it."""
+def check_extension(public: CardView, extended: CardView) -> None:
+    """CardVerificationError: an extended card leads callers further than the public one that promised it."""
     for leads, further in (
-        ("has interfaces at origins", extended.origins - public.origins),
-        ("sends credentials to URLs", extended.logins - public.logins),
+        ("has interfaces at origins", origins_of(extended) - origins_of(public)),
+        ("sends credentials to URLs", extended.login_urls - public.login_urls),
     ):
         if further:
             urls = shown(sorted(further))

@@ -22,14 +22,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlsplit
 
 from a2a_trust import strict_json
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, EXTENDED_CARD_PATHS, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import Interface, read_card
-from a2a_trust.client.destinations import Reach, check_extension
+from a2a_trust.client.destinations import check_extension
 from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
 from a2a_trust.client.verification import DEFAULTS, CardCache, FetchOptions, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
@@ -43,13 +43,15 @@ from a2a_trust.strict_json import JSON
 
 T = TypeVar("T")
 
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+Headers: TypeAlias = Mapping[str, str]
+
+NO_HEADERS: Final[Headers] = MappingProxyType({})
 _VERSION: Final = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
 _CALL_ID: Final = "extended-card"
 
 
 def fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Mapping[str, str] = NO_HEADERS
+    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = NO_HEADERS
 ) -> VerifiedCard:
     """Fetch the card of the agent at that URL, and verify it with the keys of ``trust``.
 
@@ -65,7 +67,7 @@ def fetch_card(
 
 
 async def async_fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Mapping[str, str] = NO_HEADERS
+    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = NO_HEADERS
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
     credentials, verification = HiddenHeaders(credentials), Verification.by(options, trust)
@@ -94,7 +96,7 @@ def card_urls(url: str) -> tuple[str, ...]:
 
 
 def fetching(
-    url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_HEADERS
+    url: str, verification: Verification, cache: CardCache | None, credentials: Headers = NO_HEADERS
 ) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
     kept_in = CardCache(1) if cache is None or credentials else cache  # one that ends with this flow
@@ -123,7 +125,7 @@ def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
 
 
 def _fetching_from(
-    place: str, verification: Verification, cache: CardCache, credentials: Mapping[str, str]
+    place: str, verification: Verification, cache: CardCache, credentials: Headers
 ) -> Flow[VerifiedCard]:
     fresh = cache.fresh(place, verification.clock())
     if fresh is not None:
@@ -185,12 +187,7 @@ class UnsafeReportOnly:
 
 
 def fetch_extended_card(
-    card: VerifiedCard,
-    trust: TrustSource,
-    *,
-    credentials: Mapping[str, str],
-    tenant: str = "",
-    options: FetchOptions = DEFAULTS,
+    card: VerifiedCard, trust: TrustSource, *, credentials: Headers, tenant: str = "", options: FetchOptions = DEFAULTS
 ) -> VerifiedCard:
     """The extended card of the agent whose public card is ``card``, to use in its place.
 
@@ -206,33 +203,25 @@ def fetch_extended_card(
 
 
 async def async_fetch_extended_card(
-    card: VerifiedCard,
-    trust: TrustSource,
-    *,
-    credentials: Mapping[str, str],
-    tenant: str = "",
-    options: FetchOptions = DEFAULTS,
+    card: VerifiedCard, trust: TrustSource, *, credentials: Headers, tenant: str = "", options: FetchOptions = DEFAULTS
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
     credentials = HiddenHeaders(credentials)
     return await run_async(_extending(card, Verification.by(options, trust), credentials, tenant), options.fetcher)
 
 
-def _extending(
-    card: VerifiedCard, verification: Verification, credentials: Mapping[str, str], tenant: str
-) -> Flow[VerifiedCard]:
+def _extending(card: VerifiedCard, verification: Verification, credentials: Headers, tenant: str) -> Flow[VerifiedCard]:
     verification = verification.without_memory()
     card, _ = yield from verification.verify_again(card)  # the request has credentials for what it names
     request = _request(card, credentials, tenant)
     fetched = yield request
     document = fetched.body if request.content is None else _result(fetched.body)
-    public = Reach.of(read_card(card.card))
     extended, _ = yield from verification.verify_signatures(document, request.url)
-    check_extension(public, Reach.of(read_card(extended.card)))
+    check_extension(read_card(card.card), read_card(extended.card))
     return extended
 
 
-def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) -> Get:
+def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
     """The request for the extended card."""
     if card.origin is None:
         raise ConfigurationError(

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from threading import Lock, get_ident
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.keys.trust import TrustStore
 from a2a_trust.net.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")
@@ -33,16 +32,6 @@ class HiddenHeaders(dict[str, str]):
 
     def __repr__(self) -> str:
         return "{…}"
-
-
-@runtime_checkable
-class KeyFetcher(Protocol):
-    """A source of trusted keys some of which are on the network: ``TrustFile`` and its like."""
-
-    async def fetch(self, origin: str | None = None) -> TrustStore:
-        """The trusted keys; those for that URL are fetched if needed. ``trust_store`` returns the same object
-        afterwards, until something changes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +69,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ToTheEnd:
-    """The result of a flow that goes on to its end also when the one who waits for it is cancelled. ``ended`` is called
-    then, whatever came of it."""
+    """The result of a flow that goes on when its caller is cancelled. ``ended`` is called at its end in every case."""
 
     flow: Generator[Any, Any, Any]
     ended: Callable[[], None]
@@ -165,17 +153,14 @@ class Turns:
 
 
 class Turn:
-    """The turn of one flow: wait for it, and end it, also after an error while waiting.
-
-    ``is_first``: no flow was before this one. ``failure``: why this flow failed, for the flows that wait then, as their
-    ``failure_before``.
-    """
+    """The turn of one flow: wait for it, and end it, also after an error while waiting."""
 
     def __init__(self, turns: Turns, key: Hashable, outer: Turn | None) -> None:
         self._turns, self._key = turns, key
         self.outer: Final[Turn | None] = outer
-        self.has_ended = self.is_first = False
-        self.failure: Any = None
+        self.has_ended = False
+        self.is_first = False  # no flow was before this one
+        self.failure: Any = None  # of this flow, for those that wait when it ends
         self.failure_before: Any = None
         self.thread: Final[int] = get_ident()
         self.threads_before = frozenset[int]()
@@ -183,8 +168,7 @@ class Turn:
         self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
 
     def wait(self) -> Flow[bool]:
-        """Wait until the flows before this one have ended. False: it did not wait, because it is the first one, or part
-        of one of them."""
+        """Wait until the flows before this one have ended. False: there was none, or this one is part of one."""
         _OUTER.set(self)
         if not self.threads_before:
             return False
@@ -331,8 +315,7 @@ def waited(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def _to_the_end(first: Coroutine[Any, Any, T]) -> T:
-    """The result, after the background tasks that it started, too. They would end with this loop, so that keys would be
-    fetched each time and never arrive."""
+    """The result, after its background tasks, which end with this loop: else fetched keys would never arrive."""
     outcome: T | BaseException
     [outcome] = await asyncio.gather(first, return_exceptions=True)
     begun = asyncio.all_tasks() - {asyncio.current_task()}

@@ -119,9 +119,7 @@ class CardMemory(Protocol):
         """
 
     def expects_signature(self, url: str) -> bool:
-        """Whether the location has a record, from a signed card or an accepted key. Then reject an unsigned card.
-        CardMemoryUnavailableError: the memory cannot be read.
-        """
+        """Whether the location has a record, so that an unsigned card must be rejected. Errors as of ``admit``."""
 
 
 def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, frozenset[str]]:
@@ -169,10 +167,7 @@ class CardTable(Protocol):
         """The records of the other locations of the same host, at every port."""
 
     def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> Sequence[Remembered]:
-        """The records of other locations that have one of these interfaces: URLs by digest.
-
-        It comes before the other calls of its transaction, which may lock what it reads.
-        """
+        """The records of other locations with one of these interfaces: URLs by digest. It comes first, and may lock."""
 
     def put(self, record: Remembered) -> None:
         """Keep the record. Records of other locations lose the interfaces that it has."""
@@ -181,10 +176,7 @@ class CardTable(Protocol):
 
 
 class Admission:
-    """The decision about one verified card, from the record of its location. It does not write records.
-
-    ``way_out`` gives the command that overrules the memory: ``accept`` with thumbprints, or ``forget``.
-    """
+    """The decision about one verified card, from the record of its location. ``way_out``: a command to overrule it."""
 
     def __init__(
         self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, way_out: Callable[..., str]

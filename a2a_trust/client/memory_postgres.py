@@ -50,14 +50,13 @@ ON CONFLICT (digest) DO UPDATE SET location = excluded.location
 class PostgresCardMemory(TableCardMemory):
     """The card memory in one PostgreSQL database, for all processes and machines of a client.
 
-    CardMemoryUnavailableError: the database cannot be used in time, or lacks the tables of this release.
+    ``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``timeout``: the longest,
+    in seconds, that a call waits for the database and for other clients; the first one connects.
+    ConfigurationError: an argument is wrong. CardMemoryUnavailableError: the database cannot be used in time, or lacks
+    the tables of this release.
     """
 
     def __init__(self, url: str, *, timeout: float = REQUEST_SECONDS) -> None:
-        """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``timeout``: the
-        longest, in seconds, that a call waits for the database and for other clients. Nothing is connected yet.
-        ConfigurationError: an argument is wrong.
-        """
         self._database = Postgres(url, what="memory of cards", unavailable=CardMemoryUnavailableError, timeout=timeout)
         self._place = self._database.url.argument
 

@@ -47,13 +47,12 @@ _INTERFACES: Final = "(SELECT group_concat(digest, ' ') FROM interface WHERE int
 class SqliteCardMemory(TableCardMemory):
     """The card memory in one SQLite file that only its owner can read.
 
-    CardMemoryUnavailableError: the file cannot be read or written now, or is damaged.
+    ``create`` makes a missing file. ``timeout`` is how long a read or a write waits for other processes, in seconds.
+    ConfigurationError: the file is missing, or is not a card memory. CardMemoryUnavailableError: it is damaged, or
+    cannot be read or written now.
     """
 
     def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
-        """``create`` makes a missing file, for its owner only. ``timeout`` is how long a read or a write waits for
-        other processes, in seconds. ConfigurationError: the file is missing, or is not a card memory.
-        """
         self._file = SqliteFile(
             path=Path(path).absolute(),
             what="memory of cards",

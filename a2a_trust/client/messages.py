@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from a2a_trust.errors import TrustError
+from a2a_trust.errors import ConfigurationError, TrustError
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
@@ -116,17 +116,22 @@ class Refusal(Exception):  # noqa: N818  the adapter raises an error
         # Without its frames, which may show the URL.
         self.cause: Final[TrustError | None] = None if cause is None else cause.with_traceback(None)
 
-    @classmethod
-    def not_sent(cls, address: str, error: TrustError) -> Refusal:
-        return cls(Reason.UNVERIFIED, f"the request to {address} is not sent: {error}", error)
+    @staticmethod
+    def not_sent(address: str, error: TrustError) -> Exception:
+        return _refusal(Reason.UNVERIFIED, f"the request to {address} is not sent", error)
 
-    @classmethod
-    def not_passed_on(cls, address: str, error: TrustError) -> Refusal:
-        return cls(Reason.UNVERIFIED, f"the card from {address} is not passed on: {error}", error)
+    @staticmethod
+    def not_passed_on(address: str, error: TrustError) -> Exception:
+        return _refusal(Reason.UNVERIFIED, f"the card from {address} is not passed on", error)
 
-    @classmethod
-    def not_obtained(cls, _: str, error: TrustError) -> Refusal:
-        return cls(Reason.NO_CREDENTIALS, f"no credential for the request: {error}", error)
+    @staticmethod
+    def not_obtained(_: str, error: TrustError) -> Exception:
+        return _refusal(Reason.NO_CREDENTIALS, "no credential for the request", error)
+
+
+def _refusal(reason: Reason, text: str, cause: TrustError) -> Exception:
+    """A ConfigurationError stays what it is: it is the program's or its operator's, and says nothing of a card."""
+    return cause if isinstance(cause, ConfigurationError) else Refusal(reason, f"{text}: {cause}", cause)
 
 
 class Rejected(Refusal):

@@ -24,7 +24,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
@@ -45,7 +45,7 @@ from a2a_trust.client.credentials import (
     text_of,
 )
 from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, ToTheEnd, Turn, Turns, run_async
-from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import HoldsSecret, Signer, signed_jwt
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
@@ -178,13 +178,6 @@ class TokenRequest:
     rotated: Callable[[CredentialValue], Flow[None]] | None = None
 
 
-class _Failed(NamedTuple):
-    """Why the token of that key was not issued."""
-
-    key: tuple[object, ...]
-    error: TrustError
-
-
 _Issued: TypeAlias = "tuple[CredentialValue, frozenset[str], CredentialValue | None]"
 """An access token, its scopes, and a new refresh token."""
 
@@ -259,10 +252,7 @@ class OAuthClient(HoldsSecret):
         self._tokens.remove_where(lambda each: each is value)
 
     def token(self, request: TokenRequest) -> Flow[CredentialValue]:
-        """The token for that request, from the cache or from the server. Concurrent callers share one request.
-
-        TokenRequestError: the server rejects the request, or its answer cannot be used. FetchError: it is unreachable.
-        """
+        """The token, from the cache or the server. TokenRequestError: it gives none. FetchError: it is unreachable."""
         value = self._tokens.get(request.key, self.clock())
         if value is None:
             turn = self._turns.begin(request.flight)
@@ -271,14 +261,14 @@ class OAuthClient(HoldsSecret):
         return value
 
     def _in_turn(self, request: TokenRequest, turn: Turn) -> Flow[CredentialValue]:
-        """The token from the flow before, which may have failed for all who wait for the same token, or from the
-        server."""
+        """The token, or the failure, of a flow before this one; or else what the server says."""
         if (yield from turn.wait()):
             value = self._tokens.get(request.key, self.clock())
             if value is not None:
                 return value
-            if turn.failure_before is not None and turn.failure_before.key == request.key:
-                raise copy(turn.failure_before.error)
+            key, error = turn.failure_before or ((), None)
+            if error is not None and key == request.key:
+                raise copy(error)
         elif not turn.is_first and request.rotated is not None:  # to use one refresh token twice would end the login
             raise TokenRequestError(
                 "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there"
@@ -286,7 +276,7 @@ class OAuthClient(HoldsSecret):
         try:
             return (yield from self._asked(request))
         except (TokenRequestError, FetchError) as error:  # a ConfigurationError may be of one kind of client only
-            turn.failure = _Failed(request.key, copy(error))
+            turn.failure = request.key, copy(error)
             raise
 
     def _asked(self, request: TokenRequest) -> Flow[CredentialValue]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Self
 
 from a2a_trust.cache import BoundedCache
-from a2a_trust.client.flow import Awaited, Flow, Get, InThread, KeyFetcher
+from a2a_trust.client.flow import Awaited, Flow, Get, InThread
 from a2a_trust.client.location import named_location
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.errors import (
@@ -29,7 +29,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
 from a2a_trust.keys.origins import Origins, host_of, origin_of
 from a2a_trust.keys.policy import AnyKey, Policy
-from a2a_trust.keys.trust import TrustedKey, TrustSource, TrustStore
+from a2a_trust.keys.trust import KeyFetcher, TrustedKey, TrustSource, TrustStore
 from a2a_trust.net.fetcher import Fetched, Fetcher, check_fetcher
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
@@ -171,10 +171,7 @@ class Verification(FetchOptions):
         return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(options)})
 
     def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
-        """Verify a card from that URL. The errors are those of ``verify_card`` and the memory.
-
-        ConfigurationError: with a memory, the URL is not an agent location.
-        """
+        """Verify a card from that URL. The errors are those of ``verify_card`` and the memory."""
         verified, _ = yield from self.verify_signatures(document, url)
         yield from self.admit(verified, url)
         return verified
@@ -217,11 +214,8 @@ class Verification(FetchOptions):
         return verified, trusted
 
     def verify_again(self, card: VerifiedCard) -> Flow[tuple[VerifiedCard, TrustStore]]:
-        """Verify a card again by the keys that are trusted now; the result has these keys, too.
-
-        A key of first use is still trusted, unless the trust store revokes it, or has an entry for its host by now.
-        Errors as of ``VerifiedCard.verified_again``.
-        """
+        """Verify a card again by the keys that are trusted now, which are in the result, too. A key of first use is
+        still trusted, unless the trust store revokes it, or has an entry for its host by now."""
         if isinstance(self.trust, KeyFetcher):
             with suppress(KeySourceUnavailableError):  # the known keys may be enough
                 yield Awaited(partial(self.trust.fetch, card.origin))

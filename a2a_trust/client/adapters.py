@@ -20,7 +20,6 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakSet, ref
 
@@ -34,7 +33,7 @@ from a2a_trust.client.credentials import Credential
 from a2a_trust.client.decisions import OF_BODIES
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
-from a2a_trust.client.fetching import card_urls
+from a2a_trust.client.fetching import EMPTY, card_urls
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
@@ -49,7 +48,6 @@ from a2a_trust.signing.verify import VerifiedCard
 
 T = TypeVar("T")
 
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 
 
@@ -85,9 +83,7 @@ class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
         scopes: tuple[str, ...] = (),
         resource_metadata: str = "",
     ) -> None:
-        self.schemes = schemes
-        self.scopes = scopes
-        self.resource_metadata = resource_metadata
+        self.schemes, self.scopes, self.resource_metadata = schemes, scopes, resource_metadata
         super().__init__(message, request=request, response=response)
 
 
@@ -156,10 +152,10 @@ class _Verifying(Generic[T]):
         *,
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
-        cards: Mapping[str, str] = _NONE,
+        cards: Mapping[str, str] = EMPTY,
         also: Iterable[str] | UnsafePassAnything = (),
         http_within: Iterable[str] = (),
-        mutual_tls: Mapping[str, T] = _NONE,
+        mutual_tls: Mapping[str, T] = EMPTY,
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -175,7 +171,7 @@ class _Verifying(Generic[T]):
         streamed = copied.stream
         is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
         try:
-            values = _values(copied, Refusal.not_sent, is_own=request in self._own and not is_redirected)
+            values = _values(copied, Reason.NOT_SENT, is_own=request in self._own and not is_redirected)
             response = _response((yield from self._connection.exchange(values)))
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
@@ -304,7 +300,7 @@ class CardAuth(HoldsSecret, httpx.Auth):
             return _reply(response, is_elsewhere=response.request is not request)
 
         try:
-            values = _values(request, Refusal.not_obtained)
+            values = _values(request, Reason.NO_CREDENTIALS)
             yield from self._card.exchange(values, send)
             return
         except Refusal as refusal:
@@ -323,7 +319,7 @@ def verifying_client(
     skills: Iterable[str] = (),
     memory: CardMemory | None = None,
     policy: Policy = ANY_KEY,
-    cards: Mapping[str, str] = _NONE,
+    cards: Mapping[str, str] = EMPTY,
     also: Iterable[str] | UnsafePassAnything = (),
     http_within: Iterable[str] = (),
     authorities: Path | str | None = None,
@@ -393,14 +389,12 @@ class _Own(httpx.Auth):
             self._requests.discard(request)
 
 
-def _values(
-    request: httpx.Request, refusal: Callable[[str, TrustError], Exception], *, is_own: bool = False
-) -> Request:
+def _values(request: httpx.Request, reason: Reason, *, is_own: bool = False) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:
         shown = request.url
-        raise refusal(f"{shown.scheme}://{shown.netloc.decode('ascii')}{shown.path}", error) from None
+        raise Refusal.of(reason, f"{shown.scheme}://{shown.netloc.decode('ascii')}{shown.path}", error) from None
     return Request(
         method=request.method,
         url=url,
@@ -478,7 +472,8 @@ def _error(refusal: Refusal, request: httpx.Request) -> httpx.HTTPError:
 
 
 _ERRORS: Final[Mapping[Reason, Callable[..., httpx.RequestError]]] = {
-    Reason.UNVERIFIED: UnverifiedCardError,
+    Reason.NOT_SENT: UnverifiedCardError,
+    Reason.NOT_PASSED_ON: UnverifiedCardError,
     Reason.NO_CREDENTIALS: CredentialsError,
     Reason.UNREACHABLE: httpx.ConnectError,
     Reason.TOO_SLOW: httpx.ConnectTimeout,

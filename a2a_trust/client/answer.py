@@ -10,8 +10,6 @@ The rules:
 3. A credential satisfies a scheme if it has the scheme's name in ``credentials``, is of the scheme's kind, and is bound
    to the origin of the request.
 4. Two credentials of one alternative must not need the same place in the request.
-
-This module only computes values; ``demands`` sends requests.
 """
 
 from __future__ import annotations

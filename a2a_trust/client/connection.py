@@ -17,8 +17,6 @@ The rules:
    redirected request.
 6. A permit is checked once more whenever a request is sent: meanwhile a token was fetched, or the agent has answered.
 7. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
-
-``decisions`` has the decisions that need no state, ``adapters`` connects the door to an HTTP library.
 """
 
 from __future__ import annotations
@@ -144,7 +142,6 @@ class Connection:
         #: That of a client of one agent.
         self.agent: Agent | None = None
         self._verification, self._network, self._mesh = verification, network, mesh
-        self._mutual_tls = network.mutual_tls
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
         self._card_destinations = {_written("cards", card, mesh, may_have_query=True) for card in cards.values()}
         self._card_urls = frozenset(map(decisions.place_of, cards.values()))
@@ -166,7 +163,7 @@ class Connection:
             with suppress(_Outdated):
                 return (yield from self._exchange(request))
         text = f"the request to {request.address} is given up: the card that permits it changes all the time; try again"
-        raise Refusal(Reason.UNVERIFIED, text)
+        raise Refusal(Reason.NOT_SENT, text)
 
     def _exchange(self, request: Request) -> Flow[Reply]:
         """1. Find its purpose. 2. Permit it. 3. Send it, with its card's credentials. 4. Verify the cards that come."""
@@ -177,7 +174,7 @@ class Connection:
             gets_card = purpose is decisions.Purpose.CARD and request.method == "GET"
             permit = yield from self._permit(request, gets_card=gets_card)
         except TrustError as error:
-            raise Refusal.not_sent(request.address, error) from None
+            raise Refusal.of(Reason.NOT_SENT, request.address, error) from None
         if permit is None:
             return (yield from self._fetched(_bare(request.url, request))).without(decisions.OF_STRANGERS)
         answer = self._sent(request, permit) if gets_card else self._answered(request, permit)
@@ -191,12 +188,12 @@ class Connection:
         if self.agent is not None and not gets_card:
             card = self._counting(self.agent.key) or (yield from self._agents_card(self.agent, request))
         is_added = self._is_added(request.url)
-        if is_added and self.agent is None and Destination.origin_of(request.url) not in self._mutual_tls:
+        if is_added and self.agent is None and Destination.origin_of(request.url) not in self._network.mutual_tls:
             return _Permit()
         called = Destination.of(request.url, self._mesh)
         if card is None or not card.destinations.cover(called):
             card = self._naming(called)
-        if card is None and (not is_added or called.origin in self._mutual_tls):
+        if card is None and (not is_added or called.origin in self._network.mutual_tls):
             if gets_card:
                 yield from self._verify_again(lambda public: public.destinations.cover(called))
                 card = self._naming(called)
@@ -371,7 +368,7 @@ class Connection:
             if self._mesh.covers(host):
                 return (yield from self._sent_within_mesh(request, permit, host, attachment))
         certified = ""
-        if self._mutual_tls and (origin := Destination.origin_of(request.url)) in self._mutual_tls:
+        if self._network.mutual_tls and (origin := Destination.origin_of(request.url)) in self._network.mutual_tls:
             is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
             certified = origin if permit.card is not None or is_listed else ""
         reply: Reply = yield Send(request, attachment, certified)
@@ -392,7 +389,7 @@ class Connection:
         except TimeoutError:
             raise Refusal(Reason.TOO_SLOW, f"{host}: its name servers do not answer in time") from None
         except FetchError as error:
-            raise Refusal.not_sent(request.address, error) from None
+            raise Refusal.of(Reason.NOT_SENT, request.address, error) from None
         timeout = {**request.timeout, "connect": connect and connect / max(len(addresses), 1)}
         refused: Exception | None = None
         for address in addresses:
@@ -412,7 +409,7 @@ class Connection:
         try:
             reply: Reply = yield Within(_FETCH_SECONDS, card)
         except TimeoutError:
-            raise Refusal.not_passed_on(bare.address, _too_slow()) from None
+            raise Refusal.of(Reason.NOT_PASSED_ON, bare.address, _too_slow()) from None
         return reply
 
     def _card(
@@ -436,7 +433,7 @@ class Connection:
             body = yield Read(reply, check)
             yield from self._judged(purpose, request, body)
         except TrustError as error:
-            raise Refusal.not_passed_on(request.address, error) from None
+            raise Refusal.of(Reason.NOT_PASSED_ON, request.address, error) from None
         finally:
             yield Close(reply)
         return reply.without((), body)
@@ -451,7 +448,9 @@ class Connection:
             verification = self._verification.without_memory()
             verified, _ = yield from verification.verify_signatures(document, source.location)
             check_whole(verified)
-            self._check_extension(read_card(verified.card), source.location.origin)
+            origin = source.location.origin
+            naming = [each.view for _, each in self._public.items() if origin in origins_of(each.view)]
+            check_extension(naming, read_card(verified.card))
 
     def _source(self, request: Request) -> _Source:
         place, headers = _with_query(request.url), request.headers
@@ -487,18 +486,6 @@ class Connection:
         agent = self.agent
         if agent and source.place == agent.place and not self._counting(agent.key):
             agent.key = source.key
-
-    def _check_extension(self, extended: CardView, origin: str) -> None:
-        """Refuse it when it leads further than every public card that names the origin it is from."""
-        refusal = None
-        for public in [each.view for _, each in self._public.items() if origin in origins_of(each.view)]:
-            try:
-                check_extension(public, extended)
-                return
-            except CardVerificationError as error:
-                refusal = error
-        if refusal is not None:
-            raise refusal
 
 
 def _bare(url: str, given: Request, accept: str = "") -> Request:

@@ -8,8 +8,6 @@ The rules:
 4. No repr, error or pickle contains a secret.
 5. A token that is bound to a key (RFC 9449) goes with a proof for each request: its method, its URL without query and
    fragment, the time, and the token. A nonce from a server is used only in the next proofs for that server.
-
-``grants`` has the credentials that come from an authorization server; ``demands`` sends credentials.
 """
 
 from __future__ import annotations
@@ -61,16 +59,10 @@ class DPoPProofs:
 
     def proof(self, method: str, origin: str, path: str, ath: str | None) -> str:
         """A proof for one request, with the newest nonce of that origin; ``ath`` is the hash of its access token."""
-        claims = {
-            "jti": secrets.token_urlsafe(16),
-            "htm": method,
-            "htu": f"{origin}{path}",
-            "iat": int(self._clock()),
-            "ath": ath,
-            "nonce": self._nonces.get(origin),
-        }
-        known = {name: value for name, value in claims.items() if value is not None}
-        return signed_jwt(self._header, known, self._signer)
+        claims = {"jti": secrets.token_urlsafe(16), "htm": method, "htu": f"{origin}{path}", "iat": int(self._clock())}
+        known = {"ath": ath, "nonce": self._nonces.get(origin)}
+        claims |= {name: value for name, value in known.items() if value is not None}
+        return signed_jwt(self._header, claims, self._signer)
 
     def learn(self, origin: str, lines: list[str]) -> bool:
         """Remember the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""

@@ -87,7 +87,7 @@ class Demands:
                 yield Close(reply)
                 sent = again
         except TrustError as error:
-            raise Refusal.not_obtained(request.address, error) from None
+            raise Refusal.of(Reason.NO_CREDENTIALS, request.address, error) from None
 
     def _obtain(self, origin: str, answer: Answer | None, more_scopes: MoreScopes) -> Flow[_Sent]:
         """Obtain the values of the answer, which is chosen for the first request to that origin."""
@@ -155,7 +155,7 @@ class GivenCard:
                 return (yield from send(NOTHING))
             return (yield from self._demands.send(request, called.origin, self._verification.clock, sent))
         except TrustError as error:
-            raise Refusal.not_obtained(request.address, error) from None
+            raise Refusal.of(Reason.NO_CREDENTIALS, request.address, error) from None
 
     def _verify_again(self) -> Flow[None]:
         """Verify the card again, if time or the trusted keys have changed. Refusal: it is not verified any more."""

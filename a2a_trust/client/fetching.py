@@ -45,13 +45,13 @@ T = TypeVar("T")
 
 Headers: TypeAlias = Mapping[str, str]
 
-NO_HEADERS: Final[Headers] = MappingProxyType({})
+EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _VERSION: Final = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
 _CALL_ID: Final = "extended-card"
 
 
 def fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = NO_HEADERS
+    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = EMPTY
 ) -> VerifiedCard:
     """Fetch the card of the agent at that URL, and verify it with the keys of ``trust``.
 
@@ -67,7 +67,7 @@ def fetch_card(
 
 
 async def async_fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = NO_HEADERS
+    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = EMPTY
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
     credentials, verification = HiddenHeaders(credentials), Verification.by(options, trust)
@@ -96,7 +96,7 @@ def card_urls(url: str) -> tuple[str, ...]:
 
 
 def fetching(
-    url: str, verification: Verification, cache: CardCache | None, credentials: Headers = NO_HEADERS
+    url: str, verification: Verification, cache: CardCache | None, credentials: Headers = EMPTY
 ) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
     kept_in = CardCache(1) if cache is None or credentials else cache  # one that ends with this flow
@@ -217,7 +217,7 @@ def _extending(card: VerifiedCard, verification: Verification, credentials: Head
     fetched = yield request
     document = fetched.body if request.content is None else _result(fetched.body)
     extended, _ = yield from verification.verify_signatures(document, request.url)
-    check_extension(read_card(card.card), read_card(extended.card))
+    check_extension([read_card(card.card)], read_card(extended.card))
     return extended
 
 

@@ -137,35 +137,31 @@ class Turns:
         self._queues: dict[Hashable, list[Turn]] = {}
 
     def begin(self, key: Hashable) -> Turn:
-        outer = _OUTER.get()
-        while outer is not None and outer.has_ended:
-            outer = outer.outer
-        turn = Turn(self, key, outer)
-        with self._guard:
-            queue = self._queues.setdefault(key, [])
-            while outer is not None and outer not in queue:
-                outer = outer.outer
-            turn.is_first = not queue
-            if outer is None:
-                turn.threads_before = frozenset(map(attrgetter("thread"), queue))
-            queue.append(turn)
-        return turn
+        return Turn(self, key)
 
 
 class Turn:
     """The turn of one flow: wait for it, and end it, also after an error while waiting."""
 
-    def __init__(self, turns: Turns, key: Hashable, outer: Turn | None) -> None:
-        self._turns, self._key = turns, key
-        self.outer: Final[Turn | None] = outer
-        self.has_ended = False
-        self.is_first = False  # no flow was before this one
-        self.failure: Any = None  # of this flow, for those that wait when it ends
-        self.failure_before: Any = None
-        self.thread: Final[int] = get_ident()
-        self.threads_before = frozenset[int]()
+    def __init__(self, turns: Turns, key: Hashable) -> None:
+        self._turns, self._key, self.thread = turns, key, get_ident()
         self.come: Final[Future[None]] = Future()
         self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
+        self.failure: Any = None  # of this flow, for those that wait when it ends
+        self.failure_before: Any = None
+        self.has_ended = False
+        outer = _OUTER.get()
+        while outer is not None and outer.has_ended:
+            outer = outer.outer
+        self.outer: Final[Turn | None] = outer
+        with turns._guard:
+            queue = turns._queues.setdefault(key, [])
+            while outer is not None and outer not in queue:
+                outer = outer.outer
+            self.is_first: Final[bool] = not queue
+            #: Of the flows to wait for; none where this flow is part of one of them.
+            self.threads_before = frozenset(map(attrgetter("thread"), queue if outer is None else ()))
+            queue.append(self)
 
     def wait(self) -> Flow[bool]:
         """Wait until the flows before this one have ended. False: there was none, or this one is part of one."""

@@ -70,8 +70,7 @@ class ClientCredentials(_Grant):
     """A token for the program itself (RFC 6749 4.4), for agents at ``origins``.
 
     ``allowed_scopes`` are the only scopes that a card can make the program request. ``resource`` (RFC 8707) names the
-    agents that the token is for, so that an agent cannot use it at another one; ``audience`` is for servers that expect
-    that parameter instead.
+    agents that the token is for, so that an agent cannot use it at another one; some servers expect ``audience`` instead.
     """
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:

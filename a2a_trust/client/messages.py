@@ -99,8 +99,9 @@ class Close:
 class Reason(Enum):
     """Why a request has no answer."""
 
-    UNVERIFIED = "the request is not sent, or the card is not passed on"
-    NO_CREDENTIALS = "no credential fits, or it cannot be obtained"
+    NOT_SENT = "the request to {address} is not sent"
+    NOT_PASSED_ON = "the card from {address} is not passed on"
+    NO_CREDENTIALS = "no credential for the request"
     UNREACHABLE = "there is no address to connect to"
     TOO_SLOW = "connecting takes too long"
     REJECTED = "the agent rejects the credentials"
@@ -116,22 +117,12 @@ class Refusal(Exception):  # noqa: N818  the adapter raises an error
         # Without its frames, which may show the URL.
         self.cause: Final[TrustError | None] = None if cause is None else cause.with_traceback(None)
 
-    @staticmethod
-    def not_sent(address: str, error: TrustError) -> Exception:
-        return _refusal(Reason.UNVERIFIED, f"the request to {address} is not sent", error)
-
-    @staticmethod
-    def not_passed_on(address: str, error: TrustError) -> Exception:
-        return _refusal(Reason.UNVERIFIED, f"the card from {address} is not passed on", error)
-
-    @staticmethod
-    def not_obtained(_: str, error: TrustError) -> Exception:
-        return _refusal(Reason.NO_CREDENTIALS, "no credential for the request", error)
-
-
-def _refusal(reason: Reason, text: str, cause: TrustError) -> Exception:
-    """A ConfigurationError stays what it is: it is the program's or its operator's, and says nothing of a card."""
-    return cause if isinstance(cause, ConfigurationError) else Refusal(reason, f"{text}: {cause}", cause)
+    @classmethod
+    def of(cls, reason: Reason, address: str, error: TrustError) -> Exception:
+        """The error itself if it is the program's or its operator's, so that it says nothing of a card."""
+        if isinstance(error, ConfigurationError):
+            return error
+        return cls(reason, f"{reason.value.replace('{address}', address)}: {error}", error)
 
 
 class Rejected(Refusal):

@@ -111,8 +111,7 @@ class ClientSecret(HoldsSecret, _Authentication):
 class PrivateKeyJwt(_Authentication):
     """The client authenticates with a signed assertion, ``private_key_jwt`` (RFC 7523 2.2, OpenID Connect Core 9).
 
-    ``audience`` is the ``aud`` that the server expects. The default is its issuer, as RFC 7523bis demands; some servers
-    expect the URL of their token endpoint.
+    ``audience``: the ``aud`` that the server expects, by default its issuer (RFC 7523bis); some expect their endpoint.
     """
 
     def __init__(self, signer: Signer, *, audience: str | None = None) -> None:
@@ -121,14 +120,8 @@ class PrivateKeyJwt(_Authentication):
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         yield from ()
         now = int(client.clock())
-        claims = {
-            "iss": client.client_id,
-            "sub": client.client_id,
-            "aud": self._audience or client.issuer,
-            "iat": now,
-            "exp": now + _ASSERTION_SECONDS,
-            "jti": secrets.token_urlsafe(16),
-        }
+        parties = {"iss": client.client_id, "sub": client.client_id, "aud": self._audience or client.issuer}
+        claims = {**parties, "iat": now, "exp": now + _ASSERTION_SECONDS, "jti": secrets.token_urlsafe(16)}
         header = {"typ": "JWT", "alg": self._signer.alg, "kid": self._signer.kid}
         # Made here, where no other secret is: a signer in a cloud may fail.
         assertion = signed_jwt(header, claims, self._signer)
@@ -145,6 +138,7 @@ class PrivateKeyJwt(_Authentication):
         return f"PrivateKeyJwt(kid={self._signer.kid!r})"
 
 
+@dataclass(frozen=True, slots=True)
 class TlsClientAuth(_Authentication):
     """The client authenticates with its certificate (RFC 8705 2), and sends only its name in the form.
 
@@ -155,9 +149,6 @@ class TlsClientAuth(_Authentication):
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         yield from ()
         return ClientAuth(client.client_id, None, "none")
-
-    def __repr__(self) -> str:
-        return "TlsClientAuth()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,10 +285,9 @@ class OAuthClient(HoldsSecret):
         return value
 
     def _issued(self, request: TokenRequest, now: float) -> Flow[_Issued]:
-        answer = yield from self._sent(request)
-        if self._learned(answer) and _error_of(answer) == "use_dpop_nonce":
-            answer = yield from self._sent(request)
-            self._learned(answer)
+        answer, has_nonce = yield from self._sent(request)
+        if has_nonce and _error_of(answer) == "use_dpop_nonce":
+            answer, _ = yield from self._sent(request)
         if answer.status != 200:
             error = _error_of(answer)
             raise TokenRequestError(
@@ -311,18 +301,15 @@ class OAuthClient(HoldsSecret):
             raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {issued}")
         return issued
 
-    def _sent(self, request: TokenRequest) -> Flow[FormAnswer]:
+    def _sent(self, request: TokenRequest) -> Flow[tuple[FormAnswer, bool]]:
+        """The answer, and whether it has a nonce for the next proof (RFC 9449 8.2)."""
         posted = yield from self._post(request)
         try:
             answer: FormAnswer = yield posted
         except FetchError as error:
             raise FetchError(f"no token from {self.issuer}: {error}", error.status) from None
-        return answer
-
-    def _learned(self, answer: FormAnswer) -> bool:
-        """Remember the nonce for the next proof; whether a usable one came (RFC 9449 8.2)."""
         nonce = answer.headers.get("dpop-nonce", "")
-        return self._proofs is not None and self._proofs.learn(self._endpoint.origin, [nonce])
+        return answer, self._proofs is not None and self._proofs.learn(self._endpoint.origin, [nonce])
 
     def _post(self, request: TokenRequest) -> Flow[Awaited]:
         auth = yield from self._authentication.authentication_of(self)

@@ -35,7 +35,6 @@ from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
 ANY_KEY: Final = AnyKey()
-WHOLE_CARD: Final = Coverage.WHOLE_CARD
 _MOST_CACHED_SECONDS: Final = 86_400.0  # so that a replaced card is noticed within a day
 VERIFY_AGAIN_SECONDS: Final = 300.0
 """A verified card is verified again after this time, because key sets on the network may have changed."""
@@ -69,12 +68,6 @@ class TrustOnFirstUse:
         believed = [key for key in published if applies and not said & {key.kid, key.thumbprint}]
         origins = Origins(host_of(named_location(url)))
         return TrustStore([TrustedKey(key=key, origins=origins, on_first_use=True) for key in believed])
-
-
-def check_trust(trust: object) -> None:
-    """ConfigurationError: it is not a source of trusted keys."""
-    if not callable(getattr(trust, "trust_store", None)):
-        raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
 
 
 def check_whole(verified: VerifiedCard) -> None:
@@ -137,7 +130,7 @@ class FetchOptions:
     on_first_use: TrustOnFirstUse | None = None
     cache: CardCache | None = None
     policy: Policy = ANY_KEY
-    coverage: Coverage = WHOLE_CARD
+    coverage: Coverage = Coverage.WHOLE_CARD
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -159,7 +152,8 @@ class Verification(FetchOptions):
 
     def __post_init__(self) -> None:
         FetchOptions.__post_init__(self)
-        check_trust(self.trust)
+        if not callable(getattr(self.trust, "trust_store", None)):
+            raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
 
     @classmethod
     def by(cls, options: FetchOptions, trust: TrustSource) -> Self:

@@ -70,7 +70,7 @@ class ClientCredentials(_Grant):
     """A token for the program itself (RFC 6749 4.4), for agents at ``origins``.
 
     ``allowed_scopes`` are the only scopes that a card can make the program request. ``resource`` (RFC 8707) names the
-    agents that the token is for, so that an agent cannot use it at another one; some servers expect ``audience`` instead.
+    agents that the token is for, so that an agent cannot use it at another one; some servers expect ``audience``.
     """
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:

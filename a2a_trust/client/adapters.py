@@ -52,7 +52,7 @@ _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
-    """A card was not passed on, or a request not sent: no verified card names its URL. ``__cause__`` says why."""
+    """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
 
     code = "unverified-card"
 

@@ -1,7 +1,6 @@
 """Credentials that an authorization server issues: for the program itself, for a user, or on behalf of a caller.
 
-``oauth`` has the client of the server, which requests and caches the tokens. Source: RFC 6749 4.4 and 6, RFC 8693,
-RFC 8707.
+``oauth`` requests and caches the tokens. Source: RFC 6749 4.4 and 6, RFC 8693, RFC 8707.
 """
 
 from __future__ import annotations

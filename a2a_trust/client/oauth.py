@@ -111,7 +111,7 @@ class ClientSecret(HoldsSecret, _Authentication):
 class PrivateKeyJwt(_Authentication):
     """The client authenticates with a signed assertion, ``private_key_jwt`` (RFC 7523 2.2, OpenID Connect Core 9).
 
-    ``audience``: the ``aud`` that the server expects, by default its issuer (RFC 7523bis); some expect their endpoint.
+    ``audience``: the ``aud`` that the server expects, by default its issuer (RFC 7523bis), or its token endpoint's URL.
     """
 
     def __init__(self, signer: Signer, *, audience: str | None = None) -> None:
@@ -253,16 +253,17 @@ class OAuthClient(HoldsSecret):
 
     def _in_turn(self, request: TokenRequest, turn: Turn) -> Flow[CredentialValue]:
         """The token, or the failure, of a flow before this one; or else what the server says."""
-        if (yield from turn.wait()):
-            value = self._tokens.get(request.key, self.clock())
-            if value is not None:
-                return value
-            key, error = turn.failure_before or ((), None)
-            if error is not None and key == request.key:
-                raise copy(error)
-        elif not turn.is_first and request.rotated is not None:  # to use one refresh token twice would end the login
-            raise TokenRequestError(
-                "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there"
+        has_waited = yield from turn.wait()
+        value = self._tokens.get(request.key, self.clock())
+        if value is not None:
+            return value
+        key, error = turn.failure_before or ((), None)
+        if error is not None and key == request.key:
+            raise copy(error)
+        if not (has_waited or turn.is_first or request.rotated is None):
+            raise TokenRequestError(  # to use one refresh token twice would end the login
+                "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there, and "
+                "not within a function that this token needs"
             )
         try:
             return (yield from self._asked(request))

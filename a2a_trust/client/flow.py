@@ -159,7 +159,7 @@ class Turn:
             while outer is not None and outer not in queue:
                 outer = outer.outer
             self.is_first: Final[bool] = not queue
-            #: Of the flows to wait for; none where this flow is part of one of them.
+            #: The threads of the flows to wait for; none if this flow is part of one of them.
             self.threads_before = frozenset(map(attrgetter("thread"), queue if outer is None else ()))
             queue.append(self)
 

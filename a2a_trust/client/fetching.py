@@ -62,16 +62,16 @@ def fetch_card(
     FetchError: the card cannot be fetched. MalformedError, CardVerificationError and its subclasses: it is not
     verified. CardMemoryUnavailableError: the memory cannot be read or written, so an older card cannot be detected.
     """
-    credentials, verification = HiddenHeaders(credentials), Verification.by(options, trust)
-    return run(fetching(url, verification, options.cache, credentials), options.fetcher)
+    credentials = HiddenHeaders(credentials)
+    return run(fetching(url, Verification.by(options, trust), options.cache, credentials), options.fetcher)
 
 
 async def async_fetch_card(
     url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = EMPTY
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
-    credentials, verification = HiddenHeaders(credentials), Verification.by(options, trust)
-    return await run_async(fetching(url, verification, options.cache, credentials), options.fetcher)
+    credentials = HiddenHeaders(credentials)
+    return await run_async(fetching(url, Verification.by(options, trust), options.cache, credentials), options.fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:

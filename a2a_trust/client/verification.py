@@ -162,7 +162,7 @@ class Verification(FetchOptions):
             raise ConfigurationError(
                 "options: write FetchOptions(…), as in FetchOptions(fetcher=Fetcher(), memory=memory)"
             )
-        return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(options)})
+        return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(FetchOptions)})
 
     def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
         """Verify a card from that URL. The errors are those of ``verify_card`` and the memory."""

@@ -18,9 +18,9 @@ from types import NoneType
 from typing import Any, Final
 from uuid import uuid4
 
-from a2a_trust.auth.api_key.table import record_of, row_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, KeyTable
-from a2a_trust.auth.records import Found, readable_of, split
+from a2a_trust.auth.api_key.table import api_key_table
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
+from a2a_trust.auth.records import Found, WriteTable, readable_of, split
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -32,6 +32,8 @@ _USED: Final = "a2a:keys:used"
 """A sorted set: the id of each key, by its last use."""
 _TOGETHER: Final = 1_000
 """Records of one answer."""
+_TABLE: Final = api_key_table("")
+"""The order of the members of a record. Redis has no tables."""
 
 
 class RedisApiKeys(ApiKeyWrites):
@@ -105,7 +107,7 @@ class RedisApiKeys(ApiKeyWrites):
         return rows
 
     @contextmanager
-    def _writing(self) -> Iterator[KeyTable]:
+    def _writing(self) -> Iterator[WriteTable[ApiKeyRecord]]:
         with self._server.transaction(_REVISION) as pipeline:
             if pipeline.get(_REVISION) is None and not self._create:
                 raise self._lost()
@@ -136,7 +138,7 @@ class _Writable:
         digest = _digest(found)
         return _record((self.pipeline.get(_name(digest)), digest))
 
-    def id_of(self, digest: bytes) -> str | None:
+    def name_of(self, digest: bytes) -> str | None:
         value = self.pipeline.get(_name(digest))
         return None if value is None else _record((value, digest)).key_id
 
@@ -146,7 +148,7 @@ class _Writable:
     def write(self) -> None:
         self.pipeline.multi()
         for record in self.changed.values():
-            key_id, digest, *rest, _ = row_of(record)
+            key_id, digest, *rest, _ = _TABLE.row(record)
             stored = [float(each) if type(each) is int else each for each in rest]  # a time may be given as an int
             self.pipeline.set(_name(digest), json.dumps([key_id, *stored]))
             self.pipeline.hset(_IDS, key_id, digest.hex())
@@ -181,4 +183,4 @@ def _record(row: Sequence[Any]) -> ApiKeyRecord:
     if not is_list or not all(map(isinstance, stored, _KINDS)):
         raise ConfigurationError("API key: the stored value is not a record")
     key_id, *rest = stored
-    return record_of((key_id, digest, *rest, None))
+    return _TABLE.record((key_id, digest, *rest, None))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeVar
@@ -58,6 +59,19 @@ class LookUps(Generic[_K, _V]):
         future = self.begin(key, first=first)
         await asyncio.wait([future])  # cancelling one who waits leaves the look-up alone, for the others
         return future.result()
+
+    async def found_within(self, seconds: float, keys: Iterable[_K], *, first: bool = False) -> dict[_K, _V]:
+        """The values that are found within so many seconds. A look-up that fails finds none."""
+        futures: dict[_K, Future[_V | None]] = {}
+        with suppress(KeySourceUnavailableError):  # too many wait
+            for key in keys:
+                futures[key] = self.begin(key, first=first)
+        if futures:
+            await asyncio.wait(futures.values(), timeout=seconds)
+        ended = {key: each for key, each in futures.items() if each.done() and not each.cancelled()}
+        return {
+            key: found for key, each in ended.items() if not each.exception() and (found := each.result()) is not None
+        }
 
     def begin(self, key: _K, *, first: bool = False) -> Future[_V | None]:
         """The look-up of this key, without waiting for it.

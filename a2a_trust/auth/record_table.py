@@ -146,7 +146,7 @@ class SqliteStore(RecordsInTable[_R]):
         """The revision, and the records with these keys."""
         return await asyncio.to_thread(self._find, keys)
 
-    def _find(self, keys: tuple[Any, ...]) -> Found[_R]:
+    def _find(self, keys: Sequence[Any]) -> Found[_R]:
         with self._reader.reading() as connection:
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
             session = _SqliteSession(connection)

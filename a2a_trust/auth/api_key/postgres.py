@@ -52,7 +52,7 @@ class PostgresApiKeys(ApiKeysInTable):
         """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``timeout``: the
         longest, in seconds, that a read or a write waits for the database. ConfigurationError: an argument is wrong.
         """
-        self._database = Postgres(url, what="API keys", unavailable=KeySourceUnavailableError, timeout=timeout)
+        self._database = Postgres(url, what="API keys", timeout=timeout)
         self._changed: list[Callable[[], None]] = []
         self._listening = SingleFlight[None, None]()
 

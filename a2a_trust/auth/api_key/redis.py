@@ -48,7 +48,7 @@ class RedisApiKeys(ApiKeyWrites):
         key. ``timeout``: the longest, in seconds, that a read or a write waits for the server. ConfigurationError: an
         argument is wrong.
         """
-        self._server = RedisServer(url, what="API keys", unavailable=KeySourceUnavailableError, timeout=timeout)
+        self._server = RedisServer(url, what="API keys", timeout=timeout)
         self._create = create
 
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:

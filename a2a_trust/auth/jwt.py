@@ -80,16 +80,10 @@ class TokenProfile(StrEnum):
     ``scp``, Entra's ``azpacr`` or ``appidacr``, or an ``AccessTokenMark``. Claims of other tokens are rejected."""
 
 
-#: A claim of ID tokens; some issuers copy it into access tokens, as Keycloak did before version 25.
-_NONCE: Final = "nonce"
 #: Claims that only access tokens have: RFC 8693 4.2, and how the client proved itself in Entra ID's versions 1 and 2.
 #: Not ``roles``: ID tokens may have them too.
 _OF_ACCESS_TOKENS: Final = frozenset({"scope", "scp", "azpacr", "appidacr"})
-#: Keycloak's own claim ``typ`` for the kind of token, and that for tokens which are bound to a key.
-_KEYCLOAK_ACCESS: Final = "Bearer"
-_KEYCLOAK_BOUND: Final = "DPoP"
-_NO_HINTS: Final[Mapping[str, str]] = MappingProxyType({})
-#: The types of claims that are final as they are read: they hold no others, and no number that could be rounded.
+#: The types of claims that are exact as they are read: they hold no others, and no number that could be rounded.
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 
 
@@ -116,7 +110,7 @@ class JwtVerifier(ClaimsVerifier):
         scopes_from: ScopesFrom = ("scope", "scp"),
         audience_from: str | None = None,
         marked_by: AccessTokenMark | Iterable[AccessTokenMark] = (),
-        hints: Mapping[str, str] = _NO_HINTS,
+        hints: Mapping[str, str] = MappingProxyType({}),
         skew: float = 30.0,
         binding: TokenBinding = TokenBinding.OPTIONAL,
         remember: int = 32_768,
@@ -198,7 +192,8 @@ class JwtVerifier(ClaimsVerifier):
         protected, encoded, signature = parts
         kid, kty, typ = _read_header(protected)
         payload = base64url.decode(encoded, "payload")
-        claims, text = _read_claims(payload)
+        members, text = strict_json.read_members(payload, what="claims")  # with rounded numbers
+        claims = members if type(members) is dict else _exact_claims(payload, members, text)
         # 2
         if "iss" not in claims:
             raise UnrecognizedCredentialsError(
@@ -232,17 +227,19 @@ class JwtVerifier(ClaimsVerifier):
     def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:
         """The rest of rule 3: what the claims say about the kind of token."""
         is_marked = self._is_marked(claims)
-        check_other_kinds(claims, OF_OTHER_TOKENS if is_marked else OF_OTHER_TOKENS | {_NONCE})
+        # Some issuers copy the nonce of ID tokens into access tokens, as Keycloak did before version 25.
+        check_other_kinds(claims, OF_OTHER_TOKENS if is_marked else OF_OTHER_TOKENS | {"nonce"})
         if profile is TokenProfile.PLAIN_JWT:
-            said = claims.get("typ", _KEYCLOAK_ACCESS)
-            if said != _KEYCLOAK_ACCESS and not (said == _KEYCLOAK_BOUND and "cnf" in claims):
+            said = claims.get("typ", "Bearer")  # Keycloak's own claim for the kind of token
+            if said != "Bearer" and not (said == "DPoP" and "cnf" in claims):
                 raise InvalidCredentialsError(f"token: its claim typ is {shown(said)}, so it is not an access token")
             if not is_marked and _OF_ACCESS_TOKENS.isdisjoint(claims):
                 why = "token: no claim shows that it is an access token, such as scope or scp"
-                option = (
-                    "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark('claim')"
-                )
-                raise InvalidCredentialsError(self._with_hint("scope", why if self._marks else f"{why}{option}"))
+                if not self._marks:
+                    why += (
+                        "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark('claim')"
+                    )
+                raise InvalidCredentialsError(self._with_hint("scope", why))
 
     def _check_claims(self, claims: JSONObject, now: float) -> tuple[float, float, KeyBinding | None]:
         """Rules 4 to 6. From when until when the token is valid, and the keys that it is bound to."""
@@ -300,14 +297,6 @@ def _read_header(protected: str) -> tuple[str | None, str, str]:
     if type(typ) is not str:
         raise InvalidCredentialsError("token: typ is not a string")
     return kid, algorithm.kty, typ.lower().removeprefix("application/")
-
-
-def _read_claims(payload: bytes) -> tuple[JSONObject, bytes]:
-    """The claims, with rounded numbers, and their text for ``_exact_claims``."""
-    claims, text = strict_json.read_members(payload, what="claims")
-    if type(claims) is not dict:
-        claims = _exact_claims(payload, claims, text)  # which has the reason for its rejection
-    return claims, text
 
 
 def _exact_claims(payload: bytes, claims: JSON, text: bytes) -> JSONObject:

@@ -49,12 +49,7 @@ from a2a_trust.auth.token_claims import (
     signed_part,
 )
 from a2a_trust.cache import BoundedCache, SingleFlight
-from a2a_trust.errors import (
-    ConfigurationError,
-    InvalidCredentialsError,
-    KeySourceUnavailableError,
-    MalformedError,
-)
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.net.fetcher import Fetcher, check_fetcher
 from a2a_trust.strict_json import JSONObject
@@ -147,9 +142,16 @@ class IntrospectionVerifier(ClaimsVerifier):
         hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(issuer, audience, scopes_from, marked_by, hints, binding, remember)
-        _check_bool("knows_access_tokens_only", knows_access_tokens_only)
-        _check_bool("allow_missing_audience", allow_missing_audience)
-        _check_memory(remember_for, shared)
+        if {type(knows_access_tokens_only), type(allow_missing_audience)} != {bool}:
+            raise ConfigurationError(
+                "IntrospectionVerifier: knows_access_tokens_only and allow_missing_audience are True or False"
+            )
+        if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
+            raise ConfigurationError(
+                f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
+            )
+        if not isinstance(shared, RedisTokenCache | None):
+            raise ConfigurationError("IntrospectionVerifier: write shared=RedisTokenCache(url, secret=…)")
         check_fetcher(fetcher)
         self._knows_access_tokens_only = knows_access_tokens_only
         self._allow_missing_audience = allow_missing_audience
@@ -183,11 +185,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         return ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        """The identity that the server's answer gives; when it is ``bound_to`` keys, it is not valid without
-        their proofs.
-
-        InvalidCredentialsError, KeySourceUnavailableError.
-        """
+        """As ``BoundVerifier.verify_bound``: the identity that the server's answer gives."""
         if len(credential) > MAX_TOKEN or not credential.isascii() or not credential:
             raise InvalidCredentialsError("token: empty, too long, or not ASCII")
         digest = hashlib.sha256(credential.encode()).digest()
@@ -255,9 +253,6 @@ class IntrospectionVerifier(ClaimsVerifier):
         shared = await self._looked_up(credential, key, now)
         if shared is not None:
             return shared
-        refusal = self._endpoint.refusal()
-        if refusal is not None:
-            return _Refusal(KeySourceUnavailableError, refusal.reason)
         answer = await self._endpoint.ask(credential, now, path, was_valid=self._were_valid.get(digest, now) is True)
         if isinstance(answer, NoAnswer):
             if answer.is_for_one_token and answer.status == 400:
@@ -366,41 +361,22 @@ class IntrospectionVerifier(ClaimsVerifier):
             if subject is None:
                 continue
             if type(subject) is not str or not subject:
-                raise InvalidCredentialsError(
-                    self._with_hint("sub", f"token: {name} is missing, empty or not a string")
-                )
+                why = f"token: {name} is missing, empty or not a string"
+                raise InvalidCredentialsError(self._with_hint("sub", why))
             return f"{self._issuer}{suffix}", subject
         raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
-
-
-def _check_bool(name: str, given: object) -> None:
-    if type(given) is not bool:
-        raise ConfigurationError(f"IntrospectionVerifier: {name} is True or False")
-
-
-def _check_memory(remember_for: float, shared: object) -> None:
-    if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
-        raise ConfigurationError(
-            f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
-        )
-    if not isinstance(shared, RedisTokenCache | None):
-        raise ConfigurationError("IntrospectionVerifier: write shared=RedisTokenCache(url, secret=…)")
 
 
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
     """Whether claims of these names call the token an access token; InvalidCredentialsError where they call it
     something else."""
     check_other_kinds(claims)
-    is_named = False
-    for name in names:
-        if claims.get(name) is None:
-            continue
+    named = [name for name in names if claims.get(name) is not None]
+    for name in named:
         if _lower(claims[name]) not in _KINDS[name]:
-            raise InvalidCredentialsError(
-                f"token: its claim {name} is {shown(claims[name])}, so it is not an access token"
-            )
-        is_named = True
-    return is_named
+            why = f"token: its claim {name} is {shown(claims[name])}, so it is not an access token"
+            raise InvalidCredentialsError(why)
+    return bool(named)
 
 
 def _without(value: Any, credential: str) -> Any:

@@ -203,7 +203,7 @@ class IntrospectionEndpoint:
         self._is_told = False
         self._quiet_until = -math.inf
 
-    def refusal(self) -> NoAnswer | None:
+    def _refusal(self) -> NoAnswer | None:
         """Why the endpoint must not be asked now; None if it may be."""
         if time.monotonic() < self._retry_at:
             return NoAnswer(f"{self._name}: the endpoint is unreachable, and the token is not in the cache")
@@ -212,12 +212,15 @@ class IntrospectionEndpoint:
     async def ask(self, token: str, now: float, path: Path, *, was_valid: bool) -> JSONObject | NoAnswer:
         """The server's answer about a token of the peer with this path; one that ``was_valid`` before is asked about
         first."""
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
         turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
         if not await turns.take(path, first=was_valid):
             why = "too many unknown tokens wait to be introspected"
             return NoAnswer(f"{self._name}: {'the server limits the questions (429)' if turns.is_paused else why}")
         try:
-            refusal = self.refusal()  # others may have failed meanwhile
+            refusal = self._refusal()  # others may have failed meanwhile
             answer = await self._judged(token, now) if refusal is None else refusal
             if isinstance(answer, NoAnswer) and answer.status == _TOO_MANY:
                 turns.pause(min(max(answer.retry_after or 0.0, _MIN_PAUSE), _MAX_PAUSE))

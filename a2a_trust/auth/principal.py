@@ -305,9 +305,6 @@ def _quoted(text: str, safe: str) -> str:
     return quote(text, safe=safe, errors="surrogatepass")
 
 
-_ANONYMOUS_BYTES: Final = 16
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anonymous:
     """A caller that the card admits without a credential. Every request is a new caller, with a new ``display_name``,
@@ -316,7 +313,7 @@ class Anonymous:
     is_authenticated: ClassVar[bool] = False
     name: ClassVar[str] = "anonymous"
     scopes: ClassVar[frozenset[str]] = frozenset()
-    display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(_ANONYMOUS_BYTES)}")
+    display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(16)}")
 
     def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
         """None: there is no credential."""

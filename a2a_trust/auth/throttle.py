@@ -169,7 +169,10 @@ class Throttle:
             await full
         if self._shared is not None:
             try:
-                await self._ask(self._shared, counters)
+                self._remember(await self._shared.full(counters))
+                over = [each for each in counters if self._is_full(each)]
+                if over:
+                    raise self._refusal(over)
             except BaseException:
                 self._end(counters)
                 raise
@@ -228,13 +231,6 @@ class Throttle:
             count, ends = self._counters.get(name, now) or (0, now + counter.seconds)
             self._counters.put(name, (count + 1, ends), until=ends)
         return count + 1
-
-    async def _ask(self, shared: RedisCounters, counters: list[Counter]) -> None:
-        """TooManyRequestsError: too many failed in all processes together."""
-        self._remember(await shared.full(counters))
-        over = [each for each in counters if self._is_full(each)]
-        if over:
-            raise self._refusal(over)
 
     def _remember(self, full: Mapping[str, float]) -> None:
         now = self._clock()

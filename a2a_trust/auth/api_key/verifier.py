@@ -97,12 +97,9 @@ class ApiKeyRecord:
         texts = (self.key_id, self.owner, self.replaced_by or "", *self.scopes)
         if not all(isinstance(text, str) for text in texts) or not isinstance(self.digest, bytes):
             raise ConfigurationError("API key: ids, owner and scopes are text, and the digest is bytes")
-        if self.replaced_by is not None and not _KEY_ID.fullmatch(self.replaced_by):
-            raise ConfigurationError(
-                "API key: the id of the key that replaces it is a prefix, an underscore and 12 letters or digits"
-            )
-        if not all(_KEY_ID.fullmatch(each) for each in (self.key_id, self.replaced_by) if each is not None):
-            raise ConfigurationError("API key: the id is a prefix, an underscore and 12 letters or digits")
+        for which, key_id in (("", self.key_id), (" of the key that replaces it", self.replaced_by)):
+            if key_id is not None and not _KEY_ID.fullmatch(key_id):
+                raise ConfigurationError(f"API key: the id{which} is a prefix, an underscore and 12 letters or digits")
         if len(self.digest) != sha256().digest_size:
             raise ConfigurationError("API key: the digest is not a SHA-256: expected 32 bytes")
         check_scopes(self.scopes, "API key")
@@ -140,10 +137,6 @@ def _checksum(text: str) -> str:
 
 def _random(length: int) -> str:
     return "".join(secrets.choice(_BASE62) for _ in range(length))
-
-
-def _digest(text: str) -> bytes:
-    return sha256(text.encode()).digest()
 
 
 def _new_id(prefix: str) -> str:
@@ -207,19 +200,9 @@ class ApiKeyWrites:
             )
         if not _IMPORTABLE.fullmatch(text):
             raise ConfigurationError("an imported key must be visible ASCII characters without blanks")
-        now, digest = time.time(), _digest(text)
-        check_ahead(expires, now)
-        record = ApiKeyRecord(
-            key_id=_new_id(prefix),
-            digest=digest,
-            owner=owner,
-            scopes=scope_set(scopes, "API key"),
-            created=now,
-            expires=expires,
-            imported=True,
-        )
+        record = _record(_new_id(prefix), text, owner, scopes, expires, now=time.time(), imported=True)
         with self._writing() as table:
-            there = table.name_of(digest)
+            there = table.name_of(record.digest)
             if there is not None:
                 raise ConfigurationError(f"this key is in the store already, as {there}")
             table.put(record)
@@ -277,19 +260,26 @@ def _get(table: WriteTable[ApiKeyRecord], key_id: str) -> ApiKeyRecord:
 
 
 def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, now: float) -> IssuedApiKey:
-    check_ahead(expires, now)
     key_id = _new_id(prefix)
     text = f"{key_id}_{_random(_SECRET_LENGTH)}"
     text += _checksum(text)
-    record = ApiKeyRecord(
+    return IssuedApiKey(_record(key_id, text, owner, scopes, expires, now=now), text)
+
+
+def _record(
+    key_id: str, text: str, owner: str, scopes: Iterable[str], expires: float, *, now: float, imported: bool = False
+) -> ApiKeyRecord:
+    """The record of a new key."""
+    check_ahead(expires, now)
+    return ApiKeyRecord(
         key_id=key_id,
-        digest=_digest(text),
+        digest=sha256(text.encode()).digest(),
         owner=owner,
         scopes=scope_set(scopes, "API key"),
         created=now,
         expires=expires,
+        imported=imported,
     )
-    return IssuedApiKey(record, text)
 
 
 class MemoryApiKeys(MemoryStore[ApiKeyRecord], ApiKeyWrites):
@@ -384,8 +374,7 @@ class ApiKeyVerifier:
         )
         self._known, self._look_again_after = self._records.known, self._records.look_again_after
         self._uses = _Uses(store, clock)
-        watch = getattr(store, "watch", None)
-        if watch is not None:
+        if (watch := getattr(store, "watch", None)) is not None:
             watch(self._records.look_again)
 
     def _made(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _Known]:

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from a2a_trust.auth.certificate.proxy_forms import ProxyForm, check_names
 from a2a_trust.auth.certificate.source import CLAIMING_HEADERS
-from a2a_trust.auth.credentials import HeaderLines, Lines
+from a2a_trust.auth.credentials import HeaderLines, Lines, only_line
 from a2a_trust.auth.peers import Networks, came_by_unix_socket, records_peers, verified_peer
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 
@@ -67,8 +67,6 @@ _NO_PEER: Final = (
     "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol, or make the proxy add a secret: "
     "peers=ProxySecret(secret=…)"
 )
-
-
 _CHUNKED: Final = b"transfer-encoding"
 _TRAILERS: Final = (
     "a header has a client certificate, and it could be a trailer of the body, which clients write and some servers "
@@ -119,10 +117,8 @@ class FromProxy:
         return f"FromProxy({self._form!r}, peers={self._peers!r})"
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
-        """The certificates in DER, the client's own first; ``()`` when the client sent none.
-
-        InvalidCredentialsError: the headers are not from the proxy, or malformed. KeySourceUnavailableError: the setup
-        of the server or the proxy does not prove where headers come from.
+        """As ``CertificateSource.chain``. KeySourceUnavailableError: the setup of the server or the proxy does not show
+        where headers come from.
         """
         lines = self._lines.find(scope["headers"])
         chunked = lines.pop(_CHUNKED, [])
@@ -137,7 +133,8 @@ class FromProxy:
         self._check_sender(scope, secret)
         if chunked and not records_peers(scope):
             raise KeySourceUnavailableError(_TRAILERS)
-        return self._form.read({self._names[name]: _only(found, self._names[name]) for name, found in lines.items()})
+        found = {self._names[name]: only_line(each, f"header {self._names[name]}") for name, each in lines.items()}
+        return self._form.read({name: value.strip(b" \t") for name, value in found.items() if value is not None})
 
     def _check_sender(self, scope: Mapping[str, Any], secret: Lines) -> None:
         peers = self._peers
@@ -165,13 +162,3 @@ class FromProxy:
         if not isinstance(peers, ProxySecret) or len(lines) != 1 or lines[0] is None:
             return False
         return hmac.compare_digest(lines[0].strip(b" \t"), peers.secret.encode())
-
-
-def _only(lines: Lines, name: str) -> bytes:
-    if None in lines:
-        raise InvalidCredentialsError(f"the header {name} came with underscores in its name")
-    if len(lines) > 1:
-        raise InvalidCredentialsError(f"the header {name} came more than once")
-    value = lines[0]
-    assert value is not None  # noqa: S101  for the type checker: the case None ended above
-    return value.strip(b" \t")

@@ -102,11 +102,6 @@ def _from_pem(text: bytes) -> tuple[bytes, ...]:
     return tuple(certificates)
 
 
-def _from_pem_with_blanks(text: bytes) -> tuple[bytes, ...]:
-    """The certificates of a PEM text with blanks for newlines."""
-    return _from_pem(_ARMOUR.sub(rb"-----\1 CERTIFICATE-----", text.replace(b" ", b"\n")))
-
-
 def _from_escaped_pem(text: bytes) -> tuple[bytes, ...]:
     """The certificates of a percent-encoded PEM text; a plus sign is a plus sign, not a blank."""
     if re.search(rb"%(?![0-9A-Fa-f]{2})|[^!-~]", text):
@@ -157,10 +152,6 @@ class Caddy(_NamedHeaders):
         return (_from_base64(value),)
 
 
-#: The value that the documented ``headers`` middleware writes before ``passTLSClientCert`` writes a certificate.
-_TRAEFIK_NONE: Final = b"none"
-
-
 @dataclass(frozen=True, slots=True)
 class Traefik:
     """Traefik's ``passTLSClientCert`` with ``pem: true``, after a ``headers`` middleware::
@@ -179,7 +170,7 @@ class Traefik:
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         value = values[self.names[0]]
-        return () if value == _TRAEFIK_NONE else tuple(map(_from_base64, value.split(b",")))
+        return () if value == b"none" else tuple(map(_from_base64, value.split(b",")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +324,8 @@ class Apache(_WithVerdict):
     def read(self, values: Values) -> tuple[bytes, ...]:
         if not self._is_shown(values, b"(null)"):
             return ()
-        return (_one(_from_pem_with_blanks(values[self.certificate]), self.certificate),)
+        text = values[self.certificate].replace(b" ", b"\n")  # it has blanks for newlines
+        return (_one(_from_pem(_ARMOUR.sub(rb"-----\1 CERTIFICATE-----", text)), self.certificate),)
 
 
 def _demand(values: Values, name: str, wanted: bytes) -> None:

@@ -87,7 +87,12 @@ class CertificateVerifier:
 
         InvalidCredentialsError: they are not valid. KeySourceUnavailableError: a current revocation list is missing.
         """
-        _check_chain(credential)
+        if not 0 < len(credential) <= MAX_CERTIFICATES or sum(map(len, credential)) > MAX_CHAIN:
+            raise InvalidCredentialsError(
+                f"certificate: none, more than {MAX_CERTIFICATES}, or a chain that is too long"
+            )
+        if len(set(credential)) < len(credential):
+            raise InvalidCredentialsError("certificate: one came twice")
         if not 0 <= now - self._looked < LOOK_SECONDS:
             self._looked = now
             await self._look()
@@ -128,15 +133,13 @@ class CertificateVerifier:
         expires_at = min(each.not_valid_after_utc.timestamp() for each in path)
         if not good_from <= now < expires_at:
             raise InvalidCredentialsError("certificate: one above it is not valid now")
-        good_until = expires_at
-        constraints = [extension_of(each, x509.NameConstraints) for each in path]
-        if isinstance(authority.identity, FromSubject) and any(each is not None for each in constraints):
+        constrained = any(extension_of(each, x509.NameConstraints) is not None for each in path)
+        if isinstance(authority.identity, FromSubject) and constrained:
             raise InvalidCredentialsError(
                 "certificate: FromSubject cannot be used below an authority with name constraints; use FromUri or "
                 "FromDns"
             )
-        if authority.crls:
-            good_until = min(expires_at, _unrevoked_until(path, watched.files.crls, now))
+        good_until = min(expires_at, _unrevoked_until(path, watched.files.crls, now)) if authority.crls else expires_at
         check_allowed(authority.allowed, name, thumbprint)
         self._above.put(thumbprint, above)
         identity = Identity(
@@ -164,14 +167,12 @@ class CertificateVerifier:
         raise InvalidCredentialsError(f"certificate: it is not issued by a trusted authority ({'; '.join(reasons)})")
 
 
-def _leaves() -> verification.ExtensionPolicy:
-    """Leaves of private authorities may have no alternative name, and need not name their issuer's key."""
-    policy = verification.ExtensionPolicy.webpki_defaults_ee()
-    policy = policy.may_be_present(x509.SubjectAlternativeName, verification.Criticality.AGNOSTIC, None)
-    return policy.may_be_present(x509.AuthorityKeyIdentifier, verification.Criticality.NON_CRITICAL, None)
-
-
-_LEAVES: Final = _leaves()
+#: Leaves of private authorities may have no alternative name, and need not name their issuer's key.
+_LEAVES: Final = (
+    verification.ExtensionPolicy.webpki_defaults_ee()
+    .may_be_present(x509.SubjectAlternativeName, verification.Criticality.AGNOSTIC, None)
+    .may_be_present(x509.AuthorityKeyIdentifier, verification.Criticality.NON_CRITICAL, None)
+)
 _AUTHORITIES: Final = verification.ExtensionPolicy.webpki_defaults_ca()
 
 
@@ -194,13 +195,6 @@ def _digest(chain: CertificateChain) -> bytes:
         digest.update(b"%d:" % len(der))
         digest.update(der)
     return digest.digest()
-
-
-def _check_chain(chain: CertificateChain) -> None:
-    if not 0 < len(chain) <= MAX_CERTIFICATES or sum(map(len, chain)) > MAX_CHAIN:
-        raise InvalidCredentialsError(f"certificate: none, more than {MAX_CERTIFICATES}, or a chain that is too long")
-    if len(set(chain)) < len(chain):
-        raise InvalidCredentialsError("certificate: one came twice")
 
 
 def _check_leaf(leaf: x509.Certificate, now: float) -> None:

@@ -476,12 +476,9 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     if jkt is None and by_dpop:
         return "a token came as Authorization: DPoP, and is not bound to a key"
     x5t_s256 = None if binding is None else binding.x5t_s256
-    return "" if x5t_s256 is None else _certificate_mismatch(x5t_s256, scope)
-
-
-def _certificate_mismatch(x5t_s256: str, scope: Any) -> str:
-    """Why the client's certificate is not the one that a token is bound to (RFC 8705 3); "" when it is."""
-    certificates = certificates_of(scope)
+    if x5t_s256 is None:
+        return ""
+    certificates = certificates_of(scope)  # RFC 8705 3
     if not certificates:
         fix = "" if CERTIFICATES in scope else "; to accept certificates, pass client_certificates=FromTls()"
         return f"a token is bound to a certificate, and the request has no certificate{fix}"

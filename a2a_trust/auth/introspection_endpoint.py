@@ -35,13 +35,11 @@ from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
 from a2a_trust import strict_json
+from a2a_trust.auth.jwt import read_token
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.peers import FairQueue, Path
 from a2a_trust.auth.token_claims import is_for
-from a2a_trust.errors import ConfigurationError, FetchError, InvalidSignatureError, MalformedError, TrustError
-from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import algorithm_of
-from a2a_trust.keys.jws import read_header, verify_jws
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TrustError, UnrecognizedCredentialsError
 from a2a_trust.net.fetcher import Fetcher, FormAnswer
 from a2a_trust.net.issuers import EndpointClient
 from a2a_trust.strict_json import JSONObject
@@ -244,7 +242,10 @@ class IntrospectionEndpoint:
             self._succeeded()
             return answer
         if answer.status == _TOO_MANY:
-            self._limited()
+            self._succeeded()
+            if time.monotonic() >= self._quiet_until:
+                self._quiet_until = time.monotonic() + _QUIET
+                _log.warning("%s: the server limits the questions (429), so unknown tokens wait or get 503", self._name)
         elif outages == self._outages:
             self._failed(answer)
         return replace(answer, reason=f"{self._name}: {answer.reason}")
@@ -254,13 +255,6 @@ class IntrospectionEndpoint:
         if self._is_told:
             self._is_told = False
             _log.info("%s: it answers again", self._name)
-
-    def _limited(self) -> None:
-        self._succeeded()
-        now = time.monotonic()
-        if now >= self._quiet_until:
-            self._quiet_until = now + _QUIET
-            _log.warning("%s: the server limits the questions (429), so unknown tokens wait or get 503", self._name)
 
     def _failed(self, failure: NoAnswer) -> None:
         now = time.monotonic()
@@ -317,28 +311,15 @@ class IntrospectionEndpoint:
     async def _opened(self, body: bytes, keys: KeySource, now: float) -> JSONObject | str:
         """The answer in a JWT that the server signed for this client now (RFC 9701 5), or why it is refused."""
         try:
-            protected, encoded, signature = body.decode("ascii").strip().split(".")
-            header, payload = read_header(protected), base64url.decode(encoded, "payload")
-        except (ValueError, MalformedError):
+            token = read_token(body.decode("ascii").strip())
+            if token.typ != _JWT:
+                return f"its typ is not {_JWT}"
+            await token.verified_by(keys, now)
+        except (ValueError, MalformedError, UnrecognizedCredentialsError):
             return "it is not a JWT of three parts that can be read; encrypted ones are not"
-        typ, kid, algorithm = header.get("typ"), header.get("kid"), algorithm_of(header["alg"])
-        if type(typ) is not str or typ.lower().removeprefix("application/") != _JWT:
-            return f"its typ is not {_JWT}"
-        if algorithm is None or ("kid" in header and type(kid) is not str):
-            return "its alg is not one that is accepted, or its kid is not a string"
-        try:
-            key = await (keys.only_key(algorithm.kty) if kid is None else keys.key(kid, algorithm.kty))
-            if not key.is_valid_at(now):
-                return "its key is revoked, expired or not valid yet"
-            verify_jws(protected=protected, payload=payload, signature=signature, key=key)
-        except (MalformedError, InvalidSignatureError):
-            return "the signature is not the issuer's"
         except TrustError as error:
-            return f"no key for it: {error}"
-        return self._claims_of(payload, now)
-
-    def _claims_of(self, payload: bytes, now: float) -> JSONObject | str:
-        claims = _object_of(payload)
+            return str(error).removeprefix("token: ")
+        claims = _object_of(token.payload)
         if claims is None:
             return "its claims are not a JSON object"
         if claims.get("iss") != self._client.issuer:

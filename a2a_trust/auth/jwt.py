@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys
@@ -57,6 +57,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
+from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -139,7 +140,12 @@ class JwtVerifier(ClaimsVerifier):
         if not 0 <= skew <= MAX_SKEW:
             raise ConfigurationError(f"JwtVerifier: skew={skew!r:.40} must be 0 to {MAX_SKEW:.0f} seconds")
         self._keys, self._skew, self._audience_from = keys, skew, audience_from
-        self._profiles = {each.lower(): each for each in _profiles_of(profile)}
+        profiles = (profile,) if isinstance(profile, str) else tuple(profile)
+        if not profiles or not all(each in [*TokenProfile] for each in profiles):
+            raise ConfigurationError(
+                "JwtVerifier: profile is TokenProfile.RFC9068 or TokenProfile.PLAIN_JWT, or a list of both"
+            )
+        self._profiles = {each.lower(): TokenProfile(each) for each in profiles}
         if audience_from is not None and (not audience_from or not self._marks):
             raise ConfigurationError(
                 "audience_from: it needs a claim that marks access tokens, because they have no aud; write "
@@ -186,14 +192,9 @@ class JwtVerifier(ClaimsVerifier):
         """The identity, from when until when the token and the key that signed it are good, and how many bytes it
         takes to remember that."""
         # 1
-        parts = credential.split(".")
-        if len(parts) != 3:
-            raise UnrecognizedCredentialsError("token: not a JWT; for opaque tokens use IntrospectionVerifier")
-        protected, encoded, signature = parts
-        kid, kty, typ = _read_header(protected)
-        payload = base64url.decode(encoded, "payload")
-        members, text = strict_json.read_members(payload, what="claims")  # with rounded numbers
-        claims = members if type(members) is dict else _exact_claims(payload, members, text)
+        token = read_token(credential)
+        members, text = strict_json.read_members(token.payload, what="claims")  # with rounded numbers
+        claims = members if type(members) is dict else _exact_claims(token.payload, members, text)
         # 2
         if "iss" not in claims:
             raise UnrecognizedCredentialsError(
@@ -201,24 +202,19 @@ class JwtVerifier(ClaimsVerifier):
             )
         self._check_issuer(claims)
         # 3
-        profile = self._profiles.get(typ)
+        profile = self._profiles.get(token.typ)
         if profile is None:
-            why = f"token: typ is not {' or '.join(self._profiles.values())}, but {shown(typ)}"
-            option = "; for an issuer that writes this into access tokens pass profile=TokenProfile.PLAIN_JWT"
-            raise InvalidCredentialsError(f"{why}{option}" if typ == TokenProfile.PLAIN_JWT.lower() else why)
+            why = f"token: typ is not {' or '.join(self._profiles.values())}, but {shown(token.typ)}"
+            if token.typ == TokenProfile.PLAIN_JWT.lower():
+                why += "; for an issuer that writes this into access tokens pass profile=TokenProfile.PLAIN_JWT"
+            raise InvalidCredentialsError(why)
         self._check_kind(claims, profile)
         # 4 to 6
         self._check_claims(claims, now)
         # 7
-        key = await (self._keys.only_key(kty) if kid is None else self._keys.key(kid, kty))
-        if not key.is_valid_at(now):
-            raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
-        try:
-            verify_jws(protected=protected, payload=payload, signature=signature, key=key)
-        except InvalidSignatureError:
-            raise InvalidCredentialsError("token: the signature is not the issuer's") from None
+        key = await token.verified_by(self._keys, now)
         # Only now: exact numbers and claims that cannot be changed cost many times what their JSON weighs.
-        claims = _exact_claims(payload, claims, text)
+        claims = _exact_claims(token.payload, claims, text)
         good_from, good_until, bound_to = self._check_claims(claims, now)
         identity = self._identity_of(claims, self._issuer, claims["sub"], good_until, bound_to)
         size = bytes_of(claims, identity.scopes)
@@ -281,9 +277,41 @@ class IdTokenVerifier(JwtVerifier):
             raise InvalidCredentialsError("token: it was issued to another party (azp), or for several audiences")
 
 
+class SignedToken(NamedTuple):
+    """A JWT whose header is checked, and whose signature is not."""
+
+    protected: str
+    payload: bytes
+    signature: str
+    kid: str | None
+    kty: str
+    typ: str
+
+    async def verified_by(self, keys: KeySource, now: float) -> PublicKey:
+        """Rule 7: the key that signed it. InvalidCredentialsError, KeySourceUnavailableError."""
+        key = await (keys.only_key(self.kty) if self.kid is None else keys.key(self.kid, self.kty))
+        if not key.is_valid_at(now):
+            raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
+        try:
+            verify_jws(protected=self.protected, payload=self.payload, signature=self.signature, key=key)
+        except InvalidSignatureError:
+            raise InvalidCredentialsError("token: the signature is not the issuer's") from None
+        return key
+
+
+def read_token(text: str) -> SignedToken:
+    """Rule 1. UnrecognizedCredentialsError: it is not a JWT. InvalidCredentialsError, MalformedError."""
+    parts = text.split(".")
+    if len(parts) != 3:
+        raise UnrecognizedCredentialsError("token: not a JWT; for opaque tokens use IntrospectionVerifier")
+    protected, encoded, signature = parts
+    header = _read_header(protected)
+    return SignedToken(protected, base64url.decode(encoded, "payload"), signature, *header)
+
+
 @lru_cache(maxsize=128)
 def _read_header(protected: str) -> tuple[str | None, str, str]:
-    """Rule 1: ``kid``, the key type of ``alg``, and ``typ`` in lower case and without ``application/``.
+    """``kid``, the key type of ``alg``, and ``typ`` in lower case and without ``application/``.
 
     One issuer's tokens have few different headers; each is checked once.
     """
@@ -306,12 +334,3 @@ def _exact_claims(payload: bytes, claims: JSON, text: bytes) -> JSONObject:
         if type(claims) is not dict:
             raise InvalidCredentialsError("token: the claims are not a JSON object")
     return claims
-
-
-def _profiles_of(profile: TokenProfile | Iterable[TokenProfile]) -> tuple[TokenProfile, ...]:
-    several = (profile,) if isinstance(profile, str) else tuple(profile)
-    if not several or not all(each in [*TokenProfile] for each in several):
-        raise ConfigurationError(
-            "JwtVerifier: profile is TokenProfile.RFC9068 or TokenProfile.PLAIN_JWT, or a list of both"
-        )
-    return tuple(map(TokenProfile, several))

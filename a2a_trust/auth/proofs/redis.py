@@ -38,7 +38,7 @@ class RedisProofMemory(SharedProofMemory):
         first: dict[bytes, bytes] = {}
         async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
             for use in uses:
-                pipeline.set(_key(use), use.attempt, nx=True, get=True, pxat=int(use.ends * 1000))
+                pipeline.set(b"a2a:proof:" + use.digest, use.attempt, nx=True, get=True, pxat=int(use.ends * 1000))
             pipeline.time()
             pipeline.hmget(_STATE, ["server", "since", "dropped"])
             pipeline.info("server", "memory")
@@ -60,10 +60,6 @@ class RedisProofMemory(SharedProofMemory):
         async with self._server.session() as client:
             times = ["since", repr(state.since), "dropped", repr(state.dropped)]
             await client.hset(_STATE, items=["server", str(state.known_server), *times])
-
-
-def _key(use: Use) -> bytes:
-    return b"a2a:proof:" + use.digest
 
 
 def _number(text: bytes) -> float:

@@ -172,7 +172,6 @@ class HttpAuthorization:
 
     header: ClassVar[bytes] = b"authorization"
     scheme: str
-    _word: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.scheme not in ("bearer", "basic", "dpop"):
@@ -180,7 +179,6 @@ class HttpAuthorization:
                 f'HTTP {self.scheme[:64]!a} cannot be enforced; write HttpAuthorization("bearer") or '
                 'HttpAuthorization("basic")'
             )
-        object.__setattr__(self, "_word", self.scheme.encode())
 
     def __str__(self) -> str:
         return f"Authorization: {self.scheme}"
@@ -190,7 +188,7 @@ class HttpAuthorization:
         if value is None:
             return None
         scheme, blank, credential = value.strip(b" \t").partition(b" ")
-        if scheme.lower() != self._word:
+        if scheme.lower() != self.scheme.encode():
             return None
         symbols = credential.rstrip(b"=")  # RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs
         if not blank or not symbols or symbols.translate(None, _TOKEN68):

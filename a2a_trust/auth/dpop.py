@@ -43,11 +43,8 @@ NEXT_NONCE: Final = "a2a_trust.dpop_nonce"
 """Where a request's scope has the nonce for the caller's next proof."""
 
 MAX_PROOF: Final = 8192
-"""The longest proof that is looked at, in characters."""
-
 MAX_JTI: Final = 512
-"""The longest ``jti``, in characters."""
-
+"""The longest proof that is looked at, and the longest ``jti``, in characters."""
 
 _PERIOD: Final = 300
 _MIN_SECRET: Final = 32

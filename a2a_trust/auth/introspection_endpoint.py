@@ -28,15 +28,15 @@ import math
 import secrets
 import time
 from asyncio import AbstractEventLoop, Future, TimerHandle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
 from a2a_trust import strict_json
+from a2a_trust.auth.discovery import KeySource
 from a2a_trust.auth.jwt import read_token
-from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.peers import FairQueue, Path
 from a2a_trust.auth.token_claims import is_for
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TrustError, UnrecognizedCredentialsError
@@ -46,18 +46,14 @@ from a2a_trust.strict_json import JSONObject
 
 _log: Final = logging.getLogger(__name__)
 
+# Rule 3, for each event loop; times are in seconds.
 _AT_ONCE: Final = 16
-"""How many questions of one event loop are under way at once."""
 _MOST_WAITING: Final = 1_000
-"""How many wait for their turn in each of the two queues."""
 _WAIT: Final = 5.0
-"""How long a question waits for its turn, in seconds."""
-_PATIENCE: Final = 10.0
-"""How long a question may take, in seconds; the fetcher is stricter, a signer or a source of secrets may not be."""
+_PATIENCE: Final = 10.0  # the fetcher is stricter, a signer or a source of secrets may not be
 _MAX_BACKOFF: Final = 5.0
 _MIN_PAUSE: Final = 1.0
 _MAX_PAUSE: Final = 60.0
-"""How long the server can have no questions asked by status 429, in seconds."""
 _QUIET: Final = 10.0
 """Between two log lines about failures, in seconds: a server may fail on some tokens, and answer for others."""
 
@@ -75,13 +71,6 @@ class EndpointAuthentication(Protocol):
     async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[Mapping[str, str], bytes]:
         """The headers and the form of a request to ``url`` that proves who the client is."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Client:
-    client_id: str
-    issuer: str
-    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +151,10 @@ class _Turns:
 class IntrospectionEndpoint:
     """The endpoint of one server, asked by the rules of this module.
 
-    ConfigurationError: a URL that the fetcher would refuse, or an empty ``client_id``.
+    It is an ``EndpointClient``. ConfigurationError: a URL that the fetcher would refuse, or an empty ``client_id``.
     """
+
+    clock = staticmethod(time.time)
 
     def __init__(
         self,
@@ -191,7 +182,7 @@ class IntrospectionEndpoint:
             raise ConfigurationError(f"IntrospectionVerifier: endpoint: {error}{hint}") from None
         self._url, self._fetcher, self._keys = url, fetcher, signed_answers
         self._name = url.partition("?")[0]  # a query may hold a secret
-        self._client = _Client(client_id=client_id, issuer=issuer)
+        self.client_id, self.issuer = client_id, issuer
         self._authentication = authentication
         self._turns: WeakKeyDictionary[AbstractEventLoop, _Turns] = WeakKeyDictionary()
         self._failures = 0
@@ -271,7 +262,7 @@ class IntrospectionEndpoint:
             _log.error(
                 "%s: the server rejects the questions of the client %a, so unknown tokens get 503: %s; correct "
                 "client_id and authentication, or allow that client to introspect tokens on the server",
-                self._name, self._client.client_id, failure.reason,
+                self._name, self.client_id, failure.reason,
             )  # fmt: skip
         else:
             _log.warning("%s: no usable answer, so unknown tokens get 503: %s", self._name, failure.reason)
@@ -282,7 +273,7 @@ class IntrospectionEndpoint:
         try:
             async with asyncio.timeout(_PATIENCE):
                 form = urlencode({"token": token, "token_type_hint": "access_token"})
-                headers, content = await self._authentication.authenticated(self._client, self._url, form)
+                headers, content = await self._authentication.authenticated(self, self._url, form)
                 answer = await self._fetcher.post_form(self._url, content, headers=headers, answer_type=answer_type)
                 return await self._read(answer, now)
         except FetchError as error:
@@ -322,10 +313,10 @@ class IntrospectionEndpoint:
         claims = _object_of(token.payload)
         if claims is None:
             return "its claims are not a JSON object"
-        if claims.get("iss") != self._client.issuer:
-            return f"its iss is not {self._client.issuer!a}"
-        if not is_for(claims.get("aud"), frozenset({self._client.client_id})):
-            return f"its aud does not include the client_id {self._client.client_id!a}"
+        if claims.get("iss") != self.issuer:
+            return f"its iss is not {self.issuer!a}"
+        if not is_for(claims.get("aud"), frozenset({self.client_id})):
+            return f"its aud does not include the client_id {self.client_id!a}"
         iat = claims.get("iat")
         if (type(iat) is not int and type(iat) is not float) or not abs(now - iat) <= _MAX_AGE:
             return f"its iat is not within {_MAX_AGE:.0f} seconds of now"

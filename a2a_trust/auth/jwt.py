@@ -17,8 +17,7 @@ Rules 2 to 6 read an unverified token, and can only reject it: a token that coul
 keys and no signature check. Nothing counts before rule 7.
 
 The verified claims of a token are cached under the digest of the whole token, for five minutes at most. The loss of any
-of the issuer's keys ends that, so a withdrawn key stays valid for five minutes at most. The cache is bounded in tokens
-and in bytes; the token that was verified first leaves it first.
+of the issuer's keys ends that, so a withdrawn key stays valid for five minutes at most.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import IssuerKeys
-from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.discovery import IssuerKeys, KeySource
 from a2a_trust.auth.principal import CredentialKind, Identity, KeyBinding, TokenBinding
 from a2a_trust.auth.token_claims import (
     NOT_ID,
@@ -95,8 +93,6 @@ class JwtVerifier(ClaimsVerifier):
 
         keys = OpenIdKeys("https://idp.example", Fetcher())
         JwtVerifier(keys, issuer="https://idp.example", audience="https://agent.example")
-
-    Why this is a class: it remembers verified claims.
     """
 
     _name = "JwtVerifier"
@@ -158,10 +154,7 @@ class JwtVerifier(ClaimsVerifier):
         return (self._keys.metadata_url,) if isinstance(self._keys, IssuerKeys) else ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        """The identity in an access token. If it is ``bound_to`` keys, the calling code must check their proofs.
-
-        InvalidCredentialsError, KeySourceUnavailableError: as for ``Verifier.verify``.
-        """
+        """As ``BoundVerifier.verify_bound``."""
         known = self.remembered(credential, now)
         if known is not None:
             return known

@@ -159,7 +159,6 @@ class Verifier(Protocol[Credential]):
     - ``is_remembered(credential, now)``: whether this credential was verified a short while ago. Write it for
       credentials that can be guessed, such as passwords: after too many failures, only credentials that are remembered
       and were verified for the same peer are verified.
-
     - ``remembered(credential, now)``: the identity that ``verify`` would return now, if no wait is needed to know that;
       else None. With it, callers who were here before are answered faster. It is not called if a subclass overrides
       ``verify`` without it.

@@ -3,9 +3,8 @@
 A counter is one key that expires with its window, which begins with its first failure. The name of a key has digests of
 peers and user names only. The server may drop counters: each process still has its own.
 
-All counters that are asked or told about while the server works on others share the next trip, so a burst of requests
-takes a few trips and is no outage. With a trip for each, 1,000 peers at once took longer than requests wait, and were
-not counted.
+All counters that are asked or told about while the server works on others share the next trip: with a trip for each,
+1,000 peers at once took longer than requests wait, and were not counted.
 """
 
 from __future__ import annotations

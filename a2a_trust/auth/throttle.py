@@ -1,14 +1,11 @@
 """Limits failed requests by peer and by credential name; beyond a limit, passwords are rejected unverified.
 
-Only failures count. A credential that cannot be guessed is always verified. One that can is verified beyond a limit
-only if the verifier remembers it, and only for the peer for which it was verified: to all others, an answer would tell
-whether a guess is right. The peer is the address in the scope: that of the socket, or one from a proxy that the server
-trusts.
+Only failures count. Beyond a limit, a credential that can be guessed is verified only if the verifier remembers it, and
+only for the peer for which it was verified: to all others, an answer would tell whether a guess is right. The peer is
+the address in the scope: that of the socket, or one from a proxy that the server trusts.
 
-The owner of a network of IPv6 has as many peers as it likes. So networks of 56 and 48 bits have limits as well.
-
-The counters of the process decide exactly, always. Those that it shares with others, if any, only add rejections: they
-are asked before a credential that can be guessed is verified, and told of each failure.
+The counters of the process decide exactly, always. Shared counters only add rejections: they are asked before a
+credential that can be guessed is verified, and told of each failure.
 """
 
 from __future__ import annotations
@@ -119,14 +116,11 @@ class Throttle:
     are begun than may still fail, and no more than 16; the rest wait for the outcome. So a limit is exact, many valid
     passwords at once are not rejected, and no peer takes all the time of the hashes.
 
-    The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and 1.4 times
-    the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
-    window up to twice the limit may fail.
+    Windows are fixed, and begin with the first failure: the end of a sliding window is an estimate, and ``Retry-After``
+    has to be true. The price is that around the end of a window up to twice the limit may fail.
 
     Shared counters are exact if guesses come one after the other. If guesses come to several processes at the same
-    moment, each process may verify as many as its own counters allow.
-
-    Why this is a class: it counts. One belongs to one guard.
+    moment, each process may verify as many as its own counters allow. A throttle belongs to one guard.
     """
 
     def __init__(self, limits: FailureLimits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -257,7 +251,7 @@ class Throttle:
         name, now = counter.name, self._clock()
         count, ends = self._counters.get(name, now) or (0, now)
         remaining = max(0, counter.amount - count)
-        full_until = None if self._shared is None else self._full.get(name, now)
+        full_until = self._full.get(name, now)
         if full_until is None:
             return _Window(ends, remaining)
         return _Window(full_until if remaining else max(full_until, ends), 0)

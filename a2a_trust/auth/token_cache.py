@@ -9,9 +9,7 @@ The rules:
    clock. An answer from more than ten seconds ahead is a miss.
 4. The reader applies its own rules to the answer, as if the issuer had just given it.
 5. A server that cannot be used, a value that does not open, and an answer that is too large are misses: the issuer is
-   asked.
-
-The server may drop answers. The look-ups that come while it works on others share the next trip.
+   asked. The server may drop answers.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from typing import Final
 
-from a2a_trust.auth.api_key.table import COLUMNS, ApiKeysInTable, api_key_table
+from a2a_trust.auth.api_key.sqlite import COLUMNS, ApiKeysInTable, api_key_table
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord
 from a2a_trust.auth.record_table import Session, WritableTable
 from a2a_trust.auth.records import Found, WriteTable, readable_of

@@ -14,11 +14,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import NoneType
 from typing import Any, Final
 from uuid import uuid4
 
-from a2a_trust.auth.api_key.table import api_key_table
+from a2a_trust.auth.api_key.sqlite import api_key_table
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
 from a2a_trust.auth.records import Found, WriteTable, readable_of, split
 from a2a_trust.databases.availability import REQUEST_SECONDS
@@ -52,10 +51,7 @@ class RedisApiKeys(ApiKeyWrites):
         self._create = create
 
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation.
-
-        Those that ``unreadable`` names are left out.
-        """
+        """As ``SqliteApiKeys.records``."""
         rows = self._rows()
         with self._server.blocking() as client:
             used = {key_id.decode(): at for key_id, at in client.zrange(_USED, 0, -1, withscores=True)}
@@ -67,8 +63,7 @@ class RedisApiKeys(ApiKeyWrites):
         return tuple(sorted(records, key=lambda record: (record.created, record.key_id)))
 
     def unreadable(self) -> tuple[tuple[str, str], ...]:
-        """The records that were made or damaged by hand, whose keys are rejected: of each its digest in hex,
-        and what is wrong."""
+        """As ``SqliteApiKeys.unreadable``, by the digest in hex."""
         rows = ((digest.hex(), value, digest) for value, digest in self._rows())
         return split(rows, lambda row: _record(row[1:]))[1]
 
@@ -168,8 +163,7 @@ def _digest(value: bytes) -> bytes:
         raise ConfigurationError(f"API keys: a value in {_IDS} is not a digest in hex; restore it") from None
 
 
-_TIME_OR_NONE, _TEXT_OR_NONE = (float, NoneType), (str, NoneType)
-_KINDS: Final[Any] = (str, str, str, float, float, _TIME_OR_NONE, _TEXT_OR_NONE, bool)
+_KINDS: Final[Any] = (str, str, str, float, float, float | None, str | None, bool)
 
 
 def _record(row: Sequence[Any]) -> ApiKeyRecord:
@@ -179,8 +173,7 @@ def _record(row: Sequence[Any]) -> ApiKeyRecord:
         stored = json.loads(value or b"")
     except (ValueError, RecursionError):
         stored = None
-    is_list = type(stored) is list and len(stored) == len(_KINDS)
-    if not is_list or not all(map(isinstance, stored, _KINDS)):
+    if type(stored) is not list or len(stored) != len(_KINDS) or not all(map(isinstance, stored, _KINDS)):
         raise ConfigurationError("API key: the stored value is not a record")
     key_id, *rest = stored
     return _TABLE.record((key_id, digest, *rest, None))

@@ -62,17 +62,8 @@ class ProxySecret:
             )
 
 
-_NO_PEER: Final = (
-    "a header has a client certificate, and the server does not record the peer that sent it; run the agent with "
-    "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol, or make the proxy add a secret: "
-    "peers=ProxySecret(secret=…)"
-)
 _CHUNKED: Final = b"transfer-encoding"
-_TRAILERS: Final = (
-    "a header has a client certificate, and it could be a trailer of the body, which clients write and some servers "
-    "treat as a header; run the agent with uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or "
-    ":H11Protocol, or make the proxy send whole bodies, with Content-Length"
-)
+_RUN: Final = "run the agent with uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol"
 
 
 class FromProxy:
@@ -132,7 +123,10 @@ class FromProxy:
             return ()
         self._check_sender(scope, secret)
         if chunked and not records_peers(scope):
-            raise KeySourceUnavailableError(_TRAILERS)
+            raise KeySourceUnavailableError(
+                "a header has a client certificate, and it could be a trailer of the body, which clients write and "
+                f"some servers treat as a header; {_RUN}, or make the proxy send whole bodies, with Content-Length"
+            )
         found = {self._names[name]: only_line(each, f"header {self._names[name]}") for name, each in lines.items()}
         return self._form.read({name: value.strip(b" \t") for name, value in found.items() if value is not None})
 
@@ -145,7 +139,10 @@ class FromProxy:
                 )
             return
         if not records_peers(scope):
-            raise KeySourceUnavailableError(_NO_PEER)
+            raise KeySourceUnavailableError(
+                "a header has a client certificate, and the server does not record the peer that sent it; "
+                f"{_RUN}, or make the proxy add a secret: peers=ProxySecret(secret=…)"
+            )
         if isinstance(peers, UnixSocket):
             if not came_by_unix_socket(scope):
                 raise InvalidCredentialsError("a header has a client certificate, and did not come by a unix socket")

@@ -6,7 +6,6 @@ Some write a certificate or a chain, and nginx, HAProxy and Apache also their ow
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Mapping
@@ -71,7 +70,7 @@ def _from_base64(text: bytes) -> bytes:
     """One certificate, from canonical base64. This and the other readers raise InvalidCredentialsError."""
     try:
         der = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         der = b""
     if base64.b64encode(der) != text or not is_certificate(der):
         raise InvalidCredentialsError("a header of the proxy does not have a base64 certificate where one is expected")

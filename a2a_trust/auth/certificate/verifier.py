@@ -43,10 +43,8 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_object
 
 MAX_CERTIFICATES: Final = 6
-"""The most certificates that a client may show, its own included."""
-
 MAX_CHAIN: Final = 49_152
-"""The longest chain that is looked at, in bytes of DER."""
+"""The most certificates that a client may show, its own included, and their most bytes of DER."""
 
 LOOK_SECONDS: Final = 1.0
 """How often files are looked at: so long, and as long as reading takes, may what changed in them still count."""

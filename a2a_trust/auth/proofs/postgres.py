@@ -39,7 +39,8 @@ WITH added AS (
 SELECT
     {SERVER} AS server,
     extract(epoch FROM clock_timestamp())::float8 AS at,
-    store.server AS known_server, store.since, store.dropped,
+    store.server AS known_server,
+    coalesce(store.since, 'infinity') AS since, coalesce(store.dropped, '-infinity') AS dropped,
     ARRAY (SELECT digest FROM first ORDER BY digest, place) AS digests,
     ARRAY (SELECT attempt FROM first ORDER BY digest, place) AS attempts
 FROM (SELECT) AS one LEFT JOIN a2a_trust.proof_store AS store ON true
@@ -86,13 +87,7 @@ class PostgresProofMemory(SharedProofMemory):
         columns = zip(*((use.digest, use.attempt, use.issued, use.ends) for use in uses), strict=True)
         async with self._server.session() as connection:
             (row,) = await connection.fetch(_REMEMBER, *map(list, columns))
-            state = State(
-                server=row["server"],
-                at=row["at"],
-                known_server=row["known_server"],
-                since=math.inf if row["since"] is None else row["since"],
-                dropped=-math.inf if row["dropped"] is None else row["dropped"],
-            )
+            state = State(**{name: row[name] for name in State._fields})
             if time.monotonic() >= self._drop_at:
                 self._drop_at = time.monotonic() + _DROP_EVERY
                 await connection.execute(_DROP, state.at)

@@ -14,8 +14,6 @@ The rules, beside those of ``auth.proofs.memory``, which each process applies to
 5. A database that cannot be reached in time is no empty one: 503. A request waits for twice ``timeout`` at most,
    however many wait before it.
 6. Where a person or a program damaged what the database says about itself, it counts as new.
-
-The proofs that come while the database works on others share the next trip.
 """
 
 from __future__ import annotations
@@ -43,7 +41,6 @@ GRAIN: Final = 5.0
 
 _IN_TIME: Final = 0.1
 """A trip that failed within this time, in seconds, is made once more: a connection was lost, and another may work."""
-
 
 _BUSY: Final = "too many proofs wait for it"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -108,21 +109,17 @@ def configured(
         _check_dpop(dpop, schemes)
     alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
     _check_one_authorization(alternatives, schemes)
-    places = [_place(scheme) for name, scheme in card.schemes.items() if name not in used]
+    unused: list[Extractor] = []
+    for scheme in [scheme for name, scheme in card.schemes.items() if name not in used]:
+        with suppress(ConfigurationError):  # no requirement uses it, so it need not be enforceable
+            unused.append(extractor_for(scheme))
     return GuardConfig(
         card=card,
         schemes=schemes,
         alternatives=alternatives,
         admits_anonymous=len(alternatives) < len(requirements),
-        unused=tuple(place for place in places if place is not None),
+        unused=tuple(unused),
     )
-
-
-def _place(scheme: SecurityScheme) -> Extractor | None:
-    try:
-        return extractor_for(scheme)
-    except ConfigurationError:
-        return None  # not used by any requirement, so it need not be enforceable
 
 
 def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | CredentialAt]) -> None:

@@ -108,6 +108,8 @@ class IntrospectionVerifier(ClaimsVerifier):
     """
 
     _name = "IntrospectionVerifier"
+    metadata_urls: tuple[str, ...] = ()
+    """Empty: the endpoint is configured, not found."""
     asks_issuer: Final = True
     """It sends what it does not know to its issuer: no other verifier of this sort may share its place."""
 
@@ -168,11 +170,6 @@ class IntrospectionVerifier(ClaimsVerifier):
         self._not_shared: BoundedCache[bytes, bool] = BoundedCache(max_entries=_FORGOTTEN_TOKENS)
         #: How often tokens were forgotten: an answer to a question of before then is not remembered, nor waited for.
         self._forgotten = 0
-
-    @property
-    def metadata_urls(self) -> tuple[str, ...]:
-        """Empty: the endpoint is configured, not found."""
-        return ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
         """As ``BoundVerifier.verify_bound``: the identity that the server's answer gives."""

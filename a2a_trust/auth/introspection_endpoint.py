@@ -94,20 +94,16 @@ class _Turns:
         self._free = _AT_ONCE
         self._queues = (FairQueue[Future[None]](), FairQueue[Future[None]]())
         self._begun = 0
-        self._pause: TimerHandle | None = None
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the server wants no questions now."""
-        return self._pause is not None
+        #: Set while the server wants no questions.
+        self.pausing: TimerHandle | None = None
 
     async def take(self, path: Path, *, first: bool) -> bool:
         """Whether there was a turn within five seconds for the peer with this path."""
         loop = asyncio.get_running_loop()
-        if self._free and self._pause is None:
+        if self._free and self.pausing is None:
             self._free -= 1
             return True
-        if self._pause is not None and self._pause.when() > loop.time() + _WAIT:
+        if self.pausing is not None and self.pausing.when() > loop.time() + _WAIT:
             return False
         queue = self._queues[0 if first else 1]
         turn = loop.create_future()
@@ -130,18 +126,18 @@ class _Turns:
         """Begin no turn for so many seconds."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
-        if self._pause is not None:
-            self._pause.cancel()
-            ends = max(ends, self._pause.when())  # of an earlier answer
-        self._pause = loop.call_at(ends, self._resume)
+        if self.pausing is not None:
+            self.pausing.cancel()
+            ends = max(ends, self.pausing.when())  # of an earlier answer
+        self.pausing = loop.call_at(ends, self._resume)
 
     def _resume(self) -> None:
-        self._pause = None
+        self.pausing = None
         self._begin()
 
     def _begin(self) -> None:
         first, then = self._queues
-        while (first or then) and self._free and self._pause is None:
+        while (first or then) and self._free and self.pausing is None:
             self._free -= 1
             self._begun += 1
             queue = then if not first or (then and self._begun % 4 == 0) else first
@@ -207,7 +203,7 @@ class IntrospectionEndpoint:
         turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
         if not await turns.take(path, first=was_valid):
             why = "too many unknown tokens wait to be introspected"
-            return NoAnswer(f"{self._name}: {'the server limits the questions (429)' if turns.is_paused else why}")
+            return NoAnswer(f"{self._name}: {'the server limits the questions (429)' if turns.pausing else why}")
         try:
             refusal = self._refusal()  # others may have failed meanwhile
             answer = await self._judged(token, now) if refusal is None else refusal

@@ -59,14 +59,18 @@ def _path(text: str) -> Path:
     if with_port is not None:
         text = with_port[1] or with_port[2]
     try:
-        address = ip_address(text.partition("%")[0])  # without the zone of a link-local one
+        address = _ip_address(text)
     except ValueError:
         return ("",)
     if not isinstance(address, IPv6Address):
         return (str(address),)
-    if address.ipv4_mapped is not None:  # of a socket that takes both versions
-        return (str(address.ipv4_mapped),)
     return tuple(str(ip_network((address, width), strict=False)) for width in _WIDTHS)
+
+
+def _ip_address(text: str) -> IPv4Address | IPv6Address:
+    address = ip_address(text.partition("%")[0])  # without the zone of a link-local one
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped  # of a socket that takes both versions
 
 
 class FairQueue(Generic[_T]):
@@ -177,11 +181,7 @@ def peer_extension(address: str | None, *, unix: bool) -> dict[str, Any]:
 def verified_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
     """The address of the socket's peer; None if the server does not record it, or the peer has no address."""
     recorded = _recorded(scope)
-    if recorded is None or recorded["address"] is None:
-        return None
-    address = ip_address(recorded["address"].partition("%")[0])  # without the zone of a link-local one
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return address if mapped is None else mapped  # of a socket that takes both versions
+    return None if recorded is None or recorded["address"] is None else _ip_address(recorded["address"])
 
 
 def records_peers(scope: Mapping[str, Any]) -> bool:

@@ -66,13 +66,18 @@ class FailureLimits:
 
     def __post_init__(self) -> None:
         for each in ("by_credential", "by_peer"):
-            _limit(self, each)
+            _limits(self, each)
         if not isinstance(self.shared, RedisCounters | None):
             raise ConfigurationError('failures: write shared=RedisCounters("rediss://HOST:6379/0")')
 
 
-def _limit(limits: FailureLimits, option: str) -> _Limit:
-    """A limit; ConfigurationError where the text states none, several, or one that accepts nothing."""
+#: How a limit was written, and so many failures in so many seconds.
+_Limit: TypeAlias = tuple[str, int, int]
+
+
+def _limits(limits: FailureLimits, option: str) -> tuple[_Limit, ...]:
+    """The limits of a peer and of its wider networks; ConfigurationError where the text states none, several, or one
+    that accepts nothing."""
     text = getattr(limits, option)
     match = _LIMIT.fullmatch(text) if isinstance(text, str) else None
     seconds = _SECONDS.get(match[3].lower().removesuffix("s")) if match else None
@@ -81,22 +86,8 @@ def _limit(limits: FailureLimits, option: str) -> _Limit:
             f"failures: {option}={text!r:.64} is not a limit; write a number of failures, 1 or more, and a period, as "
             'in "10/minute", "100/hour" or "20/5 minutes"'
         )
-    return _Limit(f"{option}={text}", int(match[1]), seconds * int(match[2] or 1))
-
-
-class _Limit(NamedTuple):
-    """So many failures in so many seconds, and how that was written."""
-
-    option: str
-    amount: int
-    seconds: int
-
-    def for_networks(self) -> tuple[_Limit, ...]:
-        """The limits of a peer and of its wider networks."""
-        return tuple(
-            self._replace(option=f"{each} times {self.option}" if each > 1 else self.option, amount=self.amount * each)
-            for each in _TIMES
-        )
+    written, amount, seconds = f"{option}={text}", int(match[1]), seconds * int(match[2] or 1)
+    return tuple((f"{each} times {written}" if each > 1 else written, amount * each, seconds) for each in _TIMES)
 
 
 class _Window(NamedTuple):
@@ -125,8 +116,8 @@ class Throttle:
 
     def __init__(self, limits: FailureLimits, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock`` gives seconds that never run backwards."""
-        self._by_peer = _limit(limits, "by_peer").for_networks()
-        self._by_credential = _limit(limits, "by_credential").for_networks()
+        self._by_peer = _limits(limits, "by_peer")
+        self._by_credential = _limits(limits, "by_credential")
         self._clock = clock
         #: Failures, and when the window ends. The counter that was not counted for the longest time leaves first.
         self._counters = BoundedCache[str, tuple[int, float]](max_entries=_COUNTERS)

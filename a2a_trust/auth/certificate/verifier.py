@@ -93,7 +93,8 @@ class CertificateVerifier:
             raise InvalidCredentialsError("certificate: one came twice")
         if not 0 <= now - self._looked < LOOK_SECONDS:
             self._looked = now
-            await self._look()
+            if self._looks.running(None) is None:  # concurrent requests use the previous contents
+                await self._looks.run(None, self._look_again)
         memory = self._verified  # before anything is judged: what changes meanwhile drops it
         digest = _digest(credential)
         verified = memory.get(digest, now)
@@ -105,12 +106,8 @@ class CertificateVerifier:
             memory.put(digest, verified, since=verified.good_from, until=verified.good_until)
         return verified.identity
 
-    async def _look(self) -> None:
-        """Check the files for changes. Concurrent requests use the previous contents."""
-        if self._looks.running(None) is None:
-            await self._looks.run(None, self._look_again)
-
     async def _look_again(self) -> None:
+        """Check the files for changes."""
         for watched in self._watched:
             if await watched.look_again():
                 self._verified = BoundedCache(max_entries=_MEMORY_CERTIFICATES)
@@ -188,11 +185,7 @@ def _certificate(der: bytes) -> x509.Certificate:
 
 def _digest(chain: CertificateChain) -> bytes:
     """One for each chain: every certificate counts with its length."""
-    digest = hashlib.sha256()
-    for der in chain:
-        digest.update(b"%d:" % len(der))
-        digest.update(der)
-    return digest.digest()
+    return hashlib.sha256(b"".join(b"%d:%b" % (len(der), der) for der in chain)).digest()
 
 
 def _check_leaf(leaf: x509.Certificate, now: float) -> None:

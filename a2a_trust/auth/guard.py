@@ -270,7 +270,8 @@ class Guard:
                     return Anonymous()
             except InvalidCredentialsError as error:
                 return Refused(error)
-        by_dpop = self.dpop is None and _comes_as_dpop(lines.get(b"authorization", _NO_LINES))
+        came = lines.get(b"authorization", _NO_LINES)
+        by_dpop = self.dpop is None and _comes_as_dpop(came)
         hint = "; to accept DPoP, pass dpop=DPoP(url='https://agent.example')" if by_dpop else ""
         expected = ", ".join(f"{scheme.name[:64]} ({scheme.place})" for scheme in self._config.schemes[:_SHOWN])
         return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))

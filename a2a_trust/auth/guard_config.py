@@ -49,7 +49,7 @@ class ConfiguredScheme:
     - ``places``: every place of its credential, and whether the credential comes there as ``Authorization: DPoP``.
     - ``takes_dpop``: its tokens may also come there, with a proof.
     - ``header``: the header of the credential; b"" if it is not in a header.
-    - ``is_for_access_tokens``: not so for ID tokens.
+    - ``is_for_access_tokens``: the verifier is of the kind ACCESS_TOKEN; not so for ID tokens.
     - ``name_of``: ``credential_name`` of the verifier, if failures are counted.
     - ``is_remembered``: that of the verifier, if credentials can be guessed.
     """

@@ -62,7 +62,7 @@ _SKEW: Final = 30.0
 _INVALID_SECONDS: Final = 10.0
 _INVALID_TOKENS: Final = 16_384
 _FORGOTTEN_TOKENS: Final = 65_536
-_INVALID_BYTES: Final = 512  # for each of them
+_INVALID_BYTES: Final = 512  # for each invalid token
 
 #: The claims for the kind of a token, and their values for access tokens, in lower case: RFC 7662 2.2 with RFC 6749 7.1
 #: and RFC 9449 5, Ory Hydra, and Keycloak.

@@ -302,7 +302,7 @@ class IntrospectionEndpoint:
             if token.typ != _JWT:
                 return f"its typ is not {_JWT}"
             await token.verified_by(keys, now)
-        except (ValueError, MalformedError, UnrecognizedCredentialsError):
+        except (UnicodeDecodeError, MalformedError, UnrecognizedCredentialsError):
             return "it is not a JWT of three parts that can be read; encrypted ones are not"
         except TrustError as error:
             return str(error).removeprefix("token: ")

@@ -47,7 +47,7 @@ class LookUps(Generic[_K, _V]):
         """
         self._find = find
         self._trips = SingleFlight[None, None]()
-        #: Of each event loop, the look-ups that wait or are under way: those that go first, and the others.
+        #: The look-ups of each event loop that wait or are under way: those that go first, and the others.
         self._waiting: dict[AbstractEventLoop, tuple[_Queue[_K, _V], _Queue[_K, _V]]] = {}
 
     async def find(self, key: _K, *, first: bool = False) -> _V | None:

@@ -114,7 +114,7 @@ def split(
 class WriteTable(Protocol[_R]):
     """The records as one write sees them: nobody else writes meanwhile, and all of it happens or nothing.
 
-    A record has a name, the id of a key or a user, and look-ups go by a key, which ``name_of`` knows the name for.
+    A record has a name (the id of an API key, or a user) and a key, by which look-ups find it.
     """
 
     def get(self, name: str) -> _R | None: ...

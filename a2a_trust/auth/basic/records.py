@@ -194,7 +194,7 @@ class MemoryPasswords(MemoryStore[PasswordRecord], PasswordWrites):
         """ConfigurationError: two records are of one user."""
         super().__init__(MemoryTable(lambda record: (record.user, record.user)))
         for record in records:
-            if self._table.get(record.user) not in (None, record):
+            if self._table.records.setdefault(record.user, record) is not record:
                 raise ConfigurationError(f"two passwords are of the user {record.user!r}; drop one")
             self._table.put(record)
 

@@ -40,7 +40,7 @@ FLOORS = (
 #: The same within large rooms: modules, and folders of modules.
 FLOORS_WITHIN = {
     "auth": (
-        ("principal", "credentials", "peers", "look_ups", "key_sources", "discovery"),
+        ("principal", "credentials", "peers", "look_ups", "discovery"),
         ("records", "record_cache", "record_table", "shared_counters", "throttle", "token_claims", "token_cache"),
         ("issuers", "proofs", "dpop", "introspection_endpoint", "jwt"),
         ("api_key", "basic", "certificate", "introspection"),

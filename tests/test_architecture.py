@@ -53,7 +53,7 @@ FLOORS_WITHIN = {
         ("application", "calls", "card"),
         ("decision", "extended_card", "generated"),
         ("door",),
-        ("agents", "installation"),
+        ("agents",),
         ("protection",),
     ),
 }

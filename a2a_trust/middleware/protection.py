@@ -42,10 +42,9 @@ from a2a_trust.middleware.card import (
 )
 from a2a_trust.middleware.decision import Access, CallRules
 from a2a_trust.middleware.documents import ASGIApp, Document, Scope
-from a2a_trust.middleware.door import Door
+from a2a_trust.middleware.door import AppT, Door, Installation
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
-from a2a_trust.middleware.installation import AppT, Installation
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import RequestRules, listed, takes_requests
 from a2a_trust.middleware.paths import exact_path

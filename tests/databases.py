@@ -173,7 +173,7 @@ class PostgresServer(Process):
         program = installed("postgres", "postgresql", *map(str, Path("/usr/lib/postgresql").glob("*/bin")))
         settings = {
             "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "port": self.port, "shared_buffers": "16MB",
-            "max_connections": 200,
+            "max_connections": 200, "fsync": "off",  # a server that is killed would sync the files of all tests first
         }  # fmt: skip
         given = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         self.process = subprocess.Popen(

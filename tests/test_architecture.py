@@ -45,7 +45,7 @@ FLOORS_WITHIN = {
         ("ring_file",),
     ),
     "auth": (
-        ("principal", "credentials", "peers", "look_ups", "key_sources", "discovery"),
+        ("principal", "credentials", "peers", "look_ups", "discovery"),
         ("records", "record_cache", "record_table", "shared_counters", "throttle", "token_claims", "token_cache"),
         ("issuers", "proofs", "dpop", "introspection_endpoint", "jwt"),
         ("api_key", "basic", "certificate", "introspection"),
@@ -58,7 +58,7 @@ FLOORS_WITHIN = {
         ("application", "calls", "card"),
         ("decision", "extended_card", "generated"),
         ("door",),
-        ("agents", "installation"),
+        ("agents",),
         ("protection",),
     ),
 }

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from a2a_trust.auth.basic.verifier import BasicVerifier as BasicVerifier
     from a2a_trust.auth.credentials import HttpAuthorization as HttpAuthorization, InCookie as InCookie
     from a2a_trust.auth.credentials import InHeader as InHeader, InQuery as InQuery
-    from a2a_trust.auth.discovery import OAuth2Keys as OAuth2Keys, OpenIdKeys as OpenIdKeys
+    from a2a_trust.auth.discovery import JwksFile as JwksFile, OAuth2Keys as OAuth2Keys, OpenIdKeys as OpenIdKeys
+    from a2a_trust.auth.discovery import SeveralKeySources as SeveralKeySources
     from a2a_trust.auth.dpop import DPoP as DPoP, ServerNonces as ServerNonces
     from a2a_trust.auth.guard_config import CredentialAt as CredentialAt
     from a2a_trust.auth.introspection import IntrospectionVerifier as IntrospectionVerifier
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from a2a_trust.auth.issuers import SeveralIssuers as SeveralIssuers
     from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier, JwtVerifier as JwtVerifier
     from a2a_trust.auth.jwt import TokenProfile as TokenProfile
-    from a2a_trust.auth.key_sources import JwksFile as JwksFile, SeveralKeySources as SeveralKeySources
     from a2a_trust.auth.principal import Anonymous as Anonymous, BoundVerifier as BoundVerifier
     from a2a_trust.auth.principal import CredentialKind as CredentialKind, Identity as Identity
     from a2a_trust.auth.principal import KeyBinding as KeyBinding, Principal as Principal, TokenBinding as TokenBinding
@@ -44,11 +44,11 @@ else:
         "auth.api_key.verifier": "ApiKeyRecord ApiKeyStore ApiKeyVerifier IssuedApiKey MemoryApiKeys",
         "auth.basic.records": "IssuedPassword MemoryPasswords PasswordRecord PasswordStore",
         "auth.basic.sqlite": "SqlitePasswords", "auth.basic.verifier": "BasicVerifier",
-        "auth.credentials": "HttpAuthorization InCookie InHeader InQuery", "auth.discovery": "OAuth2Keys OpenIdKeys",
+        "auth.credentials": "HttpAuthorization InCookie InHeader InQuery",
+        "auth.discovery": "JwksFile OAuth2Keys OpenIdKeys SeveralKeySources",
         "auth.dpop": "DPoP ServerNonces", "auth.guard_config": "CredentialAt",
         "auth.introspection": "IntrospectionVerifier", "auth.introspection_endpoint": "EndpointAuthentication",
         "auth.issuers": "SeveralIssuers", "auth.jwt": "IdTokenVerifier JwtVerifier TokenProfile",
-        "auth.key_sources": "JwksFile SeveralKeySources",
         "auth.principal": "Anonymous BoundVerifier CredentialKind Identity "
         "KeyBinding Principal SubjectToken TokenBinding TokenVerifier Verifier",
         "auth.proofs.memory": "ProofMemory VolatileProofMemory", "auth.proofs.postgres": "PostgresProofMemory",

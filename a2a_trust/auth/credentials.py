@@ -74,7 +74,8 @@ class HeaderLines:
         return found
 
 
-def _only(lines: Lines, where: str) -> bytes | None:
+def only_line(lines: Lines, where: str) -> bytes | None:
+    """The value of the only line; None without lines. InvalidCredentialsError: it came twice, or as an alias."""
     if not lines:
         return None
     value = lines[0]
@@ -99,7 +100,7 @@ class InHeader(HeaderPlace):
     """A whole header value."""
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
-        value = lines[0] if len(lines) == 1 and lines[0] is not None else _only(lines, self.name)
+        value = lines[0] if len(lines) == 1 and lines[0] is not None else only_line(lines, self.name)
         if value is None:
             return None
         # Some servers strip blanks around a value, some do not; RFC 9110 5.5 says that they mean nothing.
@@ -130,7 +131,7 @@ class InQuery(QueryPlace):
         if not values:
             return None
         where = f"query parameter {self.name}"
-        value = _only(values, where)
+        value = only_line(values, where)
         if value is not None and (value.count(b"%") > _MOST_ESCAPES or _BROKEN_ESCAPE.search(value)):
             raise InvalidCredentialsError(
                 f"{where}: a percent sign is not followed by two hexadecimal digits, or more than {_MOST_ESCAPES} came"
@@ -158,7 +159,7 @@ class InCookie(CookiePlace):
             name, equals, value = pair.strip(b" \t").partition(b"=")
             if equals and name.rstrip(b" \t") == wanted:
                 values.append(value if name == wanted else b"")  # a blank before "=" is no cookie; it is refused
-        return _text(_only(values, where), where)
+        return _text(only_line(values, where), where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,6 @@ class HttpAuthorization:
 
     header: ClassVar[bytes] = b"authorization"
     scheme: str
-    _word: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.scheme not in ("bearer", "basic", "dpop"):
@@ -179,17 +179,16 @@ class HttpAuthorization:
                 f'HTTP {self.scheme[:64]!a} cannot be enforced; write HttpAuthorization("bearer") or '
                 'HttpAuthorization("basic")'
             )
-        object.__setattr__(self, "_word", self.scheme.encode())
 
     def __str__(self) -> str:
         return f"Authorization: {self.scheme}"
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
-        value = _only(lines, "authorization")
+        value = only_line(lines, "authorization")
         if value is None:
             return None
         scheme, blank, credential = value.strip(b" \t").partition(b" ")
-        if scheme.lower() != self._word:
+        if scheme.lower() != self.scheme.encode():
             return None
         symbols = credential.rstrip(b"=")  # RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs
         if not blank or not symbols or symbols.translate(None, _TOKEN68):
@@ -239,13 +238,9 @@ def extractor_for(scheme: SecurityScheme) -> Extractor:
         return ClientCertificate()
     kind = f"HTTP {scheme.scheme[:64]!a}" if isinstance(scheme, HttpScheme) else "its kind"
     raise ConfigurationError(
-        f"scheme {_escaped(scheme.name)}: {kind} cannot be enforced; declare an API key, HTTP bearer or "
+        f"scheme {ascii(scheme.name[:64])[1:-1]}: {kind} cannot be enforced; declare an API key, HTTP bearer or "
         "basic, OAuth 2.0, OpenID Connect or mutual TLS"
     )
-
-
-def _escaped(name: str) -> str:
-    return ascii(name[:64])[1:-1]
 
 
 class Hidden:

@@ -43,11 +43,8 @@ NEXT_NONCE: Final = "a2a_trust.dpop_nonce"
 """Where a request's scope has the nonce for the caller's next proof."""
 
 MAX_PROOF: Final = 8192
-"""The longest proof that is looked at, in characters."""
-
 MAX_JTI: Final = 512
-"""The longest ``jti``, in characters."""
-
+"""The longest proof that is looked at, and the longest ``jti``, in characters."""
 
 _PERIOD: Final = 300
 _MIN_SECRET: Final = 32
@@ -115,15 +112,11 @@ class DPoP:
         memory = VolatileProofMemory() if memory is None else memory
         if isinstance(memory, type) or not callable(getattr(memory, "first_use", None)):
             raise ConfigurationError("DPoP: memory has no method first_use; write memory=VolatileProofMemory()")
-        self._base, self._window, self._memory, self._nonces = base.rstrip("/"), window, memory, nonces
+        self.url: Final = base.rstrip("/")
+        self._window, self._memory, self._nonces = window, memory, nonces
         #: Thumbprint -> the header of a proof, and the key in it. One for each key: a holder of a token who writes
         #: every header in another way drives nobody else's out.
         self._keys: BoundedCache[str, tuple[str, PublicKey]] = BoundedCache(max_entries=_MEMORY_KEYS)
-
-    @property
-    def url(self) -> str:
-        """The beginning of the URLs of requests."""
-        return self._base
 
     def nonce(self, now: float) -> str | None:
         """The nonce that callers get now; None without nonces."""
@@ -131,12 +124,10 @@ class DPoP:
 
     async def check(self, lines: Lines, scope: MutableMapping[str, Any], *, token: str, jkt: str, now: float) -> None:
         """Return when the request proves that its sender has the key ``jkt`` (a thumbprint), and does so for the first
-        time with this proof.
+        time with this proof. ``lines`` are those of the header ``DPoP``.
 
-        ``lines`` are those of the header ``DPoP``, ``scope`` the request's, ``token`` the access token in it. When the
-        proof's nonce will not be good for long, the next one is in ``scope[NEXT_NONCE]`` then, for the answer (8.2).
-        InvalidCredentialsError; TooManyRequestsError when the key has no room in the memory of proofs for now, and
-        KeySourceUnavailableError when the memory cannot tell.
+        When the proof's nonce will not be good for long, the next one is in ``scope[NEXT_NONCE]`` then, for the answer
+        (8.2). InvalidCredentialsError; TooManyRequestsError, KeySourceUnavailableError: as ``ProofMemory.first_use``.
         """
         try:
             claims = self._check(lines, scope, token, jkt, now)
@@ -157,7 +148,7 @@ class DPoP:
         if claims.get("htm") != scope.get("method", "GET"):  # the handshake of a websocket is a GET
             raise _refused("htm is not the method of this request")
         if not self._is_for(claims.get("htu"), scope):
-            raise _refused(f"htu is not the URL of this request, which begins with {self._base}")
+            raise _refused(f"htu is not the URL of this request, which begins with {self.url}")
         # 6
         if claims.get("ath") != base64url.encode(hashlib.sha256(token.encode("ascii")).digest()):
             raise _refused("ath is not the digest of the token")
@@ -213,14 +204,14 @@ class DPoP:
         path = _path_of(scope)
         if path is None or type(htu) is not str:
             return False
-        if htu == f"{self._base}{path}" and "/." not in path and "%" not in path:
+        if htu == f"{self.url}{path}" and "/." not in path and "%" not in path:
             return True
         claimed = _normal(htu)
         if claimed is None:
             return False
         # A server that removes a prefix leaves "/", whether or not a slash came after the prefix.
         paths = ("/", "") if path == "/" else (path,)
-        return claimed in [_normal(f"{self._base}{each}") for each in paths]
+        return claimed in [_normal(f"{self.url}{each}") for each in paths]
 
 
 def _refused(why: str, oauth_error: str = "invalid_dpop_proof") -> InvalidCredentialsError:

@@ -66,24 +66,25 @@ class _Carried(NamedTuple):
 
 @dataclass(slots=True, repr=False)
 class _Evidence:
-    """The results of verifying one request's credentials, by the names of the schemes, in their order."""
+    """The results of verifying one request's credentials, by the names of the schemes, in their order.
+
+    ``undecided``: the verifiers are unavailable now. ``failed``: the limits of failures count the credentials: the
+    rejected ones, and some of the undecided. ``dpop_token`` came as ``Authorization: DPoP``. ``is_bound``: a credential
+    is valid only with the proof of a key. ``too_many``: a credential was rejected after too many others.
+    """
 
     identities: dict[str, Identity] = field(default_factory=dict)
     undecided: dict[str, KeySourceUnavailableError] = field(default_factory=dict)
-    """The schemes whose verifiers are unavailable now."""
     rejected: dict[str, InvalidCredentialsError] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
-    """The schemes whose credentials the limits of failures count: the rejected ones, and some of the undecided."""
     dpop_token: str = ""
-    """The token of ``Authorization: DPoP``."""
     is_bound: bool = False
-    """Whether a credential is valid only with the proof of a key."""
     too_many: TooManyRequestsError | None = None
-    """Set when a credential was rejected after too many others."""
 
 
 _NO_LINES: Final[Lines] = []
 _PROOF: Final = b"dpop"
+_MOST_PRINCIPALS: Final = 4096
 _SHOWN: Final = 8  # alternatives, schemes and scopes in one error
 
 
@@ -261,11 +262,8 @@ class Guard:
         return carried
 
     def _without_credentials(self, lines: dict[bytes, Lines], scope: Any) -> Anonymous | Refused:
-        if (
-            self._config.admits_anonymous
-            and b"authorization" not in lines
-            and _PROOF not in lines  # it belongs to a token, which is missing
-        ):
+        # A proof belongs to a token, which is missing.
+        if self._config.admits_anonymous and b"authorization" not in lines and _PROOF not in lines:
             try:
                 taken = (place.take(lines.get(place.header or b"", []), scope) for place in self._config.unused)
                 if all(credential is None for credential in taken):
@@ -273,21 +271,15 @@ class Guard:
             except InvalidCredentialsError as error:
                 return Refused(error)
         came = lines.get(b"authorization", _NO_LINES)
-        hint = (
-            "; to accept DPoP, pass dpop=DPoP(url='https://agent.example')"
-            if self.dpop is None and _comes_as_dpop(came)
-            else ""
-        )
+        by_dpop = self.dpop is None and _comes_as_dpop(came)
+        hint = "; to accept DPoP, pass dpop=DPoP(url='https://agent.example')" if by_dpop else ""
         expected = ", ".join(f"{scheme.name[:64]} ({scheme.place})" for scheme in self._config.schemes[:_SHOWN])
         return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
 
     # 2
 
     async def _verify_guesses(self, carried: list[_Carried], scope: Any, now: float) -> _Evidence:
-        """Verify credentials some of which may be guesses, and count failures.
-
-        TooManyRequestsError: too many failed before, so nothing was verified.
-        """
+        """As ``_verify``, and failures are counted. TooManyRequestsError: too many failed before."""
         guesses = [each for each in carried if self._is_guess(each, scope, now)]
         guessed = self._names(guesses)
         end = await self._throttle.begin(scope, guessed) if guessed else None
@@ -327,7 +319,7 @@ class Guard:
 
     def _is_guess(self, carried: _Carried, scope: Any, now: float) -> bool:
         """Whether the credential can be guessed, and was not verified for this peer a short while ago."""
-        scheme, credential = carried.scheme, carried.credential
+        scheme, credential, _ = carried
         if scheme.is_remembered is None:
             return False
         # The peer comes first: what is remembered for other peers changes no time that an attacker can measure.
@@ -335,8 +327,8 @@ class Guard:
 
     def _names(self, carried: Iterable[_Carried]) -> set[str]:
         """The names to count these credentials by; "" for one without a name."""
-        named = [(each, scheme.name_of(each.credential)) for each in carried if (scheme := each.scheme).name_of]
-        return {name and f"{self._counted_as[each.scheme.name]!r} {name}" for each, name in named}
+        named = [(scheme, scheme.name_of(credential)) for scheme, credential, _ in carried if scheme.name_of]
+        return {name and f"{self._counted_as[scheme.name]!r} {name}" for scheme, name in named}
 
     async def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
         """The rejection of a credential that no verifier accepts, or the rejection for too many failures.
@@ -376,12 +368,11 @@ class Guard:
         if not demanded_by:
             return None
         (jkt, name), *others = demanded_by.items()
-        if others or self.dpop is None:
-            error = InvalidCredentialsError(
-                "the credentials are bound to several keys, and a request has one DPoP proof"
-            )
-            return Refused(error, name, by_dpop=True)
         try:
+            if others or self.dpop is None:
+                raise InvalidCredentialsError(
+                    "the credentials are bound to several keys, and a request has one DPoP proof"
+                )
             await self.dpop.check(proofs, scope, token=evidence.dpop_token, jkt=jkt, now=now)
         except InvalidCredentialsError as error:
             return Refused(error, name, by_dpop=True)
@@ -408,8 +399,7 @@ class Guard:
     def _unsatisfied(self, evidence: _Evidence) -> Refused:
         alternatives, identities = self._config.alternatives, evidence.identities
         for alternative in alternatives:
-            unknown = _undecided(alternative, evidence)
-            if unknown is not None:
+            if (unknown := _undecided(alternative, evidence)) is not None:
                 return Refused(unknown)
         met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
         if met:
@@ -424,9 +414,6 @@ class Guard:
                 f"the credentials of the request satisfy no alternative of the card; missing: {', or '.join(missing)}"
             )
         )
-
-
-_MOST_PRINCIPALS: Final = 4096
 
 
 def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:
@@ -490,12 +477,9 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     if jkt is None and by_dpop:
         return "a token came as Authorization: DPoP, and is not bound to a key"
     x5t_s256 = None if binding is None else binding.x5t_s256
-    return "" if x5t_s256 is None else _certificate_mismatch(x5t_s256, scope)
-
-
-def _certificate_mismatch(x5t_s256: str, scope: Any) -> str:
-    """Why the client's certificate is not the one that a token is bound to (RFC 8705 3); "" when it is."""
-    certificates = certificates_of(scope)
+    if x5t_s256 is None:
+        return ""
+    certificates = certificates_of(scope)  # RFC 8705 3
     if not certificates:
         fix = "" if CERTIFICATES in scope else "; to accept certificates, pass client_certificates=FromTls()"
         return f"a token is bound to a certificate, and the request has no certificate{fix}"
@@ -516,19 +500,6 @@ def _undecided(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavai
     return unknown
 
 
-def _hint_where(identities: Mapping[str, Identity], lacking: Mapping[str, set[str]]) -> str:
-    """For operators: claims that have the scopes, and that ``scopes_from`` does not name."""
-    found = {
-        name: candidates(identities[name].claims, scopes - identities[name].scopes) for name, scopes in lacking.items()
-    }
-    hints = [
-        f"for {name!r}, the claim {where[0]!r} has some: write scopes_from={where[0]!r}"
-        for name, where in found.items()
-        if where
-    ]
-    return f"; {'; '.join(hints)}" if hints else ""
-
-
 def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternative]) -> AuthorizationError:
     """The rejection of an authenticated caller; ``met`` are the alternatives whose credentials came."""
     wanting: set[str] = set()
@@ -538,12 +509,17 @@ def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternativ
             wanting |= scopes
             if not scopes <= identities[name].scopes:
                 lacking.setdefault(name, set()).update(scopes)
-    needed = "; ".join(
-        f"{name[:64]!a} needs {' '.join(sorted(scopes - identities[name].scopes)[:_SHOWN])}"
-        for name, scopes in [*lacking.items()][:_SHOWN]
-    )
+    missing = {name: scopes - identities[name].scopes for name, scopes in lacking.items()}
+    needed = [
+        f"{name[:64]!a} needs {' '.join(sorted(scopes)[:_SHOWN])}" for name, scopes in [*missing.items()][:_SHOWN]
+    ]
+    hints = [  # for operators: claims that have the scopes, and that ``scopes_from`` does not name
+        f"for {name!r}, the claim {where[0]!r} has some: write scopes_from={where[0]!r}"
+        for name, scopes in missing.items()
+        if (where := candidates(identities[name].claims, scopes))
+    ]
     return AuthorizationError(
-        f"the credentials lack scopes that the card demands: {needed}{_hint_where(identities, lacking)}",
+        f"the credentials lack scopes that the card demands: {'; '.join([*needed, *hints])}",
         tuple(sorted(wanting)),
         {name: tuple(sorted(scopes)) for name, scopes in lacking.items()},
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
@@ -49,7 +50,6 @@ class ConfiguredScheme:
     - ``takes_dpop``: its tokens may also come there, with a proof.
     - ``header``: the header of the credential; b"" if it is not in a header.
     - ``is_for_access_tokens``: the verifier is of the kind ACCESS_TOKEN; not so for ID tokens.
-    - ``verify``, ``remembered``: ``verification_of`` and ``memory_of`` the verifier.
     - ``name_of``: ``credential_name`` of the verifier, if failures are counted.
     - ``is_remembered``: that of the verifier, if credentials can be guessed.
     """
@@ -86,7 +86,6 @@ class GuardConfig:
     alternatives: tuple[Alternative, ...]
     admits_anonymous: bool
     unused: tuple[Extractor, ...]
-    dpop: DPoP | None
 
 
 def configured(
@@ -110,22 +109,17 @@ def configured(
         _check_dpop(dpop, schemes)
     alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
     _check_one_authorization(alternatives, schemes)
-    places = [_place(scheme) for name, scheme in card.schemes.items() if name not in used]
+    unused: list[Extractor] = []
+    for scheme in [scheme for name, scheme in card.schemes.items() if name not in used]:
+        with suppress(ConfigurationError):  # no requirement uses it, so it need not be enforceable
+            unused.append(extractor_for(scheme))
     return GuardConfig(
         card=card,
         schemes=schemes,
         alternatives=alternatives,
         admits_anonymous=len(alternatives) < len(requirements),
-        unused=tuple(place for place in places if place is not None),
-        dpop=dpop,
+        unused=tuple(unused),
     )
-
-
-def _place(scheme: SecurityScheme) -> Extractor | None:
-    try:
-        return extractor_for(scheme)
-    except ConfigurationError:
-        return None  # not used by any requirement, so it need not be enforceable
 
 
 def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | CredentialAt]) -> None:
@@ -195,14 +189,13 @@ def _check_anonymous(
 
 
 def _check_scopes(requirements: tuple[Alternative, ...]) -> None:
-    for alternative in requirements:
-        for name, scopes in alternative.schemes:
-            for scope in scopes:
-                if not SCOPE.fullmatch(scope):
-                    raise ConfigurationError(
-                        f"the scope {scope[:64]!a} of {name!r} is not valid in tokens; write one scope per element, in "
-                        "visible ASCII without blanks, quotation marks and backslashes"
-                    )
+    for name, scopes in [pair for alternative in requirements for pair in alternative.schemes]:
+        for scope in scopes:
+            if not SCOPE.fullmatch(scope):
+                raise ConfigurationError(
+                    f"the scope {scope[:64]!a} of {name!r} is not valid in tokens; write one scope per element, in "
+                    "visible ASCII without blanks, quotation marks and backslashes"
+                )
 
 
 def _check_skills(card: CardView, *, handlers_check: bool) -> None:
@@ -228,7 +221,6 @@ def _check_skills(card: CardView, *, handlers_check: bool) -> None:
 
 
 def _check_one_authorization(alternatives: Iterable[Alternative], schemes: Iterable[ConfiguredScheme]) -> None:
-    """ConfigurationError: an alternative demands two credentials of the one header Authorization."""
     words = {each.name: each.place.scheme for each in schemes if isinstance(each.place, HttpAuthorization)}
     for alternative in alternatives:
         by_word = {words[name]: name for name, _ in alternative.schemes if name in words}
@@ -253,9 +245,7 @@ def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
 def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
     """Reject verifiers that share a place with an introspecting verifier, unless their own credentials are JWTs: the
     introspecting server would get another issuer's tokens, or API keys."""
-    for scheme in schemes:
-        if not asks_issuer(scheme.verifier):
-            continue
+    for scheme in [each for each in schemes if asks_issuer(each.verifier)]:
         for other in schemes:
             if other.place != scheme.place or other.verifier is scheme.verifier:
                 continue
@@ -295,16 +285,23 @@ def _configured_scheme(
             f"verifiers: the verifier of {name!r} has no method verify; wrap a store: "
             f"{{{name!r}: ApiKeyVerifier(store)}}, or BasicVerifier(store) for passwords"
         )
-    place = _place_of_word(scheme, given) if isinstance(scheme, NamedScheme) else _declared_place(scheme, given)
+    place = _place_of(scheme, given)
     _check_kind(scheme, place, verifier)
     _check_metadata(scheme, verifier)
     return ConfiguredScheme(name, place, verifier, takes_dpop=has_dpop and _has_tokens_of_oauth(scheme, given))
 
 
-def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
-    """The place of a 0.1 scheme's credential: from ``CredentialAt``, else from the scheme's word."""
+def _place_of(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
+    """The place of the credential: as the card declares it; in cards of 0.1 by ``CredentialAt``, or by the scheme's
+    word."""
+    if not isinstance(scheme, NamedScheme):
+        if isinstance(given, CredentialAt):
+            raise ConfigurationError(
+                f"the card names the place of the credential of {scheme.name!r}; pass the verifier without CredentialAt"
+            )
+        return extractor_for(scheme)
     if isinstance(given, CredentialAt):
-        if given.place == HttpAuthorization("dpop"):
+        if given.place == _BY_DPOP:
             raise ConfigurationError(
                 f'{scheme.name!r}: write CredentialAt(HttpAuthorization("bearer"), …); DPoP needs no CredentialAt'
             )
@@ -317,14 +314,6 @@ def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | CredentialAt) -> 
         f"{scheme.name!r} of a 0.1 card names no place for its credential; write "
         f'verifiers={{{scheme.name!r}: CredentialAt(InHeader("X-API-Key"), …)}}'
     )
-
-
-def _declared_place(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
-    if isinstance(given, CredentialAt):
-        raise ConfigurationError(
-            f"the card names the place of the credential of {scheme.name!r}; pass the verifier without CredentialAt"
-        )
-    return extractor_for(scheme)
 
 
 def _has_tokens_of_oauth(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> bool:
@@ -340,12 +329,14 @@ def _check_kind(scheme: SecurityScheme, place: Extractor, verifier: Verifier[Any
     kind, demanded = _kind_of(verifier), _demanded_kind(scheme, place)
     if kind is None or kind is demanded or (demanded is None and kind not in _OF_ONE_PLACE):
         return
-    words, there, fix = _WORDS[kind], "keys or tokens", ""
+    plural, _, declared = _WORDS[kind]
+    there, fix = "keys or tokens", ""
     if demanded is not None:
-        there, fix = _WORDS[demanded].plural, f"pass {_WORDS[demanded].verifier}, or "
+        there, other, _ = _WORDS[demanded]
+        fix = f"pass {other}, or "
     raise ConfigurationError(
-        f"verifiers: the verifier of {scheme.name!r} is for {words.plural}, and the card demands {there}; "
-        f"{fix}declare {words.declared} in the card"
+        f"verifiers: the verifier of {scheme.name!r} is for {plural}, and the card demands {there}; "
+        f"{fix}declare {declared} in the card"
     )
 
 
@@ -357,23 +348,20 @@ def _kind_of(verifier: Any) -> CredentialKind | None:
     return kind if isinstance(kind, CredentialKind) else None
 
 
-class _Words(NamedTuple):
-    """The words for a kind of credential in errors."""
-
-    plural: str
-    verifier: str
-    declared: str
-
-
+#: A kind of credential in errors: many of them, a verifier for them, and how a card declares them.
 _WORDS: Final = {
-    CredentialKind.API_KEY: _Words("API keys", "ApiKeyVerifier(store)", "an API key"),
-    CredentialKind.ACCESS_TOKEN: _Words(
-        "tokens", "JwtVerifier(keys, issuer=…, audience=…)", "OAuth 2.0, OpenID Connect or HTTP bearer"
+    CredentialKind.API_KEY: ("API keys", "ApiKeyVerifier(store)", "an API key"),
+    CredentialKind.ACCESS_TOKEN: (
+        "tokens",
+        "JwtVerifier(keys, issuer=…, audience=…)",
+        "OAuth 2.0, OpenID Connect or HTTP bearer",
     ),
-    CredentialKind.CERTIFICATE: _Words(
-        "client certificates, whose keys TLS has proven", "CertificateVerifier(…)", "mutual TLS"
+    CredentialKind.CERTIFICATE: (
+        "client certificates, whose keys TLS has proven",
+        "CertificateVerifier(…)",
+        "mutual TLS",
     ),
-    CredentialKind.PASSWORD: _Words("passwords", "BasicVerifier(store)", "HTTP basic"),
+    CredentialKind.PASSWORD: ("passwords", "BasicVerifier(store)", "HTTP basic"),
 }
 _OF_ONE_PLACE: Final = (CredentialKind.CERTIFICATE, CredentialKind.PASSWORD)
 _WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")

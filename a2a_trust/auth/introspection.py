@@ -14,10 +14,9 @@ The rules, in the order in which they are applied:
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself, as in ``jwt``.
 7. ``sub`` names the caller; without it ``username``, then ``client_id``, each under an issuer of its own.
 
-A valid token is remembered by the digest of the whole token, for ``remember_for`` seconds at most: so long it counts
-after its revocation, and while the server is down. Invalid ones are remembered for ten seconds, in a memory of their
-own: junk evicts no valid token. A question without an answer is not remembered. The replicas share valid answers only,
-and remember each until ``remember_for`` seconds after the question of the one that asked.
+A valid token is cached under the digest of the whole token, an invalid one for ten seconds in a cache of its own: junk
+evicts no valid token. A question without an answer is not cached. Replicas share valid answers only, and cache each
+until ``remember_for`` seconds after the question of the replica that asked.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
+from a2a_trust.auth.discovery import KeySource
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
 from a2a_trust.auth.jwt import MAX_TOKEN
-from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.peers import Path, sending
 from a2a_trust.auth.principal import Identity, TokenBinding
 from a2a_trust.auth.token_cache import SKEW, RedisTokenCache, SharedAnswer, slot_of
@@ -49,12 +48,7 @@ from a2a_trust.auth.token_claims import (
     signed_part,
 )
 from a2a_trust.cache import BoundedCache, SingleFlight
-from a2a_trust.errors import (
-    ConfigurationError,
-    InvalidCredentialsError,
-    KeySourceUnavailableError,
-    MalformedError,
-)
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.net.fetcher import Fetcher, check_fetcher
 from a2a_trust.strict_json import JSONObject
@@ -68,8 +62,7 @@ _SKEW: Final = 30.0
 _INVALID_SECONDS: Final = 10.0
 _INVALID_TOKENS: Final = 16_384
 _FORGOTTEN_TOKENS: Final = 65_536
-_INVALID_BYTES: Final = 512
-"""How many bytes the memory of invalid tokens may take for each of them."""
+_INVALID_BYTES: Final = 512  # for each invalid token
 
 #: The claims for the kind of a token, and their values for access tokens, in lower case: RFC 7662 2.2 with RFC 6749 7.1
 #: and RFC 9449 5, Ory Hydra, and Keycloak.
@@ -83,12 +76,8 @@ _KINDS: Final[Mapping[str, frozenset[str]]] = {
 _SUBJECTS: Final = (("sub", ""), ("username", "#username"), ("client_id", "#client_id"))
 
 
-class _Refusal(NamedTuple):
-    error: type[InvalidCredentialsError | KeySourceUnavailableError]
-    text: str
-
-
-_Outcome: TypeAlias = Identity | _Refusal
+#: Errors are values here, because several callers raise them.
+_Outcome: TypeAlias = Identity | InvalidCredentialsError | KeySourceUnavailableError
 
 
 class IntrospectionVerifier(ClaimsVerifier):
@@ -103,10 +92,6 @@ class IntrospectionVerifier(ClaimsVerifier):
             client_id="agent",
             authentication=ClientSecret(SecretFile("/run/secrets/introspection")),
         )
-
-    Why this is a class: it remembers answers.
-
-    The arguments:
 
     - ``client_id``, ``authentication``: of this agent, as a client of the server.
     - ``fetcher``: has the private origins and the certificate of the agent.
@@ -123,6 +108,8 @@ class IntrospectionVerifier(ClaimsVerifier):
     """
 
     _name = "IntrospectionVerifier"
+    metadata_urls: tuple[str, ...] = ()
+    """Empty: the endpoint is configured, not found."""
     asks_issuer: Final = True
     """It sends what it does not know to its issuer: no other verifier of this sort may share its place."""
 
@@ -147,9 +134,16 @@ class IntrospectionVerifier(ClaimsVerifier):
         hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(issuer, audience, scopes_from, marked_by, hints, binding, remember)
-        _check_bool("knows_access_tokens_only", knows_access_tokens_only)
-        _check_bool("allow_missing_audience", allow_missing_audience)
-        _check_memory(remember_for, shared)
+        if {type(knows_access_tokens_only), type(allow_missing_audience)} != {bool}:
+            raise ConfigurationError(
+                "IntrospectionVerifier: knows_access_tokens_only and allow_missing_audience are True or False"
+            )
+        if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
+            raise ConfigurationError(
+                f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
+            )
+        if not isinstance(shared, RedisTokenCache | None):
+            raise ConfigurationError("IntrospectionVerifier: write shared=RedisTokenCache(url, secret=…)")
         check_fetcher(fetcher)
         self._knows_access_tokens_only = knows_access_tokens_only
         self._allow_missing_audience = allow_missing_audience
@@ -177,17 +171,8 @@ class IntrospectionVerifier(ClaimsVerifier):
         #: How often tokens were forgotten: an answer to a question of before then is not remembered, nor waited for.
         self._forgotten = 0
 
-    @property
-    def metadata_urls(self) -> tuple[str, ...]:
-        """Empty: the endpoint is configured, not found."""
-        return ()
-
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        """The identity that the server's answer gives; when it is ``bound_to`` keys, it is not valid without
-        their proofs.
-
-        InvalidCredentialsError, KeySourceUnavailableError.
-        """
+        """As ``BoundVerifier.verify_bound``: the identity that the server's answer gives."""
         if len(credential) > MAX_TOKEN or not credential.isascii() or not credential:
             raise InvalidCredentialsError("token: empty, too long, or not ASCII")
         digest = hashlib.sha256(credential.encode()).digest()
@@ -199,8 +184,8 @@ class IntrospectionVerifier(ClaimsVerifier):
             raise InvalidCredentialsError(why)
         self._check_unasked(credential, now)  # 2
         outcome = await self._asked(credential, digest, now)  # 3 to 7
-        if isinstance(outcome, _Refusal):
-            raise outcome.error(outcome.text)
+        if not isinstance(outcome, Identity):
+            raise type(outcome)(str(outcome))
         if not now < outcome.expires_at:  # the question was that of an earlier caller
             raise InvalidCredentialsError("token: it has expired")
         return outcome
@@ -246,23 +231,20 @@ class IntrospectionVerifier(ClaimsVerifier):
         question = self._questions.begin(key, lambda: self._question(credential, key, now, path))
         await asyncio.wait([question])
         if question.cancelled():
-            return _Refusal(KeySourceUnavailableError, "introspection: the question was cancelled")
+            return KeySourceUnavailableError("introspection: the question was cancelled")
         return question.result()
 
     async def _question(self, credential: str, key: tuple[int, bytes], now: float, path: Path) -> _Outcome:
-        """The result of a question, remembered if allowed. Errors are values: several callers raise them."""
+        """The result of a question, remembered if allowed."""
         forgotten, digest = key
         shared = await self._looked_up(credential, key, now)
         if shared is not None:
             return shared
-        refusal = self._endpoint.refusal()
-        if refusal is not None:
-            return _Refusal(KeySourceUnavailableError, refusal.reason)
         answer = await self._endpoint.ask(credential, now, path, was_valid=self._were_valid.get(digest, now) is True)
         if isinstance(answer, NoAnswer):
             if answer.is_for_one_token and answer.status == 400:
-                return _Refusal(InvalidCredentialsError, f"token: the issuer cannot read it: {answer.reason}")
-            return _Refusal(KeySourceUnavailableError, answer.reason)
+                return InvalidCredentialsError(f"token: the issuer cannot read it: {answer.reason}")
+            return KeySourceUnavailableError(answer.reason)
         is_current = forgotten == self._forgotten
         try:
             identity, good_from = self._identity(answer, credential, now)
@@ -273,7 +255,7 @@ class IntrospectionVerifier(ClaimsVerifier):
                 self._invalid.put(
                     digest, why, since=now - _INVALID_SECONDS, until=now + _INVALID_SECONDS, size=200 + len(why)
                 )
-            return _Refusal(InvalidCredentialsError, why)
+            return InvalidCredentialsError(why)
         if is_current:
             self._remember(credential, digest, identity, SharedAnswer(now, answer), good_from)
             await self._share(credential, key, identity, SharedAnswer(now, answer))
@@ -331,7 +313,13 @@ class IntrospectionVerifier(ClaimsVerifier):
         is_dpop = "dpop" in (_lower(claims.get("token_type")), _lower(claims.get("typ")))
         if is_dpop and (bound_to is None or bound_to.jkt is None):
             raise InvalidCredentialsError("token: it is a DPoP token, and the answer names no key for it (cnf.jkt)")
-        self._check_is_access_token(claims)
+        is_named, is_marked = _check_kind(claims, _KINDS), self._is_marked(claims)
+        if not (is_named or is_marked or self._knows_access_tokens_only):
+            raise InvalidCredentialsError(
+                "token: nothing in the answer shows that it is an access token (token_type Bearer); pass "
+                "marked_by=AccessTokenMark('claim') for a claim that only access tokens have, or "
+                "knows_access_tokens_only=True if the endpoint answers for no other tokens"
+            )
         issuer, subject = self._caller(claims)
         expires_at = float("inf") if exp is None else exp
         return self._identity_of(claims, issuer, subject, expires_at, bound_to), good_from
@@ -340,24 +328,14 @@ class IntrospectionVerifier(ClaimsVerifier):
         if claims.get("iss", self._issuer) != self._issuer:
             why = f"token: issuer {shown(claims['iss'])} is not {shown(self._issuer)}"
             raise InvalidCredentialsError(self._with_hint("iss", why))
-        if "aud" not in claims:
-            if not self._allow_missing_audience:
-                why = (
-                    "token: the answer has no aud, so the token may be for another agent; have the server name the "
-                    "audience, or pass allow_missing_audience=True"
-                )
-                raise InvalidCredentialsError(self._with_hint("aud", why))
-        else:
+        if "aud" in claims:
             self._check_audience(claims)
-
-    def _check_is_access_token(self, claims: JSONObject) -> None:
-        is_named, is_marked = _check_kind(claims, _KINDS), self._is_marked(claims)
-        if not (is_named or is_marked or self._knows_access_tokens_only):
-            raise InvalidCredentialsError(
-                "token: nothing in the answer shows that it is an access token (token_type Bearer); pass "
-                "marked_by=AccessTokenMark('claim') for a claim that only access tokens have, or "
-                "knows_access_tokens_only=True if the endpoint answers for no other tokens"
+        elif not self._allow_missing_audience:
+            why = (
+                "token: the answer has no aud, so the token may be for another agent; have the server name the "
+                "audience, or pass allow_missing_audience=True"
             )
+            raise InvalidCredentialsError(self._with_hint("aud", why))
 
     def _caller(self, claims: JSONObject) -> tuple[str, str]:
         """The issuer and the subject of the identity."""
@@ -366,41 +344,22 @@ class IntrospectionVerifier(ClaimsVerifier):
             if subject is None:
                 continue
             if type(subject) is not str or not subject:
-                raise InvalidCredentialsError(
-                    self._with_hint("sub", f"token: {name} is missing, empty or not a string")
-                )
+                why = f"token: {name} is missing, empty or not a string"
+                raise InvalidCredentialsError(self._with_hint("sub", why))
             return f"{self._issuer}{suffix}", subject
         raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
-
-
-def _check_bool(name: str, given: object) -> None:
-    if type(given) is not bool:
-        raise ConfigurationError(f"IntrospectionVerifier: {name} is True or False")
-
-
-def _check_memory(remember_for: float, shared: object) -> None:
-    if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
-        raise ConfigurationError(
-            f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
-        )
-    if not isinstance(shared, RedisTokenCache | None):
-        raise ConfigurationError("IntrospectionVerifier: write shared=RedisTokenCache(url, secret=…)")
 
 
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
     """Whether claims of these names call the token an access token; InvalidCredentialsError where they call it
     something else."""
     check_other_kinds(claims)
-    is_named = False
-    for name in names:
-        if claims.get(name) is None:
-            continue
+    named = [name for name in names if claims.get(name) is not None]
+    for name in named:
         if _lower(claims[name]) not in _KINDS[name]:
-            raise InvalidCredentialsError(
-                f"token: its claim {name} is {shown(claims[name])}, so it is not an access token"
-            )
-        is_named = True
-    return is_named
+            why = f"token: its claim {name} is {shown(claims[name])}, so it is not an access token"
+            raise InvalidCredentialsError(why)
+    return bool(named)
 
 
 def _without(value: Any, credential: str) -> Any:

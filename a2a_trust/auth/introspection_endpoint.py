@@ -28,38 +28,32 @@ import math
 import secrets
 import time
 from asyncio import AbstractEventLoop, Future, TimerHandle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
 from a2a_trust import strict_json
-from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.discovery import KeySource
+from a2a_trust.auth.jwt import read_token
 from a2a_trust.auth.peers import FairQueue, Path
 from a2a_trust.auth.token_claims import is_for
-from a2a_trust.errors import ConfigurationError, FetchError, InvalidSignatureError, MalformedError, TrustError
-from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import algorithm_of
-from a2a_trust.keys.jws import read_header, verify_jws
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TrustError, UnrecognizedCredentialsError
 from a2a_trust.net.fetcher import Fetcher, FormAnswer
 from a2a_trust.net.issuers import EndpointClient
 from a2a_trust.strict_json import JSONObject
 
 _log: Final = logging.getLogger(__name__)
 
+# Rule 3, for each event loop; times are in seconds.
 _AT_ONCE: Final = 16
-"""How many questions of one event loop are under way at once."""
 _MOST_WAITING: Final = 1_000
-"""How many wait for their turn in each of the two queues."""
 _WAIT: Final = 5.0
-"""How long a question waits for its turn, in seconds."""
-_PATIENCE: Final = 10.0
-"""How long a question may take, in seconds; the fetcher is stricter, a signer or a source of secrets may not be."""
+_PATIENCE: Final = 10.0  # the fetcher is stricter, a signer or a source of secrets may not be
 _MAX_BACKOFF: Final = 5.0
 _MIN_PAUSE: Final = 1.0
 _MAX_PAUSE: Final = 60.0
-"""How long the server can have no questions asked by status 429, in seconds."""
 _QUIET: Final = 10.0
 """Between two log lines about failures, in seconds: a server may fail on some tokens, and answer for others."""
 
@@ -77,13 +71,6 @@ class EndpointAuthentication(Protocol):
     async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[Mapping[str, str], bytes]:
         """The headers and the form of a request to ``url`` that proves who the client is."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Client:
-    client_id: str
-    issuer: str
-    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +94,16 @@ class _Turns:
         self._free = _AT_ONCE
         self._queues = (FairQueue[Future[None]](), FairQueue[Future[None]]())
         self._begun = 0
-        self._pause: TimerHandle | None = None
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the server wants no questions now."""
-        return self._pause is not None
+        #: Set while the server wants no questions.
+        self.pausing: TimerHandle | None = None
 
     async def take(self, path: Path, *, first: bool) -> bool:
         """Whether there was a turn within five seconds for the peer with this path."""
         loop = asyncio.get_running_loop()
-        if self._free and self._pause is None:
+        if self._free and self.pausing is None:
             self._free -= 1
             return True
-        if self._pause is not None and self._pause.when() > loop.time() + _WAIT:
+        if self.pausing is not None and self.pausing.when() > loop.time() + _WAIT:
             return False
         queue = self._queues[0 if first else 1]
         turn = loop.create_future()
@@ -143,18 +126,18 @@ class _Turns:
         """Begin no turn for so many seconds."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
-        if self._pause is not None:
-            self._pause.cancel()
-            ends = max(ends, self._pause.when())  # of an earlier answer
-        self._pause = loop.call_at(ends, self._resume)
+        if self.pausing is not None:
+            self.pausing.cancel()
+            ends = max(ends, self.pausing.when())  # of an earlier answer
+        self.pausing = loop.call_at(ends, self._resume)
 
     def _resume(self) -> None:
-        self._pause = None
+        self.pausing = None
         self._begin()
 
     def _begin(self) -> None:
         first, then = self._queues
-        while (first or then) and self._free and self._pause is None:
+        while (first or then) and self._free and self.pausing is None:
             self._free -= 1
             self._begun += 1
             queue = then if not first or (then and self._begun % 4 == 0) else first
@@ -164,8 +147,10 @@ class _Turns:
 class IntrospectionEndpoint:
     """The endpoint of one server, asked by the rules of this module.
 
-    ConfigurationError: a URL that the fetcher would refuse, or an empty ``client_id``.
+    It is an ``EndpointClient``. ConfigurationError: a URL that the fetcher would refuse, or an empty ``client_id``.
     """
+
+    clock = staticmethod(time.time)
 
     def __init__(
         self,
@@ -193,7 +178,7 @@ class IntrospectionEndpoint:
             raise ConfigurationError(f"IntrospectionVerifier: endpoint: {error}{hint}") from None
         self._url, self._fetcher, self._keys = url, fetcher, signed_answers
         self._name = url.partition("?")[0]  # a query may hold a secret
-        self._client = _Client(client_id=client_id, issuer=issuer)
+        self.client_id, self.issuer = client_id, issuer
         self._authentication = authentication
         self._turns: WeakKeyDictionary[AbstractEventLoop, _Turns] = WeakKeyDictionary()
         self._failures = 0
@@ -203,7 +188,7 @@ class IntrospectionEndpoint:
         self._is_told = False
         self._quiet_until = -math.inf
 
-    def refusal(self) -> NoAnswer | None:
+    def _refusal(self) -> NoAnswer | None:
         """Why the endpoint must not be asked now; None if it may be."""
         if time.monotonic() < self._retry_at:
             return NoAnswer(f"{self._name}: the endpoint is unreachable, and the token is not in the cache")
@@ -212,12 +197,15 @@ class IntrospectionEndpoint:
     async def ask(self, token: str, now: float, path: Path, *, was_valid: bool) -> JSONObject | NoAnswer:
         """The server's answer about a token of the peer with this path; one that ``was_valid`` before is asked about
         first."""
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
         turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
         if not await turns.take(path, first=was_valid):
             why = "too many unknown tokens wait to be introspected"
-            return NoAnswer(f"{self._name}: {'the server limits the questions (429)' if turns.is_paused else why}")
+            return NoAnswer(f"{self._name}: {'the server limits the questions (429)' if turns.pausing else why}")
         try:
-            refusal = self.refusal()  # others may have failed meanwhile
+            refusal = self._refusal()  # others may have failed meanwhile
             answer = await self._judged(token, now) if refusal is None else refusal
             if isinstance(answer, NoAnswer) and answer.status == _TOO_MANY:
                 turns.pause(min(max(answer.retry_after or 0.0, _MIN_PAUSE), _MAX_PAUSE))
@@ -241,7 +229,10 @@ class IntrospectionEndpoint:
             self._succeeded()
             return answer
         if answer.status == _TOO_MANY:
-            self._limited()
+            self._succeeded()
+            if time.monotonic() >= self._quiet_until:
+                self._quiet_until = time.monotonic() + _QUIET
+                _log.warning("%s: the server limits the questions (429), so unknown tokens wait or get 503", self._name)
         elif outages == self._outages:
             self._failed(answer)
         return replace(answer, reason=f"{self._name}: {answer.reason}")
@@ -251,13 +242,6 @@ class IntrospectionEndpoint:
         if self._is_told:
             self._is_told = False
             _log.info("%s: it answers again", self._name)
-
-    def _limited(self) -> None:
-        self._succeeded()
-        now = time.monotonic()
-        if now >= self._quiet_until:
-            self._quiet_until = now + _QUIET
-            _log.warning("%s: the server limits the questions (429), so unknown tokens wait or get 503", self._name)
 
     def _failed(self, failure: NoAnswer) -> None:
         now = time.monotonic()
@@ -274,7 +258,7 @@ class IntrospectionEndpoint:
             _log.error(
                 "%s: the server rejects the questions of the client %a, so unknown tokens get 503: %s; correct "
                 "client_id and authentication, or allow that client to introspect tokens on the server",
-                self._name, self._client.client_id, failure.reason,
+                self._name, self.client_id, failure.reason,
             )  # fmt: skip
         else:
             _log.warning("%s: no usable answer, so unknown tokens get 503: %s", self._name, failure.reason)
@@ -285,7 +269,7 @@ class IntrospectionEndpoint:
         try:
             async with asyncio.timeout(_PATIENCE):
                 form = urlencode({"token": token, "token_type_hint": "access_token"})
-                headers, content = await self._authentication.authenticated(self._client, self._url, form)
+                headers, content = await self._authentication.authenticated(self, self._url, form)
                 answer = await self._fetcher.post_form(self._url, content, headers=headers, answer_type=answer_type)
                 return await self._read(answer, now)
         except FetchError as error:
@@ -314,34 +298,21 @@ class IntrospectionEndpoint:
     async def _opened(self, body: bytes, keys: KeySource, now: float) -> JSONObject | str:
         """The answer in a JWT that the server signed for this client now (RFC 9701 5), or why it is refused."""
         try:
-            protected, encoded, signature = body.decode("ascii").strip().split(".")
-            header, payload = read_header(protected), base64url.decode(encoded, "payload")
-        except (ValueError, MalformedError):
+            token = read_token(body.decode("ascii").strip())
+            if token.typ != _JWT:
+                return f"its typ is not {_JWT}"
+            await token.verified_by(keys, now)
+        except (UnicodeDecodeError, MalformedError, UnrecognizedCredentialsError):
             return "it is not a JWT of three parts that can be read; encrypted ones are not"
-        typ, kid, algorithm = header.get("typ"), header.get("kid"), algorithm_of(header["alg"])
-        if type(typ) is not str or typ.lower().removeprefix("application/") != _JWT:
-            return f"its typ is not {_JWT}"
-        if algorithm is None or ("kid" in header and type(kid) is not str):
-            return "its alg is not one that is accepted, or its kid is not a string"
-        try:
-            key = await (keys.only_key(algorithm.kty) if kid is None else keys.key(kid, algorithm.kty))
-            if not key.is_valid_at(now):
-                return "its key is revoked, expired or not valid yet"
-            verify_jws(protected=protected, payload=payload, signature=signature, key=key)
-        except (MalformedError, InvalidSignatureError):
-            return "the signature is not the issuer's"
         except TrustError as error:
-            return f"no key for it: {error}"
-        return self._claims_of(payload, now)
-
-    def _claims_of(self, payload: bytes, now: float) -> JSONObject | str:
-        claims = _object_of(payload)
+            return str(error).removeprefix("token: ")
+        claims = _object_of(token.payload)
         if claims is None:
             return "its claims are not a JSON object"
-        if claims.get("iss") != self._client.issuer:
-            return f"its iss is not {self._client.issuer!a}"
-        if not is_for(claims.get("aud"), frozenset({self._client.client_id})):
-            return f"its aud does not include the client_id {self._client.client_id!a}"
+        if claims.get("iss") != self.issuer:
+            return f"its iss is not {self.issuer!a}"
+        if not is_for(claims.get("aud"), frozenset({self.client_id})):
+            return f"its aud does not include the client_id {self.client_id!a}"
         iat = claims.get("iat")
         if (type(iat) is not int and type(iat) is not float) or not abs(now - iat) <= _MAX_AGE:
             return f"its iat is not within {_MAX_AGE:.0f} seconds of now"

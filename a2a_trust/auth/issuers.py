@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from a2a_trust.auth.principal import (
     BoundVerifier,
@@ -91,4 +91,4 @@ class SeveralIssuers(BoundVerifier[str]):
 
 def asks_issuer(verifier: Any) -> bool:
     """Whether a verifier sends tokens that do not name their issuer to its own."""
-    return cast("bool", getattr(verifier, "asks_issuer", False)) is True
+    return getattr(verifier, "asks_issuer", False) is True

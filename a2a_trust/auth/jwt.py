@@ -17,8 +17,7 @@ Rules 2 to 6 read an unverified token, and can only reject it: a token that coul
 keys and no signature check. Nothing counts before rule 7.
 
 The verified claims of a token are cached under the digest of the whole token, for five minutes at most. The loss of any
-of the issuer's keys ends that, so a withdrawn key stays valid for five minutes at most. The cache is bounded in tokens
-and in bytes; the token that was verified first leaves it first.
+of the issuer's keys ends that, so a withdrawn key stays valid for five minutes at most.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import IssuerKeys
-from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.discovery import IssuerKeys, KeySource
 from a2a_trust.auth.principal import CredentialKind, Identity, KeyBinding, TokenBinding
 from a2a_trust.auth.token_claims import (
     NOT_ID,
@@ -57,6 +55,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
+from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -80,16 +79,10 @@ class TokenProfile(StrEnum):
     ``scp``, Entra's ``azpacr`` or ``appidacr``, or an ``AccessTokenMark``. Claims of other tokens are rejected."""
 
 
-#: A claim of ID tokens; some issuers copy it into access tokens, as Keycloak did before version 25.
-_NONCE: Final = "nonce"
 #: Claims that only access tokens have: RFC 8693 4.2, and how the client proved itself in Entra ID's versions 1 and 2.
 #: Not ``roles``: ID tokens may have them too.
 _OF_ACCESS_TOKENS: Final = frozenset({"scope", "scp", "azpacr", "appidacr"})
-#: Keycloak's own claim ``typ`` for the kind of token, and that for tokens which are bound to a key.
-_KEYCLOAK_ACCESS: Final = "Bearer"
-_KEYCLOAK_BOUND: Final = "DPoP"
-_NO_HINTS: Final[Mapping[str, str]] = MappingProxyType({})
-#: The types of claims that are final as they are read: they hold no others, and no number that could be rounded.
+#: The types of claims that are exact as they are read: they hold no others, and no number that could be rounded.
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 
 
@@ -100,8 +93,6 @@ class JwtVerifier(ClaimsVerifier):
 
         keys = OpenIdKeys("https://idp.example", Fetcher())
         JwtVerifier(keys, issuer="https://idp.example", audience="https://agent.example")
-
-    Why this is a class: it remembers verified claims.
     """
 
     _name = "JwtVerifier"
@@ -116,7 +107,7 @@ class JwtVerifier(ClaimsVerifier):
         scopes_from: ScopesFrom = ("scope", "scp"),
         audience_from: str | None = None,
         marked_by: AccessTokenMark | Iterable[AccessTokenMark] = (),
-        hints: Mapping[str, str] = _NO_HINTS,
+        hints: Mapping[str, str] = MappingProxyType({}),
         skew: float = 30.0,
         binding: TokenBinding = TokenBinding.OPTIONAL,
         remember: int = 32_768,
@@ -145,7 +136,12 @@ class JwtVerifier(ClaimsVerifier):
         if not 0 <= skew <= MAX_SKEW:
             raise ConfigurationError(f"JwtVerifier: skew={skew!r:.40} must be 0 to {MAX_SKEW:.0f} seconds")
         self._keys, self._skew, self._audience_from = keys, skew, audience_from
-        self._profiles = {each.lower(): each for each in _profiles_of(profile)}
+        profiles = (profile,) if isinstance(profile, str) else tuple(profile)
+        if not profiles or not all(each in [*TokenProfile] for each in profiles):
+            raise ConfigurationError(
+                "JwtVerifier: profile is TokenProfile.RFC9068 or TokenProfile.PLAIN_JWT, or a list of both"
+            )
+        self._profiles = {each.lower(): TokenProfile(each) for each in profiles}
         if audience_from is not None and (not audience_from or not self._marks):
             raise ConfigurationError(
                 "audience_from: it needs a claim that marks access tokens, because they have no aud; write "
@@ -158,10 +154,7 @@ class JwtVerifier(ClaimsVerifier):
         return (self._keys.metadata_url,) if isinstance(self._keys, IssuerKeys) else ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        """The identity in an access token. If it is ``bound_to`` keys, the calling code must check their proofs.
-
-        InvalidCredentialsError, KeySourceUnavailableError: as for ``Verifier.verify``.
-        """
+        """As ``BoundVerifier.verify_bound``."""
         known = self.remembered(credential, now)
         if known is not None:
             return known
@@ -192,13 +185,9 @@ class JwtVerifier(ClaimsVerifier):
         """The identity, from when until when the token and the key that signed it are good, and how many bytes it
         takes to remember that."""
         # 1
-        parts = credential.split(".")
-        if len(parts) != 3:
-            raise UnrecognizedCredentialsError("token: not a JWT; for opaque tokens use IntrospectionVerifier")
-        protected, encoded, signature = parts
-        kid, kty, typ = _read_header(protected)
-        payload = base64url.decode(encoded, "payload")
-        claims, text = _read_claims(payload)
+        token = read_token(credential)
+        members, text = strict_json.read_members(token.payload, what="claims")  # with rounded numbers
+        claims = members if type(members) is dict else _exact_claims(token.payload, members, text)
         # 2
         if "iss" not in claims:
             raise UnrecognizedCredentialsError(
@@ -206,24 +195,19 @@ class JwtVerifier(ClaimsVerifier):
             )
         self._check_issuer(claims)
         # 3
-        profile = self._profiles.get(typ)
+        profile = self._profiles.get(token.typ)
         if profile is None:
-            why = f"token: typ is not {' or '.join(self._profiles.values())}, but {shown(typ)}"
-            option = "; for an issuer that writes this into access tokens pass profile=TokenProfile.PLAIN_JWT"
-            raise InvalidCredentialsError(f"{why}{option}" if typ == TokenProfile.PLAIN_JWT.lower() else why)
+            why = f"token: typ is not {' or '.join(self._profiles.values())}, but {shown(token.typ)}"
+            if token.typ == TokenProfile.PLAIN_JWT.lower():
+                why += "; for an issuer that writes this into access tokens pass profile=TokenProfile.PLAIN_JWT"
+            raise InvalidCredentialsError(why)
         self._check_kind(claims, profile)
         # 4 to 6
         self._check_claims(claims, now)
         # 7
-        key = await (self._keys.only_key(kty) if kid is None else self._keys.key(kid, kty))
-        if not key.is_valid_at(now):
-            raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
-        try:
-            verify_jws(protected=protected, payload=payload, signature=signature, key=key)
-        except InvalidSignatureError:
-            raise InvalidCredentialsError("token: the signature is not the issuer's") from None
+        key = await token.verified_by(self._keys, now)
         # Only now: exact numbers and claims that cannot be changed cost many times what their JSON weighs.
-        claims = _exact_claims(payload, claims, text)
+        claims = _exact_claims(token.payload, claims, text)
         good_from, good_until, bound_to = self._check_claims(claims, now)
         identity = self._identity_of(claims, self._issuer, claims["sub"], good_until, bound_to)
         size = bytes_of(claims, identity.scopes)
@@ -232,17 +216,19 @@ class JwtVerifier(ClaimsVerifier):
     def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:
         """The rest of rule 3: what the claims say about the kind of token."""
         is_marked = self._is_marked(claims)
-        check_other_kinds(claims, OF_OTHER_TOKENS if is_marked else OF_OTHER_TOKENS | {_NONCE})
+        # Some issuers copy the nonce of ID tokens into access tokens, as Keycloak did before version 25.
+        check_other_kinds(claims, OF_OTHER_TOKENS if is_marked else OF_OTHER_TOKENS | {"nonce"})
         if profile is TokenProfile.PLAIN_JWT:
-            said = claims.get("typ", _KEYCLOAK_ACCESS)
-            if said != _KEYCLOAK_ACCESS and not (said == _KEYCLOAK_BOUND and "cnf" in claims):
+            said = claims.get("typ", "Bearer")  # Keycloak's own claim for the kind of token
+            if said != "Bearer" and not (said == "DPoP" and "cnf" in claims):
                 raise InvalidCredentialsError(f"token: its claim typ is {shown(said)}, so it is not an access token")
             if not is_marked and _OF_ACCESS_TOKENS.isdisjoint(claims):
                 why = "token: no claim shows that it is an access token, such as scope or scp"
-                option = (
-                    "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark('claim')"
-                )
-                raise InvalidCredentialsError(self._with_hint("scope", why if self._marks else f"{why}{option}"))
+                if not self._marks:
+                    why += (
+                        "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark('claim')"
+                    )
+                raise InvalidCredentialsError(self._with_hint("scope", why))
 
     def _check_claims(self, claims: JSONObject, now: float) -> tuple[float, float, KeyBinding | None]:
         """Rules 4 to 6. From when until when the token is valid, and the keys that it is bound to."""
@@ -284,9 +270,41 @@ class IdTokenVerifier(JwtVerifier):
             raise InvalidCredentialsError("token: it was issued to another party (azp), or for several audiences")
 
 
+class SignedToken(NamedTuple):
+    """A JWT whose header is checked, and whose signature is not."""
+
+    protected: str
+    payload: bytes
+    signature: str
+    kid: str | None
+    kty: str
+    typ: str
+
+    async def verified_by(self, keys: KeySource, now: float) -> PublicKey:
+        """Rule 7: the key that signed it. InvalidCredentialsError, KeySourceUnavailableError."""
+        key = await (keys.only_key(self.kty) if self.kid is None else keys.key(self.kid, self.kty))
+        if not key.is_valid_at(now):
+            raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
+        try:
+            verify_jws(protected=self.protected, payload=self.payload, signature=self.signature, key=key)
+        except InvalidSignatureError:
+            raise InvalidCredentialsError("token: the signature is not the issuer's") from None
+        return key
+
+
+def read_token(text: str) -> SignedToken:
+    """Rule 1. UnrecognizedCredentialsError: it is not a JWT. InvalidCredentialsError, MalformedError."""
+    parts = text.split(".")
+    if len(parts) != 3:
+        raise UnrecognizedCredentialsError("token: not a JWT; for opaque tokens use IntrospectionVerifier")
+    protected, encoded, signature = parts
+    header = _read_header(protected)
+    return SignedToken(protected, base64url.decode(encoded, "payload"), signature, *header)
+
+
 @lru_cache(maxsize=128)
 def _read_header(protected: str) -> tuple[str | None, str, str]:
-    """Rule 1: ``kid``, the key type of ``alg``, and ``typ`` in lower case and without ``application/``.
+    """``kid``, the key type of ``alg``, and ``typ`` in lower case and without ``application/``.
 
     One issuer's tokens have few different headers; each is checked once.
     """
@@ -302,14 +320,6 @@ def _read_header(protected: str) -> tuple[str | None, str, str]:
     return kid, algorithm.kty, typ.lower().removeprefix("application/")
 
 
-def _read_claims(payload: bytes) -> tuple[JSONObject, bytes]:
-    """The claims, with rounded numbers, and their text for ``_exact_claims``."""
-    claims, text = strict_json.read_members(payload, what="claims")
-    if type(claims) is not dict:
-        claims = _exact_claims(payload, claims, text)  # which has the reason for its rejection
-    return claims, text
-
-
 def _exact_claims(payload: bytes, claims: JSON, text: bytes) -> JSONObject:
     """The claims, exact: where they hold fractions, huge integers or further objects, the reader looks twice."""
     if type(claims) is not dict or not _FLAT.issuperset(map(type, claims.values())):
@@ -317,12 +327,3 @@ def _exact_claims(payload: bytes, claims: JSON, text: bytes) -> JSONObject:
         if type(claims) is not dict:
             raise InvalidCredentialsError("token: the claims are not a JSON object")
     return claims
-
-
-def _profiles_of(profile: TokenProfile | Iterable[TokenProfile]) -> tuple[TokenProfile, ...]:
-    several = (profile,) if isinstance(profile, str) else tuple(profile)
-    if not several or not all(each in [*TokenProfile] for each in several):
-        raise ConfigurationError(
-            "JwtVerifier: profile is TokenProfile.RFC9068 or TokenProfile.PLAIN_JWT, or a list of both"
-        )
-    return tuple(map(TokenProfile, several))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from a2a_trust.cache import SingleFlight
 from a2a_trust.errors import KeySourceUnavailableError
@@ -25,12 +26,7 @@ _WAITING: Final = 10_000
 """The most keys of strangers that wait: more of them come only from a flood."""
 
 
-class _Waiting(Generic[_K, _V]):
-    """The look-ups of one event loop that wait or are under way."""
-
-    def __init__(self) -> None:
-        self.first: dict[_K, Future[_V | None]] = {}
-        self.then: dict[_K, Future[_V | None]] = {}
+_Queue: TypeAlias = dict[_K, Future[_V | None]]
 
 
 class LookUps(Generic[_K, _V]):
@@ -51,13 +47,27 @@ class LookUps(Generic[_K, _V]):
         """
         self._find = find
         self._trips = SingleFlight[None, None]()
-        self._waiting: dict[AbstractEventLoop, _Waiting[_K, _V]] = {}
+        #: The look-ups of each event loop that wait or are under way: those that go first, and the others.
+        self._waiting: dict[AbstractEventLoop, tuple[_Queue[_K, _V], _Queue[_K, _V]]] = {}
 
     async def find(self, key: _K, *, first: bool = False) -> _V | None:
         """The value; None when there is none. It raises as ``begin`` and the look-up do."""
         future = self.begin(key, first=first)
         await asyncio.wait([future])  # cancelling one who waits leaves the look-up alone, for the others
         return future.result()
+
+    async def found_within(self, seconds: float, keys: Iterable[_K], *, first: bool = False) -> dict[_K, _V]:
+        """The values that are found within so many seconds. A look-up that fails finds none."""
+        futures: dict[_K, Future[_V | None]] = {}
+        with suppress(KeySourceUnavailableError):  # too many wait
+            for key in keys:
+                futures[key] = self.begin(key, first=first)
+        if futures:
+            await asyncio.wait(futures.values(), timeout=seconds)
+        ended = {key: each for key, each in futures.items() if each.done() and not each.cancelled()}
+        return {
+            key: found for key, each in ended.items() if not each.exception() and (found := each.result()) is not None
+        }
 
     def begin(self, key: _K, *, first: bool = False) -> Future[_V | None]:
         """The look-up of this key, without waiting for it.
@@ -67,45 +77,45 @@ class LookUps(Generic[_K, _V]):
         loop = asyncio.get_running_loop()
         waiting = self._waiting.get(loop)
         if waiting is None:
-            for other in [*self._waiting]:
-                if other.is_closed():
-                    self._waiting.pop(other, None)
-            waiting = self._waiting[loop] = _Waiting()
-        future = waiting.first.get(key) or waiting.then.get(key)
+            for closed in [each for each in [*self._waiting] if each.is_closed()]:
+                self._waiting.pop(closed, None)
+            waiting = self._waiting[loop] = ({}, {})
+        ahead, others = waiting
+        future = ahead.get(key) or others.get(key)
         if future is None:
-            if not first and len(waiting.then) >= _WAITING:
+            if not first and len(others) >= _WAITING:
                 raise KeySourceUnavailableError("too many look-ups wait for the store")
             future = loop.create_future()
-            (waiting.first if first else waiting.then)[key] = future
-        elif first and key in waiting.then:  # it goes ahead from now on
-            waiting.first[key] = waiting.then.pop(key)
-        self._trips.begin(None, partial(self._work, waiting))
+            (ahead if first else others)[key] = future
+        elif first and key in others:  # it goes ahead from now on
+            ahead[key] = others.pop(key)
+        self._trips.begin(None, partial(self._work, ahead, others))
         return future
 
-    async def _work(self, waiting: _Waiting[_K, _V]) -> None:
+    async def _work(self, ahead: _Queue[_K, _V], others: _Queue[_K, _V]) -> None:
         """Trip after trip, until no key waits. A trip that fails ends all of them: the next would fail, too."""
         alone = 0
         try:
-            while keys := tuple(islice(chain(waiting.first, waiting.then), 1 if alone else _TOGETHER)):
+            while keys := tuple(islice(chain(ahead, others), 1 if alone else _TOGETHER)):
                 found = await self._find(keys)
                 if found is None and len(keys) > 1:
                     alone = _ALONE
                     continue
                 alone = max(alone - 1, 0)
                 for key in keys:
-                    future = (waiting.first if key in waiting.first else waiting.then).pop(key)
+                    future = (ahead if key in ahead else others).pop(key)
                     if found is None:
                         _fail(future, KeySourceUnavailableError("the store fails for this key", counts_as_failure=True))
                     else:
                         future.set_result(found.get(key))
         except Exception as error:  # noqa: BLE001  it goes to those who wait
-            for future in chain(waiting.first.values(), waiting.then.values()):
+            for future in chain(ahead.values(), others.values()):
                 _fail(future, error)
         finally:
-            for future in chain(waiting.first.values(), waiting.then.values()):
+            for future in chain(ahead.values(), others.values()):
                 future.cancel()  # with the loop; those that have a result keep it
-            waiting.first.clear()
-            waiting.then.clear()
+            ahead.clear()
+            others.clear()
 
 
 def _fail(future: Future[Any], error: Exception) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -55,14 +55,18 @@ def _path(text: str) -> Path:
     if with_port is not None:
         text = with_port[1] or with_port[2]
     try:
-        address = ip_address(text.partition("%")[0])  # without the zone of a link-local one
+        address = _ip_address(text)
     except ValueError:
         return ("",)
     if not isinstance(address, IPv6Address):
         return (str(address),)
-    if address.ipv4_mapped is not None:  # of a socket that takes both versions
-        return (str(address.ipv4_mapped),)
     return tuple(str(ip_network((address, width), strict=False)) for width in _WIDTHS)
+
+
+def _ip_address(text: str) -> IPv4Address | IPv6Address:
+    address = ip_address(text.partition("%")[0])  # without the zone of a link-local one
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped  # of a socket that takes both versions
 
 
 class FairQueue(Generic[_T]):
@@ -163,43 +167,31 @@ class Networks:
         return f"Networks({', '.join(repr(str(each)) for each in self._ranges)})"
 
 
-def with_peer(app: Any, address: str | None, *, unix: bool = False) -> Callable[..., Awaitable[None]]:
-    """``app``, with the address of the socket's peer, or its unix socket, in every scope. Only servers may use it,
+def peer_extension(address: str | None, *, unix: bool) -> dict[str, Any]:
+    """The extension of scopes with the address of the socket's peer, or its unix socket. Only servers may use it,
     because the guard trusts it.
     """
-    recorded = peer_extension(address, unix=unix)
-
-    async def recorded_app(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        scope["extensions"] = {**(scope.get("extensions") or {}), **recorded}
-        await app(scope, receive, send)
-
-    return recorded_app
-
-
-def peer_extension(address: str | None, *, unix: bool) -> dict[str, Any]:
-    """The extension of scopes that ``with_peer`` adds, by its name."""
     return {_EXTENSION: {"address": address, "unix": unix}}
 
 
 def verified_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
     """The address of the socket's peer; None if the server does not record it, or the peer has no address."""
-    recorded = (scope.get("extensions") or {}).get(_EXTENSION)
-    if recorded is None or recorded["address"] is None:
-        return None
-    address = ip_address(recorded["address"].partition("%")[0])  # without the zone of a link-local one
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return address if mapped is None else mapped  # of a socket that takes both versions
+    recorded = _recorded(scope)
+    return None if recorded is None or recorded["address"] is None else _ip_address(recorded["address"])
 
 
 def records_peers(scope: Mapping[str, Any]) -> bool:
     """Whether the server records the sockets' peers at all."""
-    return (scope.get("extensions") or {}).get(_EXTENSION) is not None
+    return _recorded(scope) is not None
+
+
+def _recorded(scope: Mapping[str, Any]) -> Any:
+    return (scope.get("extensions") or {}).get(_EXTENSION)
 
 
 def came_by_unix_socket(scope: Mapping[str, Any]) -> bool:
     """Whether the server recorded that the peer came by a unix socket. A missing address is not enough."""
-    recorded = (scope.get("extensions") or {}).get(_EXTENSION)
-    return recorded is not None and recorded.get("unix") is True
+    return records_peers(scope) and _recorded(scope).get("unix") is True
 
 
 def was_forwarded(scope: Mapping[str, Any]) -> bool:

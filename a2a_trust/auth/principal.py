@@ -159,7 +159,6 @@ class Verifier(Protocol[Credential]):
     - ``is_remembered(credential, now)``: whether this credential was verified a short while ago. Write it for
       credentials that can be guessed, such as passwords: after too many failures, only credentials that are remembered
       and were verified for the same peer are verified.
-
     - ``remembered(credential, now)``: the identity that ``verify`` would return now, if no wait is needed to know that;
       else None. With it, callers who were here before are answered faster. It is not called if a subclass overrides
       ``verify`` without it.
@@ -305,9 +304,6 @@ def _quoted(text: str, safe: str) -> str:
     return quote(text, safe=safe, errors="surrogatepass")
 
 
-_ANONYMOUS_BYTES: Final = 16
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anonymous:
     """A caller that the card admits without a credential. Every request is a new caller, with a new ``display_name``,
@@ -316,7 +312,7 @@ class Anonymous:
     is_authenticated: ClassVar[bool] = False
     name: ClassVar[str] = "anonymous"
     scopes: ClassVar[frozenset[str]] = frozenset()
-    display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(_ANONYMOUS_BYTES)}")
+    display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(16)}")
 
     def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
         """None: there is no credential."""

@@ -15,12 +15,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import OpenIdKeys
+from a2a_trust.auth.discovery import KeySource, OpenIdKeys
 from a2a_trust.auth.introspection import IntrospectionVerifier
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication
 from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
-from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.token_cache import RedisTokenCache
 from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom, marks_of
 from a2a_trust.errors import ConfigurationError

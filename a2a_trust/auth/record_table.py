@@ -9,9 +9,12 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from a2a_trust.auth.records import Found, readable_of, split, text_of
+from a2a_trust.auth.records import Found, WriteTable, readable_of, split, text_of
+from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, SqliteReader
 
 _R = TypeVar("_R")
@@ -24,85 +27,142 @@ class Session(Protocol):
     def execute(self, query: str, *values: object) -> object: ...
 
 
-class SqliteSession:
-    """A transaction of SQLite, where ``$1`` is a parameter with a name."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        connection.text_factory = text_of
-        self.connection = connection
-
-    def fetch(self, query: str, *values: Any) -> list[Any]:
-        """The rows of a query."""
-        return self.connection.execute(query, {str(place): value for place, value in enumerate(values, 1)}).fetchall()
-
-    execute = fetch
-
-
 class RecordTable(Generic[_R]):
-    """The table ``name``, whose first column is what people call a record by.
+    """The table ``name``, whose first column is what people call a record by. Look-ups go by the column ``key``.
 
-    ``record`` makes a record of the ``columns`` of a row, or raises ConfigurationError. ``reading`` begins a session.
+    ``made`` makes a record of its ``members``, which are in the ``columns``, or raises ConfigurationError. A write of a
+    record that is there sets only its columns ``changing``.
     """
 
     def __init__(
-        self,
-        name: str,
-        columns: str,
-        record: Callable[[Sequence[Any]], _R],
-        reading: Callable[[], AbstractContextManager[Session]],
+        self, name: str, columns: str, made: Callable[..., _R], *, members: str, key: str, changing: str
     ) -> None:
-        self.name = name
-        self._select = f"SELECT {columns} FROM {name}"  # noqa: S608  constants
-        self._order = f"ORDER BY created, {columns.partition(',')[0]}"
-        self._record, self._reading = record, reading
-
-    def records(self, where: str = "", *values: object) -> tuple[_R, ...]:
-        """The records, in order of creation; those that ``unreadable`` names are left out."""
-        with self._reading() as session:
-            return readable_of(self.rows(session, where, *values), self._record)
-
-    def unreadable(self) -> tuple[tuple[str, str], ...]:
-        """The records that were made or damaged by hand: what each is called, and what is wrong."""
-        with self._reading() as session:
-            return split(self.rows(session), self._record)[1]
-
-    def get(self, session: Session, where: str, value: object) -> _R | None:
-        """The one record, inside a transaction. ConfigurationError: it is unreadable."""
-        rows = self.rows(session, where, value)
-        return self._record(rows[0]) if rows else None
+        names = columns.split(", ")
+        places = ", ".join(f"${place}" for place, _ in enumerate(names, 1))
+        changes = ", ".join(f"{each} = excluded.{each}" for each in changing.split(", "))
+        self._made, self._members = made, members.split(", ")
+        self._select, self._order = f"SELECT {columns} FROM {name}", f"ORDER BY created, {names[0]}"  # noqa: S608
+        self.by_name, self.by_key = f"WHERE {names[0]} = $1", f"WHERE {key} = $1"
+        insert = f"INSERT INTO {name} ({columns}) VALUES ({places})"  # noqa: S608  constants
+        self.put = f"{insert} ON CONFLICT ({names[0]}) DO UPDATE SET {changes}"
 
     def rows(self, session: Session, where: str = "", *values: object) -> list[Any]:
         """The rows, in order of creation."""
         return session.fetch(f"{self._select} {where} {self._order}", *values)
 
+    def record(self, row: Sequence[Any]) -> _R:
+        """The record in a row. ConfigurationError: it was made or damaged by hand."""
+        members = dict(zip(self._members, row, strict=True))
+        scopes = frozenset(members["scopes"].split())  # of bytes, where it is none; no record takes them
+        return self._made(**{**members, "scopes": scopes})
 
-class SqliteTable(RecordTable[_R]):
-    """A table in an SQLite file; ``key`` is the column that look-ups go by.
+    def row(self, record: _R) -> tuple[Any, ...]:
+        """The row of a record."""
+        members = {name: getattr(record, name) for name in self._members}
+        return tuple({**members, "scopes": " ".join(sorted(members["scopes"]))}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class WritableTable(Generic[_R]):
+    """The table inside a transaction."""
+
+    session: Session
+    table: RecordTable[_R]
+
+    def get(self, name: str) -> _R | None:
+        """The record of that name. ConfigurationError: it is unreadable."""
+        rows = self.table.rows(self.session, self.table.by_name, name)
+        return self.table.record(rows[0]) if rows else None
+
+    def name_of(self, key: object) -> str | None:
+        rows = self.table.rows(self.session, self.table.by_key, key)
+        return str(rows[0][0]) if rows else None
+
+    def put(self, record: _R) -> None:
+        self.session.execute(self.table.put, *self.table.row(record))
+
+
+class RecordsInTable(Generic[_R]):
+    """The operators' lists of records, for the stores in tables."""
+
+    _table: RecordTable[_R]
+
+    def _reading(self) -> AbstractContextManager[Session]:
+        raise NotImplementedError
+
+    def _records(self, where: str = "", *values: object) -> tuple[_R, ...]:
+        with self._reading() as session:
+            return readable_of(self._table.rows(session, where, *values), self._table.record)
+
+    def unreadable(self) -> tuple[tuple[str, str], ...]:
+        """The records that were made or damaged by hand, which admit nobody: the id or user of each, and what is wrong
+        with it."""
+        with self._reading() as session:
+            return split(self._table.rows(session), self._table.record)[1]
+
+
+class SqliteStore(RecordsInTable[_R]):
+    """A store in an SQLite file, which several processes of one machine may share (``files.sqlite``).
 
     ``revision`` (``files.sqlite.revision_of``) and the records of one look-up are of one moment. In an unchanged store
     one look confirms all that was read before.
     """
 
-    def __init__(
-        self, file: SqliteFile, name: str, columns: str, *, key: str, record: Callable[[Sequence[Any]], _R]
-    ) -> None:
-        super().__init__(name, columns, record, self._session)
-        self._file = file
-        self._reader = SqliteReader(file)
-        self._by_key = f"WHERE {key} = $1"
+    _what: ClassVar[str]
+    _application_id: ClassVar[int]
+    _version: ClassVar[int]
+    _tables: ClassVar[str]
+    _first: ClassVar[str]
+    """How to make a store with its first record."""
+
+    def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
+        """``create`` makes the file, for its owner only, if it is not there. ``timeout``: the longest, in seconds, that
+        a read or a write waits for others. ConfigurationError when the file is missing or is no such store.
+        """
+        self._file = SqliteFile(
+            path=Path(path).absolute(),
+            what=self._what,
+            application_id=self._application_id,
+            version=self._version,
+            tables=self._tables,
+            if_damaged="restore it from a copy",
+            timeout=timeout,
+            unavailable=KeySourceUnavailableError,
+        )
+        self._reader = SqliteReader(self._file)
+        self._file.open_or_make(path, create=create, if_missing=self._first.format(path=path))
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
+    def _reading(self) -> Iterator[Session]:
         with self._file.connection() as connection:
-            yield SqliteSession(connection)
+            yield _SqliteSession(connection)
 
-    async def find(self, keys: Sequence[str | bytes]) -> Found[_R]:
+    @contextmanager
+    def _writing(self) -> Iterator[WriteTable[_R]]:
+        with self._file.writing() as connection:
+            yield WritableTable(_SqliteSession(connection), self._table)
+
+    async def find(self, keys: tuple[Any, ...]) -> Found[_R]:
         """The revision, and the records with these keys."""
         return await asyncio.to_thread(self._find, keys)
 
-    def _find(self, keys: Sequence[str | bytes]) -> Found[_R]:
+    def _find(self, keys: Sequence[Any]) -> Found[_R]:
         with self._reader.reading() as connection:
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
-            session = SqliteSession(connection)
-            rows = [row for key in keys for row in self.rows(session, self._by_key, key)]
-            return Found(revision, readable_of(rows, self._record, what=f"{self._file.what} {self._file.path}"))
+            session = _SqliteSession(connection)
+            rows = [row for key in keys for row in self._table.rows(session, self._table.by_key, key)]
+            return Found(revision, readable_of(rows, self._table.record, what=f"{self._what} {self._file.path}"))
+
+
+class _SqliteSession:
+    """A transaction of SQLite, where ``$1`` is a parameter with a name."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = text_of
+        self._connection = connection
+
+    def fetch(self, query: str, *values: Any) -> list[Any]:
+        """The rows of a query."""
+        return self._connection.execute(query, {str(place): value for place, value in enumerate(values, 1)}).fetchall()
+
+    execute = fetch

@@ -1,12 +1,14 @@
-"""Checks for records of API keys and of passwords: names, scopes and times."""
+"""Records of API keys and of passwords: checks of names, scopes and times, writes, and a store in memory."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
+from threading import Lock
+from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from a2a_trust.net.issuers import SCOPE
@@ -107,3 +109,54 @@ def split(
         except ConfigurationError as error:
             damaged.append((text_of(row[0]), str(error)))
     return tuple(found), tuple(damaged)
+
+
+class WriteTable(Protocol[_R]):
+    """The records as one write sees them: nobody else writes meanwhile, and all of it happens or nothing.
+
+    A record has a name (the id of an API key, or a user) and a key, by which look-ups find it.
+    """
+
+    def get(self, name: str) -> _R | None: ...
+    def name_of(self, key: Any) -> str | None: ...
+    def put(self, record: _R) -> None: ...
+
+
+class MemoryTable(Generic[_R]):
+    """A table in memory; ``names`` gives a record's name and its key."""
+
+    def __init__(self, names: Callable[[_R], tuple[str, Hashable]]) -> None:
+        self.records: dict[str, _R] = {}
+        self.ids: dict[Hashable, str] = {}
+        """By key."""
+        self._names = names
+
+    def get(self, name: str) -> _R | None:
+        return self.records.get(name)
+
+    def name_of(self, key: Hashable) -> str | None:
+        return self.ids.get(key)
+
+    def put(self, record: _R) -> None:
+        name, key = self._names(record)
+        self.records[name], self.ids[key] = record, name
+
+
+class MemoryStore(Generic[_R]):
+    """Records of this process only, gone when it ends."""
+
+    def __init__(self, table: MemoryTable[_R]) -> None:
+        self._lock = Lock()
+        self._revision = object()
+        self._table = table
+
+    async def find(self, keys: tuple[Any, ...]) -> Found[_R]:
+        with self._lock:
+            names = filter(None, map(self._table.name_of, keys))
+            return Found(self._revision, tuple(map(self._table.records.__getitem__, names)))
+
+    @contextmanager
+    def _writing(self) -> Iterator[WriteTable[_R]]:
+        with self._lock:
+            yield self._table
+            self._revision = object()

@@ -3,27 +3,20 @@
 A counter is one key that expires with its window, which begins with its first failure. The name of a key has digests of
 peers and user names only. The server may drop counters: each process still has its own.
 
-All counters that are asked or told about while the server works on others share the next trip, so a burst of requests
-takes a few trips and is no outage. With a trip for each, 1,000 peers at once took longer than requests wait, and were
-not counted.
+All counters that are asked or told about while the server works on others share the next trip: with a trip for each,
+1,000 peers at once took longer than requests wait, and were not counted.
 """
 
 from __future__ import annotations
 
-import asyncio
-from asyncio import Future
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.cache import BoundedCache
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
-from a2a_trust.errors import KeySourceUnavailableError
-
-_K = TypeVar("_K")
 
 _TRIP_SECONDS: Final = 0.2
 """Shorter than a request waits: who waited for a trip that failed makes no other one."""
@@ -79,13 +72,7 @@ class RedisCounters:
         """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ConfigurationError: it is no such URL, or
         the extra is not installed.
         """
-        self._server = RedisServer(
-            url,
-            what="counters of failed credentials",
-            unavailable=KeySourceUnavailableError,
-            timeout=_TRIP_SECONDS,
-            may_drop=True,
-        )
+        self._server = RedisServer(url, what="counters of failed credentials", timeout=_TRIP_SECONDS, may_drop=True)
         self._reads = LookUps(self._read)
         self._writes = LookUps(self._write)
         self._ends = LookUps(self._end)
@@ -102,7 +89,7 @@ class RedisCounters:
         cannot tell."""
         if not self._server.pause.may_try():
             return {}
-        windows = await _found(self._reads, counters)
+        windows = await self._reads.found_within(REQUEST_SECONDS, counters)
         for each in windows:
             self._counting.put(each.name, True)
         return {each.name: window.rest for each, window in windows.items() if window.failures >= each.amount}
@@ -112,7 +99,8 @@ class RedisCounters:
         their limits now."""
         if not self._server.pause.may_try():
             return {}
-        windows = await _found(self._writes, [_Hit(each, next(self._numbers)) for each in counters])
+        hits = [_Hit(each, next(self._numbers)) for each in counters]
+        windows = await self._writes.found_within(REQUEST_SECONDS, hits)
         for hit in windows:
             self._counting.put(hit.counter.name, True)
         return {
@@ -123,43 +111,33 @@ class RedisCounters:
         """Set the counters back to 0, if Redis can be used. Without failures that is no trip."""
         counting = [each for each in counters if self._counting.get(each.name)]
         if counting and self._server.pause.may_try():
-            await _found(self._ends, counting)
+            await self._ends.found_within(REQUEST_SECONDS, counting)
             for each in counting:
                 self._counting.remove(each.name)
 
-    async def _read(self, counters: tuple[Counter, ...]) -> Mapping[Counter, _Window | None]:
+    async def _read(self, counters: tuple[Counter, ...]) -> Mapping[Counter, _Window]:
         async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
             for counter in counters:
                 pipeline.get(counter.key)
                 pipeline.pttl(counter.key)
             answers = await pipeline.execute()
-        return {each: _window(each, *answers[2 * place :][:2]) for place, each in enumerate(counters)}
+        found = {each: _window(each, *answers[2 * place :][:2]) for place, each in enumerate(counters)}
+        return {each: window for each, window in found.items() if window}
 
-    async def _write(self, hits: tuple[_Hit, ...]) -> Mapping[_Hit, _Window | None]:
+    async def _write(self, hits: tuple[_Hit, ...]) -> Mapping[_Hit, _Window]:
         async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
             for counter, _ in hits:
                 pipeline.incr(counter.key)
                 pipeline.expire(counter.key, counter.seconds, nx=True)  # never a counter without an end
                 pipeline.pttl(counter.key)
             answers = await pipeline.execute()
-        return {hit: _window(hit.counter, answers[3 * place], answers[3 * place + 2]) for place, hit in enumerate(hits)}
+        found = {hit: _window(hit.counter, *answers[3 * place :][:3:2]) for place, hit in enumerate(hits)}
+        return {hit: window for hit, window in found.items() if window}
 
-    async def _end(self, counters: tuple[Counter, ...]) -> Mapping[Counter, _Window | None]:
+    async def _end(self, counters: tuple[Counter, ...]) -> Mapping[Counter, _Window]:
         async with self._server.session() as client:
             await client.delete(*(each.key for each in counters))
         return {}
-
-
-async def _found(look_ups: LookUps[_K, _Window | None], keys: Iterable[_K]) -> dict[_K, _Window]:
-    """The windows that are found in time."""
-    futures: dict[_K, Future[_Window | None]] = {}
-    with suppress(KeySourceUnavailableError):  # too many wait
-        for key in keys:
-            futures[key] = look_ups.begin(key)
-    if futures:
-        await asyncio.wait(futures.values(), timeout=REQUEST_SECONDS)
-    known = {key: each for key, each in futures.items() if each.done() and not each.cancelled()}
-    return {key: found for key, each in known.items() if not each.exception() and (found := each.result())}
 
 
 def _window(counter: Counter, failures: Any, milliseconds: Any) -> _Window | None:

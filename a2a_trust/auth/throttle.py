@@ -1,14 +1,11 @@
 """Limits failed requests by peer and by credential name; beyond a limit, passwords are rejected unverified.
 
-Only failures count. A credential that cannot be guessed is always verified. One that can is verified beyond a limit
-only if the verifier remembers it, and only for the peer for which it was verified: to all others, an answer would tell
-whether a guess is right. The peer is the address in the scope: that of the socket, or one from a proxy that the server
-trusts.
+Only failures count. Beyond a limit, a credential that can be guessed is verified only if the verifier remembers it, and
+only for the peer for which it was verified: to all others, an answer would tell whether a guess is right. The peer is
+the address in the scope: that of the socket, or one from a proxy that the server trusts.
 
-The owner of a network of IPv6 has as many peers as it likes. So networks of 56 and 48 bits have limits as well.
-
-The counters of the process decide exactly, always. Those that it shares with others, if any, only add rejections: they
-are asked before a credential that can be guessed is verified, and told of each failure.
+The counters of the process decide exactly, always. Shared counters only add rejections: they are asked before a
+credential that can be guessed is verified, and told of each failure.
 """
 
 from __future__ import annotations
@@ -69,13 +66,18 @@ class FailureLimits:
 
     def __post_init__(self) -> None:
         for each in ("by_credential", "by_peer"):
-            _limit(self, each)
+            _limits(self, each)
         if not isinstance(self.shared, RedisCounters | None):
             raise ConfigurationError('failures: write shared=RedisCounters("rediss://HOST:6379/0")')
 
 
-def _limit(limits: FailureLimits, option: str) -> _Limit:
-    """A limit; ConfigurationError where the text states none, several, or one that accepts nothing."""
+#: How a limit was written, and so many failures in so many seconds.
+_Limit: TypeAlias = tuple[str, int, int]
+
+
+def _limits(limits: FailureLimits, option: str) -> tuple[_Limit, ...]:
+    """The limits of a peer and of its wider networks; ConfigurationError where the text states none, several, or one
+    that accepts nothing."""
     text = getattr(limits, option)
     match = _LIMIT.fullmatch(text) if isinstance(text, str) else None
     seconds = _SECONDS.get(match[3].lower().removesuffix("s")) if match else None
@@ -84,22 +86,8 @@ def _limit(limits: FailureLimits, option: str) -> _Limit:
             f"failures: {option}={text!r:.64} is not a limit; write a number of failures, 1 or more, and a period, as "
             'in "10/minute", "100/hour" or "20/5 minutes"'
         )
-    return _Limit(f"{option}={text}", int(match[1]), seconds * int(match[2] or 1))
-
-
-class _Limit(NamedTuple):
-    """So many failures in so many seconds, and how that was written."""
-
-    option: str
-    amount: int
-    seconds: int
-
-    def for_networks(self) -> tuple[_Limit, ...]:
-        """The limits of a peer and of its wider networks."""
-        return tuple(
-            self._replace(option=f"{each} times {self.option}" if each > 1 else self.option, amount=self.amount * each)
-            for each in _TIMES
-        )
+    written, amount, seconds = f"{option}={text}", int(match[1]), seconds * int(match[2] or 1)
+    return tuple((f"{each} times {written}" if each > 1 else written, amount * each, seconds) for each in _TIMES)
 
 
 class _Window(NamedTuple):
@@ -119,20 +107,17 @@ class Throttle:
     are begun than may still fail, and no more than 16; the rest wait for the outcome. So a limit is exact, many valid
     passwords at once are not rejected, and no peer takes all the time of the hashes.
 
-    The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and 1.4 times
-    the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
-    window up to twice the limit may fail.
+    Windows are fixed, and begin with the first failure: the end of a sliding window is an estimate, and ``Retry-After``
+    has to be true. The price is that around the end of a window up to twice the limit may fail.
 
     Shared counters are exact if guesses come one after the other. If guesses come to several processes at the same
-    moment, each process may verify as many as its own counters allow.
-
-    Why this is a class: it counts. One belongs to one guard.
+    moment, each process may verify as many as its own counters allow. A throttle belongs to one guard.
     """
 
     def __init__(self, limits: FailureLimits, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock`` gives seconds that never run backwards."""
-        self._by_peer = _limit(limits, "by_peer").for_networks()
-        self._by_credential = _limit(limits, "by_credential").for_networks()
+        self._by_peer = _limits(limits, "by_peer")
+        self._by_credential = _limits(limits, "by_credential")
         self._clock = clock
         #: Failures, and when the window ends. The counter that was not counted for the longest time leaves first.
         self._counters = BoundedCache[str, tuple[int, float]](max_entries=_COUNTERS)
@@ -169,7 +154,10 @@ class Throttle:
             await full
         if self._shared is not None:
             try:
-                await self._ask(self._shared, counters)
+                self._remember(await self._shared.full(counters))
+                over = [each for each in counters if self._is_full(each)]
+                if over:
+                    raise self._refusal(over)
             except BaseException:
                 self._end(counters)
                 raise
@@ -229,13 +217,6 @@ class Throttle:
             self._counters.put(name, (count + 1, ends), until=ends)
         return count + 1
 
-    async def _ask(self, shared: RedisCounters, counters: list[Counter]) -> None:
-        """TooManyRequestsError: too many failed in all processes together."""
-        self._remember(await shared.full(counters))
-        over = [each for each in counters if self._is_full(each)]
-        if over:
-            raise self._refusal(over)
-
     def _remember(self, full: Mapping[str, float]) -> None:
         now = self._clock()
         for name, seconds in full.items():
@@ -261,7 +242,7 @@ class Throttle:
         name, now = counter.name, self._clock()
         count, ends = self._counters.get(name, now) or (0, now)
         remaining = max(0, counter.amount - count)
-        full_until = None if self._shared is None else self._full.get(name, now)
+        full_until = self._full.get(name, now)
         if full_until is None:
             return _Window(ends, remaining)
         return _Window(full_until if remaining else max(full_until, ends), 0)

@@ -9,9 +9,7 @@ The rules:
    clock. An answer from more than ten seconds ahead is a miss.
 4. The reader applies its own rules to the answer, as if the issuer had just given it.
 5. A server that cannot be used, a value that does not open, and an answer that is too large are misses: the issuer is
-   asked.
-
-The server may drop answers. The look-ups that come while it works on others share the next trip.
+   asked. The server may drop answers.
 """
 
 from __future__ import annotations
@@ -77,13 +75,7 @@ class RedisTokenCache:
                 f"RedisTokenCache: the secret must be {MIN_SECRET} bytes or more; make one with "
                 "secrets.token_bytes(32), and give the same one to all replicas of the agent"
             )
-        self._server = RedisServer(
-            url,
-            what="cache of opaque tokens",
-            unavailable=KeySourceUnavailableError,
-            timeout=_TRIP_SECONDS,
-            may_drop=True,
-        )
+        self._server = RedisServer(url, what="cache of opaque tokens", timeout=_TRIP_SECONDS, may_drop=True)
         self._seal = Seal(secret, b"a2a_trust introspection " + _VERSION)
         self._look_ups = LookUps(self._trip)
         self._removing = set[Task[None]]()
@@ -101,13 +93,8 @@ class RedisTokenCache:
         """The answer in the slot; None without one, or when nobody can tell. ``first`` as in ``LookUps``."""
         if not self._server.pause.may_try():
             return None
-        try:
-            look_up = self._look_ups.begin(slot, first=first)
-            await asyncio.wait([look_up], timeout=REQUEST_SECONDS)
-            sealed = look_up.result() if look_up.done() else None
-        except KeySourceUnavailableError:
-            return None
-        return None if sealed is None else self._opened(slot, sealed)
+        found = await self._look_ups.found_within(REQUEST_SECONDS, [slot], first=first)
+        return self._opened(slot, found[slot]) if found else None
 
     async def keep(self, slot: bytes, shared: SharedAnswer, seconds: float) -> None:
         """Keep the answer for so many seconds, if the server can."""

@@ -341,20 +341,11 @@ class ClaimsVerifier(BoundVerifier[str]):
             raise ConfigurationError(f"{self._name}: remember={remember!r:.40} must be a number of tokens, 0 or more")
         self._issuer, self._audiences = issuer, audiences_of(audience, self._name)
         self._scopes, self._marks, self._hints = ScopeClaims(scopes_from), marks_of(marked_by), dict(hints)
-        self._binding = TokenBinding(binding)
+        self.issuers: Final = (issuer,)
+        self.binding: Final = TokenBinding(binding)
         self._valid: BoundedCache[bytes, VerifiedToken] = BoundedCache(
             max_entries=remember, max_bytes=remember * _MEMORY_BYTES
         )
-
-    @property
-    def issuers(self) -> tuple[str, ...]:
-        """The issuer whose tokens are accepted."""
-        return (self._issuer,)
-
-    @property
-    def binding(self) -> TokenBinding:
-        """Whether tokens must be bound to a key."""
-        return self._binding
 
     def forget(self, credential: str) -> None:
         """Remove a token from the cache, for example after its revocation, and every token with the same signed part:
@@ -387,7 +378,7 @@ class ClaimsVerifier(BoundVerifier[str]):
     def _bound_to(self, claims: Mapping[str, Any]) -> KeyBinding | None:
         """The keys that the token is bound to. InvalidCredentialsError: it has to be bound, and is not."""
         bound_to = binding_of(claims["cnf"]) if "cnf" in claims else None
-        if bound_to is None and self._binding is TokenBinding.REQUIRED:
+        if bound_to is None and self.binding is TokenBinding.REQUIRED:
             raise InvalidCredentialsError(
                 "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
             )

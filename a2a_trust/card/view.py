@@ -155,6 +155,19 @@ class CardView:
         lists = (self.requirements, *(skill.requirements for skill in self.skills))
         return [alternative for each in lists for alternative in each or ()]
 
+    @property
+    def login_urls(self) -> frozenset[str]:
+        """The URLs that credentials and users are sent to: for tokens, authorization, refresh, devices, and metadata
+        with such URLs."""
+        urls: set[str] = set()
+        for scheme in self.schemes.values():
+            if isinstance(scheme, OAuth2Scheme):
+                urls |= {url for flow in scheme.flows for _, url in flow.urls}
+                urls |= {scheme.metadata_url} if scheme.metadata_url else set()
+            elif isinstance(scheme, OpenIdConnectScheme):
+                urls.add(scheme.discovery_url)
+        return frozenset(urls)
+
 
 def generation_of(card: Mapping[str, JSON]) -> Generation:
     """The generation of a card: before 1.0 if it has members of that time, and no ``supportedInterfaces``.

@@ -83,9 +83,8 @@ class Agents:
     def verify(self, document: bytes, url: str, origin: str, trust: TrustStore) -> VerifiedCard:
         """Verify a card that was fetched from that URL; the errors are those of ``fetch_card``."""
         with needing_client("to fetch cards"):
-            from a2a_trust.client.first_use import TrustOnFirstUse
             from a2a_trust.client.flow import run
-            from a2a_trust.client.verification import Verification
+            from a2a_trust.client.verification import TrustOnFirstUse, Verification
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
         verification = Verification(trust=trust, memory=self.memory, on_first_use=on_first_use)
         return run(verification.verify(document, origin), _fetcher(url) if self.allow_private else None)

@@ -12,12 +12,10 @@ if TYPE_CHECKING:
     from a2a_trust.client.credentials import ApiKey as ApiKey, BasicCredentials as BasicCredentials
     from a2a_trust.client.credentials import BearerToken as BearerToken, SecretFile as SecretFile
     from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
-    from a2a_trust.client.extended import async_fetch_extended_card as async_fetch_extended_card
-    from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
-    from a2a_trust.client.fetching import CardCache as CardCache, FetchOptions as FetchOptions
     from a2a_trust.client.fetching import UnsafeReportOnly as UnsafeReportOnly
     from a2a_trust.client.fetching import async_fetch_card as async_fetch_card, fetch_card as fetch_card
-    from a2a_trust.client.first_use import TrustOnFirstUse as TrustOnFirstUse
+    from a2a_trust.client.fetching import async_fetch_extended_card as async_fetch_extended_card
+    from a2a_trust.client.fetching import fetch_extended_card as fetch_extended_card
     from a2a_trust.client.grants import ClientCredentials as ClientCredentials, RefreshToken as RefreshToken
     from a2a_trust.client.grants import TokenExchange as TokenExchange
     from a2a_trust.client.memory import CardMemory as CardMemory, VolatileCardMemory as VolatileCardMemory
@@ -26,18 +24,20 @@ if TYPE_CHECKING:
     from a2a_trust.client.oauth import ClientSecret as ClientSecret, OAuthClient as OAuthClient
     from a2a_trust.client.oauth import PrivateKeyJwt as PrivateKeyJwt, TlsClientAuth as TlsClientAuth
     from a2a_trust.client.sdk_hook import signature_verifier as signature_verifier
+    from a2a_trust.client.verification import CardCache as CardCache, FetchOptions as FetchOptions
+    from a2a_trust.client.verification import TrustOnFirstUse as TrustOnFirstUse
     from a2a_trust.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
 else:
     __getattr__, __dir__ = lazy(__name__, {
         "client.adapters": "AsyncVerifyingTransport CardAuth CredentialsError CredentialsRejectedError "
         "UnverifiedCardError VerifyingTransport verifying_client",
         "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
-        "client.destinations": "UnsafePassAnything", "client.extended": "async_fetch_extended_card fetch_extended_card",
-        "client.fetching": "CardCache FetchOptions UnsafeReportOnly async_fetch_card fetch_card",
-        "client.first_use": "TrustOnFirstUse", "client.grants": "ClientCredentials RefreshToken TokenExchange",
+        "client.destinations": "UnsafePassAnything",
+        "client.fetching": "UnsafeReportOnly async_fetch_card async_fetch_extended_card fetch_card fetch_extended_card",
+        "client.grants": "ClientCredentials RefreshToken TokenExchange",
         "client.memory": "CardMemory VolatileCardMemory", "client.memory_postgres": "PostgresCardMemory",
         "client.memory_store": "SqliteCardMemory",
         "client.oauth": "ClientSecret OAuthClient PrivateKeyJwt TlsClientAuth",
         "client.sdk_hook": "signature_verifier",
-        "net.fetcher": "Fetched Fetcher Resolver",
+        "client.verification": "CardCache FetchOptions TrustOnFirstUse", "net.fetcher": "Fetched Fetcher Resolver",
     })  # fmt: skip

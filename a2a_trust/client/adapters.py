@@ -20,8 +20,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakSet, ref
 
 import httpx
@@ -34,12 +33,13 @@ from a2a_trust.client.credentials import Credential
 from a2a_trust.client.decisions import OF_BODIES
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
-from a2a_trust.client.fetching import card_urls
+from a2a_trust.client.fetching import EMPTY, card_urls
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.keys.signer import HoldsSecret
 from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.net.fetcher import Resolver
@@ -48,20 +48,17 @@ from a2a_trust.signing.verify import VerifiedCard
 
 T = TypeVar("T")
 
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
-    """A card is not verified, so it was not passed on; or no verified card names the URL of a request, so it was not
-    sent. ``__cause__`` is the TrustError that says why."""
+    """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
 
     code = "unverified-card"
 
 
 class CredentialsError(TrustError, httpx.RequestError):
-    """A request was not sent: no credential fits, or cannot be obtained, or the card is not verified any more;
-    ``__cause__`` says why."""
+    """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
 
     code = "credentials"
 
@@ -86,9 +83,7 @@ class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
         scopes: tuple[str, ...] = (),
         resource_metadata: str = "",
     ) -> None:
-        self.schemes = schemes
-        self.scopes = scopes
-        self.resource_metadata = resource_metadata
+        self.schemes, self.scopes, self.resource_metadata = schemes, scopes, resource_metadata
         super().__init__(message, request=request, response=response)
 
 
@@ -157,10 +152,10 @@ class _Verifying(Generic[T]):
         *,
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
-        cards: Mapping[str, str] = _NONE,
+        cards: Mapping[str, str] = EMPTY,
         also: Iterable[str] | UnsafePassAnything = (),
         http_within: Iterable[str] = (),
-        mutual_tls: Mapping[str, T] = _NONE,
+        mutual_tls: Mapping[str, T] = EMPTY,
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -176,7 +171,7 @@ class _Verifying(Generic[T]):
         streamed = copied.stream
         is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
         try:
-            values = _values(copied, Refusal.not_sent, is_own=request in self._own and not is_redirected)
+            values = _values(copied, Reason.NOT_SENT, is_own=request in self._own and not is_redirected)
             response = _response((yield from self._connection.exchange(values)))
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
@@ -205,8 +200,7 @@ class VerifyingTransport(_Verifying[httpx.BaseTransport], httpx.BaseTransport):
     - ``mutual_tls``: transports with a client certificate, by origin. They send the requests to URLs there that a
       verified card names, and the GET of cards there that are in ``cards``; ``transport`` sends all others.
 
-    ConfigurationError: a URL in ``cards`` or ``also`` is ambiguous, or is neither https, nor http to this machine or
-    within the mesh; or an origin in ``mutual_tls`` is not an origin.
+    ConfigurationError: a URL is ambiguous, or neither https, nor http to this machine or within the mesh.
     """
 
     _driver = _Blocking
@@ -238,7 +232,7 @@ _BLOCKING: Final = Blocking()
 _AWAITING: Final = Awaiting()
 
 
-class CardAuth(httpx.Auth):
+class CardAuth(HoldsSecret, httpx.Auth):
     """Sends the credentials that ``card`` demands, for ``httpx.Client(auth=…)`` and ``httpx.AsyncClient(auth=…)``.
 
     - ``credentials``: by the names of the card's schemes. A certificate for mutual TLS is ``CertificateFiles`` or
@@ -247,9 +241,8 @@ class CardAuth(httpx.Auth):
     - ``skills``: the ids of the skills that the requests are for, if the card demands more for them.
     - ``clock``: gives seconds since the epoch.
 
-    Threads and tasks may share one. Requests fail with ``CredentialsError`` if no credential fits, and with
-    ``CredentialsRejectedError`` if the agent rejects the credentials. ConfigurationError: an argument is wrong, or the
-    card does not have a skill. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
+    Threads and tasks may share one. CredentialsError: no credential fits. CredentialsRejectedError: the agent rejects
+    them. ConfigurationError: an argument is wrong. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
     """
 
     def __init__(
@@ -307,7 +300,7 @@ class CardAuth(httpx.Auth):
             return _reply(response, is_elsewhere=response.request is not request)
 
         try:
-            values = _values(request, Refusal.not_obtained)
+            values = _values(request, Reason.NO_CREDENTIALS)
             yield from self._card.exchange(values, send)
             return
         except Refusal as refusal:
@@ -316,9 +309,6 @@ class CardAuth(httpx.Auth):
 
     def __repr__(self) -> str:
         return "CardAuth(…)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a CardAuth cannot be pickled or copied: it holds credentials")
 
 
 def verifying_client(
@@ -329,7 +319,7 @@ def verifying_client(
     skills: Iterable[str] = (),
     memory: CardMemory | None = None,
     policy: Policy = ANY_KEY,
-    cards: Mapping[str, str] = _NONE,
+    cards: Mapping[str, str] = EMPTY,
     also: Iterable[str] | UnsafePassAnything = (),
     http_within: Iterable[str] = (),
     authorities: Path | str | None = None,
@@ -399,12 +389,12 @@ class _Own(httpx.Auth):
             self._requests.discard(request)
 
 
-def _values(request: httpx.Request, refusal: Callable[[str, TrustError], Refusal], *, is_own: bool = False) -> Request:
+def _values(request: httpx.Request, reason: Reason, *, is_own: bool = False) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:
         shown = request.url
-        raise refusal(f"{shown.scheme}://{shown.netloc.decode('ascii')}{shown.path}", error) from None
+        raise Refusal.of(reason, f"{shown.scheme}://{shown.netloc.decode('ascii')}{shown.path}", error) from None
     return Request(
         method=request.method,
         url=url,
@@ -482,7 +472,8 @@ def _error(refusal: Refusal, request: httpx.Request) -> httpx.HTTPError:
 
 
 _ERRORS: Final[Mapping[Reason, Callable[..., httpx.RequestError]]] = {
-    Reason.UNVERIFIED: UnverifiedCardError,
+    Reason.NOT_SENT: UnverifiedCardError,
+    Reason.NOT_PASSED_ON: UnverifiedCardError,
     Reason.NO_CREDENTIALS: CredentialsError,
     Reason.UNREACHABLE: httpx.ConnectError,
     Reason.TOO_SLOW: httpx.ConnectTimeout,

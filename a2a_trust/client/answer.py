@@ -10,8 +10,6 @@ The rules:
 3. A credential satisfies a scheme if it has the scheme's name in ``credentials``, is of the scheme's kind, and is bound
    to the origin of the request.
 4. Two credentials of one alternative must not need the same place in the request.
-
-This module only computes values; ``demands`` sends requests.
 """
 
 from __future__ import annotations
@@ -60,16 +58,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An alternative that is satisfied: the names of its schemes, and the credentials that the request carries, without
-    a client certificate, which belongs to the connection."""
+    """A satisfied alternative: its schemes, and the credentials of the request. A certificate is of the connection."""
 
     schemes: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
 
 
 def check_credentials(credentials: Credentials, mesh: HttpWithin = NO_MESH) -> None:
-    """ConfigurationError: it is not a mapping from the names of schemes to credentials, or an origin of a credential
-    has plain http where this client must not send it."""
+    """ConfigurationError: it is not a mapping to credentials, or this client must not send one over http."""
     if not isinstance(credentials, Mapping):
         raise ConfigurationError('credentials: write a dict by the names of schemes in the card, {"key": ApiKey(…)}')
     for name, credential in credentials.items():
@@ -85,10 +81,7 @@ def check_credentials(credentials: Credentials, mesh: HttpWithin = NO_MESH) -> N
 
 
 def demands_of(view: CardView, skills: Iterable[str]) -> tuple[Alternative, ...]:
-    """The alternatives of the card, combined with those of the skills.
-
-    ConfigurationError: the card has no such skill, or there are too many combinations.
-    """
+    """The alternatives of the card, combined with those of the skills. ConfigurationError: unknown, or too many."""
     by_id = {skill.id: skill for skill in view.skills}
     unknown = [name for name in skills if name not in by_id]
     if unknown:
@@ -119,10 +112,7 @@ def scopes_named(view: CardView, name: str) -> frozenset[str]:
 def answer_for(
     view: CardView, demands: tuple[Alternative, ...], credentials: Credentials, origin: str, *, is_whole: bool
 ) -> Answer:
-    """The alternative and the credentials for requests to that origin.
-
-    MissingCredentialsError: the credentials satisfy no alternative; the text says what each alternative lacks.
-    """
+    """The answer for requests to that origin. MissingCredentialsError says what each alternative lacks."""
     answer, lacking = _first_satisfied(view, [each for each in demands if not each.is_anonymous], credentials, origin)
     if answer is not None:
         return answer

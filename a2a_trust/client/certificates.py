@@ -116,9 +116,8 @@ def client_context(certificate: OwnCertificate, *, authorities: Path | str | Non
     """A context that shows the certificate to the hosts of its origins, at every port.
 
     It is for ``httpx.Client(verify=…)``, ``httpx.HTTPTransport(verify=…)`` and other users of ``ssl.SSLContext``.
-    Servers and their host names are verified against ``authorities``, a file of CA certificates in PEM, or against the
-    authorities of the system. Certificates, authorities and ciphers that you load into the context later have no
-    effect.
+    Servers and their host names are verified against ``authorities``, a file of CA certificates in PEM, or against
+    those of the system. Certificates, authorities and ciphers that you load into the context later have no effect.
 
     ConfigurationError, MalformedError, OSError: a file cannot be read, or the key does not belong to the certificate.
     """

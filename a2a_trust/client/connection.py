@@ -17,8 +17,6 @@ The rules:
    redirected request.
 6. A permit is checked once more whenever a request is sent: meanwhile a token was fetched, or the agent has answered.
 7. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
-
-``decisions`` has the decisions that need no state, ``adapters`` connects the door to an HTTP library.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client import decisions
 from a2a_trust.client.answer import Credentials
 from a2a_trust.client.demands import Demands
-from a2a_trust.client.destinations import Destination, Destinations, Reach, UnsafePassAnything, check_extension
+from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything, check_extension, origins_of
 from a2a_trust.client.flow import Awaited, Flow, Turns, Within
 from a2a_trust.client.location import Location, location_of
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
@@ -84,12 +82,11 @@ class Agent:
 
 
 class Network(Protocol):
-    """The driver of an HTTP library: its errors when nothing came and when nothing was sent, and the origins that may
-    see the client's certificate."""
+    """The driver of an HTTP library."""
 
-    failures: tuple[type[Exception], ...]
-    not_connected: tuple[type[Exception], ...]
-    mutual_tls: frozenset[str]
+    failures: tuple[type[Exception], ...]  # nothing came
+    not_connected: tuple[type[Exception], ...]  # nothing was sent
+    mutual_tls: frozenset[str]  # the origins that may see the client's certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -114,7 +111,6 @@ class _Public:
     document: bytes
     digest: bytes
     view: CardView
-    reach: Reach
     destinations: Destinations
     store: TrustStore
     demands: Demands | None = None
@@ -146,7 +142,6 @@ class Connection:
         #: That of a client of one agent.
         self.agent: Agent | None = None
         self._verification, self._network, self._mesh = verification, network, mesh
-        self._mutual_tls = network.mutual_tls
         self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
         self._card_destinations = {_written("cards", card, mesh, may_have_query=True) for card in cards.values()}
         self._card_urls = frozenset(map(decisions.place_of, cards.values()))
@@ -168,21 +163,18 @@ class Connection:
             with suppress(_Outdated):
                 return (yield from self._exchange(request))
         text = f"the request to {request.address} is given up: the card that permits it changes all the time; try again"
-        raise Refusal(Reason.UNVERIFIED, text)
+        raise Refusal(Reason.NOT_SENT, text)
 
     def _exchange(self, request: Request) -> Flow[Reply]:
-        """1. Find its purpose. 2. Permit it, or not. 3. Send it, with the credentials that the card demands. 4. Verify
-        the cards that come."""
+        """1. Find its purpose. 2. Permit it. 3. Send it, with its card's credentials. 4. Verify the cards that come."""
         try:
             if request.body is None and decisions.may_be_call(request):
                 request.body = yield Read(request, decisions.check_stream)
             purpose = decisions.purpose_of(request, self._card_urls)
             gets_card = purpose is decisions.Purpose.CARD and request.method == "GET"
             permit = yield from self._permit(request, gets_card=gets_card)
-        except ConfigurationError:
-            raise  # it is the program's or its operator's, and says nothing of a card
         except TrustError as error:
-            raise Refusal.not_sent(request.address, error) from None
+            raise Refusal.of(Reason.NOT_SENT, request.address, error) from None
         if permit is None:
             return (yield from self._fetched(_bare(request.url, request))).without(decisions.OF_STRANGERS)
         answer = self._sent(request, permit) if gets_card else self._answered(request, permit)
@@ -191,18 +183,17 @@ class Connection:
     # Permission
 
     def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
-        """The permit for the request; None: only the GET of the card goes, without credentials. TrustError: nothing
-        goes."""
+        """The permit for the request; None: only the GET of the card goes, without credentials."""
         card = None
         if self.agent is not None and not gets_card:
             card = self._counting(self.agent.key) or (yield from self._agents_card(self.agent, request))
         is_added = self._is_added(request.url)
-        if is_added and self.agent is None and Destination.origin_of(request.url) not in self._mutual_tls:
+        if is_added and self.agent is None and Destination.origin_of(request.url) not in self._network.mutual_tls:
             return _Permit()
         called = Destination.of(request.url, self._mesh)
         if card is None or not card.destinations.cover(called):
             card = self._naming(called)
-        if card is None and (not is_added or called.origin in self._mutual_tls):
+        if card is None and (not is_added or called.origin in self._network.mutual_tls):
             if gets_card:
                 yield from self._verify_again(lambda public: public.destinations.cover(called))
                 card = self._naming(called)
@@ -294,16 +285,21 @@ class Connection:
     # The agent
 
     def _agents_card(self, agent: Agent, request: Request) -> Flow[_Public]:
-        """The agent's card. One request gets it for those that wait; if it fails, each of them gets it by itself."""
+        """The agent's card. One request gets it for those that wait. If it is cancelled, the next one gets it; if it
+        fails, each of them gets it by itself."""
         turn = self._turns.begin("")  # which is no base of an interface
         try:
             card = None
             if (yield from turn.wait()):
-                turn.end()
                 card = self._counting(agent.key)
+            if turn.failure_before is not None:
+                turn.end()
             if card is None:
                 yield from self._get_agents_card(agent, request)
                 card = self._counting(agent.key)
+        except Exception:
+            turn.failure = True
+            raise
         finally:
             turn.end()
         if card is None:  # the trusted keys have changed meanwhile
@@ -372,7 +368,7 @@ class Connection:
             if self._mesh.covers(host):
                 return (yield from self._sent_within_mesh(request, permit, host, attachment))
         certified = ""
-        if self._mutual_tls and (origin := Destination.origin_of(request.url)) in self._mutual_tls:
+        if self._network.mutual_tls and (origin := Destination.origin_of(request.url)) in self._network.mutual_tls:
             is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
             certified = origin if permit.card is not None or is_listed else ""
         reply: Reply = yield Send(request, attachment, certified)
@@ -393,7 +389,7 @@ class Connection:
         except TimeoutError:
             raise Refusal(Reason.TOO_SLOW, f"{host}: its name servers do not answer in time") from None
         except FetchError as error:
-            raise Refusal.not_sent(request.address, error) from None
+            raise Refusal.of(Reason.NOT_SENT, request.address, error) from None
         timeout = {**request.timeout, "connect": connect and connect / max(len(addresses), 1)}
         refused: Exception | None = None
         for address in addresses:
@@ -413,7 +409,7 @@ class Connection:
         try:
             reply: Reply = yield Within(_FETCH_SECONDS, card)
         except TimeoutError:
-            raise Refusal.not_passed_on(bare.address, _too_slow()) from None
+            raise Refusal.of(Reason.NOT_PASSED_ON, bare.address, _too_slow()) from None
         return reply
 
     def _card(
@@ -436,10 +432,8 @@ class Connection:
             decisions.check_head(reply)
             body = yield Read(reply, check)
             yield from self._judged(purpose, request, body)
-        except ConfigurationError:
-            raise
         except TrustError as error:
-            raise Refusal.not_passed_on(request.address, error) from None
+            raise Refusal.of(Reason.NOT_PASSED_ON, request.address, error) from None
         finally:
             yield Close(reply)
         return reply.without((), body)
@@ -454,7 +448,9 @@ class Connection:
             verification = self._verification.without_memory()
             verified, _ = yield from verification.verify_signatures(document, source.location)
             check_whole(verified)
-            self._check_extension(Reach.of(read_card(verified.card)), source.location.origin)
+            origin = source.location.origin
+            naming = [each.view for _, each in self._public.items() if origin in origins_of(each.view)]
+            check_extension(naming, read_card(verified.card))
 
     def _source(self, request: Request) -> _Source:
         place, headers = _with_query(request.url), request.headers
@@ -480,7 +476,6 @@ class Connection:
             document=document if len(document) <= _REMEMBERED_BYTES else b"",
             digest=sha256(document).digest(),
             view=view,
-            reach=Reach.of(view),
             destinations=Destinations.of(view, source.url, self._mesh),
             store=store,  # and not what is trusted by now: another thread may have read a revocation
         )
@@ -491,18 +486,6 @@ class Connection:
         agent = self.agent
         if agent and source.place == agent.place and not self._counting(agent.key):
             agent.key = source.key
-
-    def _check_extension(self, extended: Reach, origin: str) -> None:
-        """Refuse it when it leads further than every public card that names the origin it is from."""
-        refusal = None
-        for public in [each for _, each in self._public.items() if origin in each.reach.origins]:
-            try:
-                check_extension(public.reach, extended)
-                return
-            except CardVerificationError as error:
-                refusal = error
-        if refusal is not None:
-            raise refusal
 
 
 def _bare(url: str, given: Request, accept: str = "") -> Request:

@@ -6,15 +6,18 @@ The rules:
 2. It satisfies only security schemes of its kind, at the place that the scheme names.
 3. A secret is a value, a function that is called for each request, or a file that is read again after a change.
 4. No repr, error or pickle contains a secret.
-
-``grants`` has the credentials that come from an authorization server; ``demands`` sends credentials.
+5. A token that is bound to a key (RFC 9449) goes with a proof for each request: its method, its URL without query and
+   fragment, the time, and the token. A nonce from a server is used only in the next proofs for that server.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
+import secrets
+import time
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
@@ -23,20 +26,63 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
+from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.destinations import named_origins
-from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, reason_of, stamp_of, stamp_of_path, told_in_log
-from a2a_trust.keys.signer import HoldsSecret, Signer
+from a2a_trust.keys import base64url
+from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 
 _log: Final = getLogger(__name__)
 
 _MAX_BYTES: Final = 65_536
 PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # a secret, without blanks around it
 TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a token in a header (RFC 9110 11.2)
+_NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")  # 1*NQCHAR (RFC 9449 8.1), of bounded length
+_MAX_ORIGINS: Final = 64  # with a remembered nonce, for one key
 _FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
+
+
+class DPoPProofs:
+    """Makes the proofs of one key, and the nonces that servers gave for them, by origin.
+
+    Threads and tasks may share one. ``clock`` gives seconds since the epoch. Source: RFC 9449 4 and 8.
+    """
+
+    def __init__(self, signer: Signer, clock: Callable[[], float] = time.time) -> None:
+        self._signer = signer
+        self._clock = clock
+        self._header = {"typ": "dpop+jwt", "alg": signer.alg, "jwk": dict(signer.public_key.jwk)}
+        self._nonces = BoundedCache[str, str](max_entries=_MAX_ORIGINS)
+
+    def proof(self, method: str, origin: str, path: str, ath: str | None) -> str:
+        """A proof for one request, with the newest nonce of that origin; ``ath`` is the hash of its access token."""
+        claims = {"jti": secrets.token_urlsafe(16), "htm": method, "htu": f"{origin}{path}", "iat": int(self._clock())}
+        known = {"ath": ath, "nonce": self._nonces.get(origin)}
+        claims |= {name: value for name, value in known.items() if value is not None}
+        return sign_jwt(self._header, claims, self._signer)
+
+    def learn(self, origin: str, lines: list[str]) -> bool:
+        """Remember the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""
+        nonce = nonce_of(lines)
+        if nonce is not None:
+            self._nonces.put(origin, nonce)
+        return nonce is not None
+
+    def __repr__(self) -> str:
+        return f"DPoPProofs(jkt={self._signer.public_key.thumbprint!r})"
+
+
+def ath_of(token: str) -> str:
+    """The hash of the access token, for a proof (RFC 9449 4.2)."""
+    return base64url.encode(hashlib.sha256(token.encode("ascii")).digest())
+
+
+def nonce_of(lines: list[str]) -> str | None:
+    """The nonce in the ``DPoP-Nonce`` lines of an answer; None if there is no valid one."""
+    return lines[0] if len(lines) == 1 and _NONCE.fullmatch(lines[0]) else None
 
 
 class SecretFile(HoldsSecret):
@@ -204,10 +250,7 @@ class BasicCredentials(_Held):
 
 
 class BearerToken(_Held):
-    """An access token that the program obtains by itself. Its scopes are not known here, so they are not checked.
-
-    ``dpop`` signs the proofs for a token that is bound to that key (RFC 9449).
-    """
+    """An access token that the program obtains; its scopes are not checked. ``dpop``: the key that it is bound to."""
 
     def __init__(self, token: Secret, *, origins: Iterable[str], dpop: Signer | None = None) -> None:
         secret = kept(token)

@@ -34,9 +34,8 @@ from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import Alternative, CardView
 from a2a_trust.client.answer import Answer, Part, demand_in_words, scopes_named
-from a2a_trust.client.credentials import CredentialValue
+from a2a_trust.client.credentials import CredentialValue, ath_of, nonce_of
 from a2a_trust.client.destinations import Destination
-from a2a_trust.client.dpop import ath_of, nonce_of
 from a2a_trust.client.location import plain_url
 from a2a_trust.client.messages import Attachment, Rejected, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
@@ -145,10 +144,7 @@ def _calls(body: bytes) -> bool:
 
 
 def no_card_names(called: Destination, outcomes: Iterable[tuple[str, str | TrustError]]) -> TrustError:
-    """Why a request is not sent, and which option would admit it, after a search for the card that names its URL.
-
-    ``outcomes`` say, for the URL of each card, why it did not give a verified card that names the called URL.
-    """
+    """Why a request is not sent, and which option would admit it. ``outcomes``: what came of each card, by its URL."""
     url = str(called.without_operation())
     tried = "; ".join(f"{card_url.partition('?')[0]}: {str(outcome)[:_SHOWN]}" for card_url, outcome in outcomes)
     cause = next((outcome for _, outcome in outcomes if isinstance(outcome, TrustError)), None)
@@ -238,10 +234,7 @@ class Again(Enum):
 def once_more(
     rejection: Rejection, more_scopes: MoreScopes, tried: Collection[Again]
 ) -> tuple[Again | None, MoreScopes]:
-    """Why to send the request once more, and with which scopes; None: it is not sent once more. Rule 4.
-
-    For other values the caller has to see whether there are any.
-    """
+    """Why to send the request once more, or None, and with which scopes: rule 4. The caller looks for other values."""
     if rejection.reply.status == 401:
         if Again.WITH_NONCE not in tried and rejection.wants_nonce:
             return Again.WITH_NONCE, more_scopes

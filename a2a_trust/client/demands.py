@@ -7,9 +7,7 @@ answer of 401 or 403 whether to send it once more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
-from a2a_trust.cache import BoundedCache
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client.answer import Answer, Credentials, answer_for, demands_of
 from a2a_trust.client.credentials import CredentialValue
@@ -18,11 +16,9 @@ from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
-from a2a_trust.errors import CardVerificationError, ConfigurationError, TrustError
+from a2a_trust.errors import CardVerificationError, TrustError
 from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.verify import VerifiedCard
-
-_MAX_URLS: Final = 256
 
 
 class _Sent:
@@ -67,10 +63,7 @@ class Demands:
     def send(
         self, request: Request, origin: str, now: Callable[[], float], send: Callable[[Attachment], Flow[Reply]]
     ) -> Flow[Reply]:
-        """The answer to a request, which ``send`` sends with the credentials.
-
-        Refusal: none fits, or it cannot be obtained. Rejected: the agent rejects them, and there are no others.
-        """
+        """The answer to a request, which ``send`` sends. Rejected: the agent rejects all credentials that fit."""
         try:
             sent = self._sent.get(origin)
             if sent is None or not sent.serves_further(now()):
@@ -93,10 +86,8 @@ class Demands:
                     return reply
                 yield Close(reply)
                 sent = again
-        except ConfigurationError:
-            raise
         except TrustError as error:
-            raise Refusal.not_obtained(request.address, error) from None
+            raise Refusal.of(Reason.NO_CREDENTIALS, request.address, error) from None
 
     def _obtain(self, origin: str, answer: Answer | None, more_scopes: MoreScopes) -> Flow[_Sent]:
         """Obtain the values of the answer, which is chosen for the first request to that origin."""
@@ -149,8 +140,6 @@ class GivenCard:
         self._destinations = Destinations.of(view, "")
         #: The trusted keys that verified the card last, and from when until when it counts. It is replaced.
         self._verified: tuple[TrustStore | None, float, float] = None, 0.0, 0.0
-        #: The origin of a URL, "" for one that the card does not name.
-        self._origins = BoundedCache[str, str](max_entries=_MAX_URLS)
 
     def exchange(self, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
         """The answer to a request, which ``send`` sends: with credentials, if the card names its URL."""
@@ -161,18 +150,12 @@ class GivenCard:
 
         try:
             yield from self._verify_again()
-            origin = self._origins.get(request.url)
-            if origin is None:
-                called = Destination.of(request.url)
-                origin = called.origin if self._destinations.cover(called) else ""
-                self._origins.put(request.url, origin)
-            if not origin:
+            called = Destination.of(request.url)
+            if not self._destinations.cover(called):
                 return (yield from send(NOTHING))
-            return (yield from self._demands.send(request, origin, self._verification.clock, sent))
-        except ConfigurationError:
-            raise
+            return (yield from self._demands.send(request, called.origin, self._verification.clock, sent))
         except TrustError as error:
-            raise Refusal.not_obtained(request.address, error) from None
+            raise Refusal.of(Reason.NO_CREDENTIALS, request.address, error) from None
 
     def _verify_again(self) -> Flow[None]:
         """Verify the card again, if time or the trusted keys have changed. Refusal: it is not verified any more."""

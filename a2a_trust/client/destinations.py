@@ -9,20 +9,20 @@ The rules:
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
 
-This module only computes values; ``connection`` remembers verified cards, ``adapters`` sends. Source: A2A 1.0.1
-section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
+Source: A2A 1.0.1 section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Self
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding, path_expression
 from a2a_trust.card.schema import CARD_PATHS, Generation
-from a2a_trust.card.view import CardView, OAuth2Scheme, OpenIdConnectScheme
+from a2a_trust.card.view import CardView
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
@@ -47,17 +47,13 @@ _EXTENDED_OF_0_2: Final = re.compile(EXTENDED_CARD_0_2)
 _MOST_FOLDERS: Final = 4  # with two card URLs each
 
 
+@dataclass(frozen=True, slots=True)
 class UnsafePassAnything:
     """Permits every URL: requests and their credentials go wherever the program sends them.
 
     Cards that pass through are still verified. But if the program gets a card in another way, it sends its credentials
     to every URL in that card.
     """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "UnsafePassAnything()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +122,8 @@ class Destinations:
         """The URLs of a verified card that came from ``url``, without those that rules 1 and 2 do not permit."""
         named: list[tuple[Destination, re.Pattern[str]]] = []
         for interface in view.interfaces:
-            destination = _destination_or_none(interface.url, mesh)
-            if destination is not None:
+            with suppress(MalformedError):
+                destination = Destination.of(interface.url, mesh)
                 rest = _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF
                 named.append((destination, rest))
                 if interface.is_legacy:
@@ -143,17 +139,11 @@ def _bases_of_0_2(interface: Destination, card_url: str, mesh: HttpWithin) -> It
     """The bases of the extended card of 0.2: beside the interface (specification), and beside the card (SDK)."""
     yield interface
     yield Destination(interface.origin, interface.path.rpartition("/")[0])
-    beside = _destination_or_none(re.sub(r"/\.well-known/[^/]*\Z", "", card_url), mesh)
-    # A copy of the card may be anywhere: the folder of the card belongs to the agent only if the interface is below it.
-    if beside is not None and interface.below(beside) is not None:
-        yield beside
-
-
-def _destination_or_none(url: str, mesh: HttpWithin) -> Destination | None:
-    try:
-        return Destination.of(url, mesh)
-    except MalformedError:
-        return None
+    with suppress(MalformedError):
+        beside = Destination.of(re.sub(r"/\.well-known/[^/]*\Z", "", card_url), mesh)
+        # A copy of the card may be anywhere: its folder belongs to the agent only if the interface is below it.
+        if interface.below(beside) is not None:
+            yield beside
 
 
 def _may_be_plain(parts: Url, mesh: HttpWithin) -> bool:
@@ -201,34 +191,23 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """Where a card leads callers to. ``origins`` are the origins of the interfaces. ``logins`` are the URLs that
-    credentials and users are sent to: for tokens, authorization, refresh, devices, and metadata with such URLs."""
-
-    origins: frozenset[str]
-    logins: frozenset[str]
-
-    @classmethod
-    def of(cls, view: CardView) -> Reach:
-        """The reach of a verified card."""
-        logins: set[str] = set()
-        for scheme in view.schemes.values():
-            if isinstance(scheme, OAuth2Scheme):
-                logins |= {url for flow in scheme.flows for _, url in flow.urls}
-                logins |= {scheme.metadata_url} if scheme.metadata_url else set()
-            elif isinstance(scheme, OpenIdConnectScheme):
-                logins.add(scheme.discovery_url)
-        origins = frozenset(Destination.origin_of(each.url) for each in view.interfaces)
-        return cls(origins=origins, logins=frozenset(logins))
+def origins_of(view: CardView) -> frozenset[str]:
+    """The origins of the interfaces of a verified card."""
+    return frozenset(Destination.origin_of(each.url) for each in view.interfaces)
 
 
-def check_extension(public: Reach, extended: Reach) -> None:
-    """CardVerificationError when an extended card leads further than the public one that promised it."""
+def check_extension(public: Iterable[CardView], extended: CardView) -> None:
+    """CardVerificationError: an extended card leads callers further than each of these public cards."""
+    reasons = [_leads_further(extended, each) for each in public]
+    if reasons and all(reasons):
+        raise CardVerificationError(reasons[-1])
+
+
+def _leads_further(extended: CardView, public: CardView) -> str:
     for leads, further in (
-        ("has interfaces at origins", extended.origins - public.origins),
-        ("sends credentials to URLs", extended.logins - public.logins),
+        ("has interfaces at origins", origins_of(extended) - origins_of(public)),
+        ("sends credentials to URLs", extended.login_urls - public.login_urls),
     ):
         if further:
-            urls = shorten(sorted(further))
-            raise CardVerificationError(f"the extended card {leads} that the public card does not name: {urls}")
+            return f"the extended card {leads} that the public card does not name: {shorten(sorted(further))}"
+    return ""

@@ -8,112 +8,50 @@ The rules:
 4. The card is verified for the host of the URL before any member is used.
 5. The memory of cards comes last, so only verified cards are remembered.
 
-Files and bytes need no network: use ``verify_card``. Source: A2A 1.0.1 8.2 and 8.4.3, RFC 8615, RFC 9111.
+The extended card is fetched with credentials, and it must not lead further than the public card. The credentials go to
+one URL: an interface of the verified card, over https, on the host of the card. Over http they go only to this machine,
+if the card has no https interface there, and if the fetcher permits it.
+
+Files and bytes need no network: use ``verify_card``. Source: A2A 1.0.1 3.1.11, 8.2, 8.4.3, 13.3, RFC 8615, RFC 9111.
 """
 
 from __future__ import annotations
 
-import time
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, Final, Self, TypeAlias, TypeVar
+from urllib.parse import quote, urlsplit
 
 from a2a_trust import strict_json
-from a2a_trust.cache import BoundedCache
-from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, EXTENDED_CARD_PATHS, Binding
+from a2a_trust.card.schema import CARD_PATHS, Generation
+from a2a_trust.card.view import Interface, read_card
+from a2a_trust.client.destinations import check_extension
 from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
-from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification, check_first_use
+from a2a_trust.client.verification import DEFAULTS, CardCache, FetchOptions, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
-from a2a_trust.keys.trust.policy import Policy
+from a2a_trust.keys.trust.origins import interface_host, is_unencrypted, url_of
 from a2a_trust.keys.trust.store import TrustSource
-from a2a_trust.net.fetcher import Fetched, Fetcher, check_fetcher
-from a2a_trust.signing.verify import Coverage, VerifiedCard
+from a2a_trust.net.addresses import is_this_machine
+from a2a_trust.net.fetcher import Fetched
+from a2a_trust.net.urls import has_dot_segment
+from a2a_trust.signing.verify import VerifiedCard
 from a2a_trust.strict_json import JSON
 
 T = TypeVar("T")
 
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-_MOST_CACHED_SECONDS: Final = 86_400.0  # so that a replaced card is noticed within a day
+Headers: TypeAlias = Mapping[str, str]
 
-
-class CardCache:
-    """A private HTTP cache (RFC 9111): keeps the answers of the last ``size`` URLs. Threads may share one.
-
-    Only verified cards are kept, and a kept card is verified again at each use, because its keys may have been revoked.
-    """
-
-    def __init__(self, size: int = 256) -> None:
-        if type(size) is not int or size < 1:
-            raise ConfigurationError(
-                f"CardCache: size is {size!r:.40}; write a number of cards, 1 or more, or leave the cache out"
-            )
-        self._kept = BoundedCache[str, Fetched](max_entries=size)
-
-    def fresh(self, url: str, now: float) -> Fetched | None:
-        """The answer of that URL, if it is still fresh."""
-        return self._kept.get(url, now)
-
-    def known(self, url: str) -> Fetched | None:
-        """The answer of that URL, however old, for a conditional request."""
-        return self._kept.get(url)
-
-    def keep(self, url: str, fetched: Fetched, now: float) -> None:
-        """Keep an answer to a request of the moment ``now``, unless its server permits no caching."""
-        seconds = min(fetched.max_age or 0.0, _MOST_CACHED_SECONDS)
-        if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
-            self._kept.put(url, fetched, since=now, until=now + seconds)
-        else:
-            self._kept.remove(url)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOptions:
-    """How cards are fetched, and which checks they must pass.
-
-    - ``fetcher``: the limits, and the private networks that may be fetched from. For URLs that others have chosen, pass
-      one without ``private_origins`` and ``http_within``.
-    - ``memory``: rejects a card that is older than one from before, and a changed key of first use.
-    - ``on_first_use``: trusts the keys that an unknown agent itself publishes; needs ``memory``.
-    - ``cache``: saves requests to the server.
-    - ``policy``, ``coverage``: as for ``verify_card``.
-    - ``clock``: gives seconds since the epoch.
-
-    ``memory``, ``on_first_use`` and ``cache`` are for public cards only.
-    """
-
-    fetcher: Fetcher | None = None
-    memory: CardMemory | None = None
-    on_first_use: TrustOnFirstUse | None = None
-    cache: CardCache | None = None
-    policy: Policy = ANY_KEY
-    coverage: Coverage = WHOLE_CARD
-    clock: Callable[[], float] = time.time
-
-    def __post_init__(self) -> None:
-        check_fetcher(self.fetcher)
-        check_first_use(self.on_first_use, self.memory)
-
-
-def verification_by(options: Any, trust: TrustSource) -> Verification:
-    """The checks of a public card."""
-    if not isinstance(options, FetchOptions):
-        raise ConfigurationError("options: write FetchOptions(…), as in FetchOptions(fetcher=Fetcher(), memory=memory)")
-    return Verification(
-        trust=trust,
-        memory=options.memory,
-        on_first_use=options.on_first_use,
-        policy=options.policy,
-        coverage=options.coverage,
-        clock=options.clock,
-    )
+EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_VERSION: Final = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
+_CALL_ID: Final = "extended-card"
 
 
 def fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = FetchOptions(), *, credentials: Mapping[str, str] = NO_HEADERS
+    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = EMPTY
 ) -> VerifiedCard:
     """Fetch the card of the agent at that URL, and verify it with the keys of ``trust``.
 
@@ -125,15 +63,15 @@ def fetch_card(
     verified. CardMemoryUnavailableError: the memory cannot be read or written, so an older card cannot be detected.
     """
     credentials = HiddenHeaders(credentials)
-    return run(fetching(url, verification_by(options, trust), options.cache, credentials), options.fetcher)
+    return run(fetching(url, Verification.by(options, trust), options.cache, credentials), options.fetcher)
 
 
 async def async_fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = FetchOptions(), *, credentials: Mapping[str, str] = NO_HEADERS
+    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = EMPTY
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
     credentials = HiddenHeaders(credentials)
-    return await run_async(fetching(url, verification_by(options, trust), options.cache, credentials), options.fetcher)
+    return await run_async(fetching(url, Verification.by(options, trust), options.cache, credentials), options.fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -158,7 +96,7 @@ def card_urls(url: str) -> tuple[str, ...]:
 
 
 def fetching(
-    url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_HEADERS
+    url: str, verification: Verification, cache: CardCache | None, credentials: Headers = EMPTY
 ) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
     kept_in = CardCache(1) if cache is None or credentials else cache  # one that ends with this flow
@@ -187,7 +125,7 @@ def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
 
 
 def _fetching_from(
-    place: str, verification: Verification, cache: CardCache, credentials: Mapping[str, str]
+    place: str, verification: Verification, cache: CardCache, credentials: Headers
 ) -> Flow[VerifiedCard]:
     fresh = cache.fresh(place, verification.clock())
     if fresh is not None:
@@ -227,14 +165,14 @@ class UnsafeReportOnly:
         return (self.refusal.code, *[failure.reason.value for failure in failures])
 
     @classmethod
-    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> Self:
+    def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = DEFAULTS) -> Self:
         """The result that ``fetch_card`` would have; FetchError: the card cannot be fetched."""
-        return run(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
+        return run(cls._reporting(url, Verification.by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
-    async def async_fetch(cls, url: str, trust: TrustSource, options: FetchOptions = FetchOptions()) -> Self:
+    async def async_fetch(cls, url: str, trust: TrustSource, options: FetchOptions = DEFAULTS) -> Self:
         """As ``fetch``, on the running event loop."""
-        return await run_async(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
+        return await run_async(cls._reporting(url, Verification.by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
     def _reporting(cls, url: str, verification: Verification) -> Flow[Self]:
@@ -246,3 +184,98 @@ class UnsafeReportOnly:
         except (MalformedError, CardVerificationError) as error:
             refusal = error
         return cls(url=place, unverified=unverified, refusal=refusal)
+
+
+def fetch_extended_card(
+    card: VerifiedCard, trust: TrustSource, *, credentials: Headers, tenant: str = "", options: FetchOptions = DEFAULTS
+) -> VerifiedCard:
+    """The extended card of the agent whose public card is ``card``, to use in its place.
+
+    ``credentials`` are headers, such as ``{"Authorization": "Bearer …"}``; they are sent only to one interface of the
+    card. ``tenant`` is the tenant, unless the card names one. ``trust`` and ``options`` are as in ``fetch_card``.
+
+    FetchError: the card promises no extended card, or it cannot be fetched (``status`` 401 or 403: not with these
+    credentials). MalformedError, CardVerificationError: one of the two cards is not verified now, or the extended one
+    names origins of interfaces, or URLs for credentials, that the public card does not name.
+    """
+    credentials = HiddenHeaders(credentials)
+    return run(_extending(card, Verification.by(options, trust), credentials, tenant), options.fetcher)
+
+
+async def async_fetch_extended_card(
+    card: VerifiedCard, trust: TrustSource, *, credentials: Headers, tenant: str = "", options: FetchOptions = DEFAULTS
+) -> VerifiedCard:
+    """As ``fetch_extended_card``, on the running event loop."""
+    credentials = HiddenHeaders(credentials)
+    return await run_async(_extending(card, Verification.by(options, trust), credentials, tenant), options.fetcher)
+
+
+def _extending(card: VerifiedCard, verification: Verification, credentials: Headers, tenant: str) -> Flow[VerifiedCard]:
+    verification = verification.without_memory()
+    card, _ = yield from verification.verify_again(card)  # the request has credentials for what it names
+    request = _request(card, credentials, tenant)
+    fetched = yield request
+    document = fetched.body if request.content is None else _result(fetched.body)
+    extended, _ = yield from verification.verify_signatures(document, request.url)
+    check_extension([read_card(card.card)], read_card(extended.card))
+    return extended
+
+
+def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
+    """The request for the extended card."""
+    if card.origin is None:
+        raise ConfigurationError(
+            "card: it was verified without a host, so credentials cannot be bound to it; verify it with its URL as "
+            "origin=, and with keys that have origins"
+        )
+    view = read_card(card.card)
+    if not view.has_extended_card:
+        raise FetchError("the card promises no extended card (capabilities.extendedAgentCard)")
+    for interface in sorted(view.interfaces, key=lambda interface: is_unencrypted(interface.url)):
+        scheme, host = url_of(interface.url).scheme, interface_host(interface.url)
+        is_safe = scheme == "https" or (scheme == "http" and is_this_machine(host))
+        if host == card.origin and is_safe and interface.binding in (Binding.JSONRPC, Binding.HTTP_JSON):
+            url, headers, content = _asked(interface, tenant)
+            return Get(url=url, headers={**headers, **credentials}, content=content)
+    raise FetchError(
+        f"the card has no interface of HTTP+JSON or JSON-RPC over https on its own host {card.origin}, and credentials "
+        "are sent to no other host"
+    )
+
+
+def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None]:
+    """URL, headers and body of the request to this interface for the extended card."""
+    named = interface.tenant or tenant
+    generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0  # one of 0.1 is asked as one of 0.3
+    headers: dict[str, str] = {}
+    call: dict[str, Any] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": EXTENDED_CARD_METHODS[generation]}
+    path = EXTENDED_CARD_0_2 if interface.version.startswith("0.2") else EXTENDED_CARD_PATHS[generation]
+    if not interface.is_legacy:
+        # The header by which servers know a client of 1.0 (A2A 1.0.1 3.6.1).
+        headers["A2A-Version"] = interface.version if _VERSION.fullmatch(interface.version) else "1.0"
+        call["params"] = {"tenant": named} if named else {}
+        path = f"/{quote(named, safe='')}{path}" if named else path
+    if interface.binding == Binding.JSONRPC:
+        return interface.url, headers, json.dumps(call).encode()
+    if has_dot_segment(path):
+        raise (MalformedError if interface.tenant else ConfigurationError)(
+            f"tenant: {ascii(named)[:80]} makes the URL ambiguous, because it has a dot segment; write another name"
+        )
+    return f"{interface.url.rstrip('/')}{path}", headers, None
+
+
+def _result(body: bytes) -> dict[str, Any]:
+    """The card in an answer of JSON-RPC; FetchError for an error in its place."""
+    answer = strict_json.parse(body, what="answer")
+    if type(answer) is not dict or (answer.get("result") is None) == (answer.get("error") is None):
+        raise MalformedError("answer: it is not JSON-RPC: expected either a result or an error")
+    error = answer.get("error")
+    if error is not None:
+        code = error.get("code") if type(error) is dict else None
+        raise FetchError(
+            f"the agent has no extended card for these credentials (error {code if type(code) is int else '?'})"
+        )
+    result = answer["result"]
+    if answer.get("id") != _CALL_ID or type(result) is not dict:
+        raise MalformedError("answer: its id is that of another request, or its result is not a card")
+    return result

@@ -11,16 +11,17 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from threading import Lock, get_ident
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.net.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")
@@ -31,16 +32,6 @@ class HiddenHeaders(dict[str, str]):
 
     def __repr__(self) -> str:
         return "{…}"
-
-
-@runtime_checkable
-class KeyFetcher(Protocol):
-    """A source of trusted keys some of which are on the network: ``TrustFile`` and its like."""
-
-    async def fetch(self, origin: str | None = None) -> TrustStore:
-        """The trusted keys; those for that URL are fetched if needed. ``trust_store`` returns the same object
-        afterwards, until something changes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +60,16 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Wait for a future that another thread or task completes: True. False: the event loop of this thread has to
-    complete it, so to wait would be a deadlock."""
+    """Wait for a future that another thread or task completes: True. False: the event loop of this thread, which is one
+    of ``threads``, has to complete it, so to wait would be a deadlock."""
 
     future: Future[None]
-    thread: int
+    threads: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class ToTheEnd:
-    """The result of a flow that goes on to its end also when the one who waits for it is cancelled. ``ended`` is called
-    then, whatever came of it."""
+    """The result of a flow that goes on when its caller is cancelled. ``ended`` is called at its end in every case."""
 
     flow: Generator[Any, Any, Any]
     ended: Callable[[], None]
@@ -137,49 +127,69 @@ class Steps:
 
 
 class Turns:
-    """One flow at a time for each key, in the order in which they begin, also of several threads and event loops."""
+    """One flow at a time for each key, in the order in which they begin, also of several threads and event loops.
+
+    A flow that is part of another one never waits for it: its task, or a task that began its task, is in the other one.
+    """
 
     def __init__(self) -> None:
         self._guard = Lock()
-        self._queues: dict[Hashable, list[_Turn]] = {}
+        self._queues: dict[Hashable, list[Turn]] = {}
 
-    def begin(self, key: Hashable) -> _Turn:
-        turn = _Turn(self, key)
-        with self._guard:
-            queue = self._queues.setdefault(key, [])
-            turn.thread_before = queue[-1].thread if queue else None
-            queue.append(turn)
-        return turn
+    def begin(self, key: Hashable) -> Turn:
+        return Turn(self, key)
 
 
-class _Turn:
+class Turn:
     """The turn of one flow: wait for it, and end it, also after an error while waiting."""
 
     def __init__(self, turns: Turns, key: Hashable) -> None:
-        self._turns, self._key = turns, key
-        self.thread: Final[int] = get_ident()
-        self.thread_before: int | None = None
+        self._turns, self._key, self.thread = turns, key, get_ident()
         self.come: Final[Future[None]] = Future()
         self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
+        self.failure: Any = None  # of this flow, for those that wait when it ends
+        self.failure_before: Any = None
+        self.has_ended = False
+        outer = _OUTER.get()
+        while outer is not None and outer.has_ended:
+            outer = outer.outer
+        self.outer: Final[Turn | None] = outer
+        with turns._guard:
+            queue = turns._queues.setdefault(key, [])
+            while outer is not None and outer not in queue:
+                outer = outer.outer
+            self.is_first: Final[bool] = not queue
+            #: The threads of the flows to wait for; none if this flow is part of one of them.
+            self.threads_before = frozenset(map(attrgetter("thread"), queue if outer is None else ()))
+            queue.append(self)
 
     def wait(self) -> Flow[bool]:
-        """Wait until the flows before this one have ended; whether there were any."""
-        if self.thread_before is None:
+        """Wait until the flows before this one have ended. False: there was none, or this one is part of one."""
+        _OUTER.set(self)
+        if not self.threads_before:
             return False
-        yield Answered(self.come, self.thread_before)
-        return True
+        has_come: bool = yield Answered(self.come, self.threads_before)
+        return has_come
 
     def end(self) -> None:
         queues = self._turns._queues
         with self._turns._guard:
             queue = queues.get(self._key, [])
-            is_first = queue[:1] == [self]
-            if self in queue:
-                queue.remove(self)
+            if self not in queue:
+                return
+            was_first = queue[0] is self
+            queue.remove(self)
+            self.has_ended = True
             if not queue:
-                queues.pop(self._key, None)
-        if is_first and queue:
+                del queues[self._key]
+            for waiting in queue if self.failure is not None else ():
+                waiting.failure_before = self.failure
+        if was_first and queue:
             queue[0].come.set_result(None)
+
+
+_OUTER: Final[ContextVar[Turn | None]] = ContextVar("outer", default=None)
+"""The last turn of this task; at first, of the task that began it."""
 
 
 class Blocking:
@@ -211,7 +221,7 @@ class Blocking:
                 finally:
                     step.ended()
             case Answered():
-                if step.thread == get_ident():
+                if get_ident() in step.threads:
                     return False
                 step.future.result()
                 return True
@@ -297,12 +307,11 @@ def waited(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     except RuntimeError:
         return asyncio.run(_to_the_end(begin()))
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(lambda: asyncio.run(_to_the_end(begin()))).result()
+        return thread.submit(copy_context().run, lambda: asyncio.run(_to_the_end(begin()))).result()
 
 
 async def _to_the_end(first: Coroutine[Any, Any, T]) -> T:
-    """The result, after the background tasks that it started, too. They would end with this loop, so that keys would be
-    fetched each time and never arrive."""
+    """The result, after its background tasks, which end with this loop: else fetched keys would never arrive."""
     outcome: T | BaseException
     [outcome] = await asyncio.gather(first, return_exceptions=True)
     begun = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,7 +1,6 @@
 """Credentials that an authorization server issues: for the program itself, for a user, or on behalf of a caller.
 
-``oauth`` has the client of the server, which requests and caches the tokens. Source: RFC 6749 4.4 and 6, RFC 8693,
-RFC 8707.
+``oauth`` requests and caches the tokens. Source: RFC 6749 4.4 and 6, RFC 8693, RFC 8707.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class ClientCredentials(_Grant):
     """A token for the program itself (RFC 6749 4.4), for agents at ``origins``.
 
     ``allowed_scopes`` are the only scopes that a card can make the program request. ``resource`` (RFC 8707) names the
-    agents that the token is for, so that an agent cannot use it at another one; ``audience`` is for servers that expect
-    that parameter instead.
+    agents that the token is for, so that an agent cannot use it at another one; some servers expect ``audience``.
     """
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:

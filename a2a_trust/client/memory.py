@@ -119,9 +119,7 @@ class CardMemory(Protocol):
         """
 
     def expects_signature(self, url: str) -> bool:
-        """Whether the location has a record, from a signed card or an accepted key. Then reject an unsigned card.
-        CardMemoryUnavailableError: the memory cannot be read.
-        """
+        """Whether the location has a record, so that an unsigned card must be rejected. Errors as of ``admit``."""
 
 
 def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, frozenset[str]]:
@@ -161,16 +159,15 @@ def _digest(interface: Interface) -> str:
 class CardTable(Protocol):
     """The records, within one transaction: no other reader or writer is active."""
 
+    def records(self) -> Sequence[Remembered]: ...
+
     def get(self, location: Location) -> Remembered | None: ...
 
     def neighbours(self, location: Location) -> Sequence[Remembered]:
         """The records of the other locations of the same host, at every port."""
 
     def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> Sequence[Remembered]:
-        """The records of other locations that have one of these interfaces: URLs by digest.
-
-        It comes before the other calls of its transaction, which may lock what it reads.
-        """
+        """The records of other locations with one of these interfaces: URLs by digest. It comes first, and may lock."""
 
     def put(self, record: Remembered) -> None:
         """Keep the record. Records of other locations lose the interfaces that it has."""
@@ -179,10 +176,7 @@ class CardTable(Protocol):
 
 
 class Admission:
-    """The decision about one verified card, from the record of its location. It does not write records.
-
-    ``way_out`` gives the command that overrules the memory: ``accept`` with thumbprints, or ``forget``.
-    """
+    """The decision about one verified card, from the record of its location. ``way_out``: a command to overrule it."""
 
     def __init__(
         self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, way_out: Callable[..., str]
@@ -362,6 +356,9 @@ class TableCardMemory:
     _place: str
     """The argument of ``--file`` for commands that work on this memory."""
 
+    def _reading(self) -> AbstractContextManager[CardTable]:
+        raise NotImplementedError
+
     def _writing(self) -> AbstractContextManager[CardTable]:
         raise NotImplementedError
 
@@ -389,6 +386,17 @@ class TableCardMemory:
         for warning in admitted.warnings:
             _log.warning("%s", warning)
         return admitted
+
+    def expects_signature(self, url: str) -> bool:
+        """As ``CardMemory.expects_signature``."""
+        location = named_location(url)
+        with self._reading() as table:
+            return table.get(location) is not None
+
+    def records(self) -> tuple[Remembered, ...]:
+        """All records, by location."""
+        with self._reading() as table:
+            return tuple(table.records())
 
     def accept(self, location: str, thumbprints: Iterable[str], *, now: float) -> Remembered:
         """Expect these keys of the agent from now on, in place of the remembered ones. The location may be new.
@@ -432,19 +440,12 @@ class VolatileCardMemory(TableCardMemory):
         for record in records:
             self._table.put(record)
 
-    def records(self) -> tuple[Remembered, ...]:
-        """All records, by location."""
-        with self._lock:
-            return tuple(record for _, record in sorted(self._table.records.items()))
-
-    def expects_signature(self, url: str) -> bool:
-        with self._lock:
-            return self._table.get(named_location(url)) is not None
-
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
         with self._lock:
             yield self._table
+
+    _reading = _writing
 
     def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
         keys = [sorted(thumbprints)] if thumbprints else []
@@ -454,27 +455,28 @@ class VolatileCardMemory(TableCardMemory):
 
 class _Table:
     def __init__(self) -> None:
-        self.records: dict[Location, Remembered] = {}
+        self._by_location: dict[Location, Remembered] = {}
+
+    def records(self) -> list[Remembered]:
+        return [record for _, record in sorted(self._by_location.items())]
 
     def get(self, location: Location) -> Remembered | None:
-        return self.records.get(location)
+        return self._by_location.get(location)
 
     def neighbours(self, location: Location) -> list[Remembered]:
-        host = location.host
-        return [each for each in self.records.values() if each.location.host == host and each.location != location]
+        return [each for each in self.records() if each.location.host == location.host and each.location != location]
 
     def elsewhere(self, location: Location, interfaces: Iterable[str]) -> list[Remembered]:
         named = frozenset(interfaces)
-        found = [each for each in self.records.values() if each.interfaces & named and each.location != location]
-        return sorted(found, key=lambda each: each.location)
+        return [each for each in self.records() if each.interfaces & named and each.location != location]
 
     def put(self, record: Remembered) -> None:
         for other in self.elsewhere(record.location, record.interfaces):
-            self.records[other.location] = replace(other, interfaces=other.interfaces - record.interfaces)
-        self.records[record.location] = record
+            self._by_location[other.location] = replace(other, interfaces=other.interfaces - record.interfaces)
+        self._by_location[record.location] = record
 
     def remove(self, location: Location) -> None:
-        del self.records[location]
+        del self._by_location[location]
 
 
 def _shown(thumbprints: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from a2a_trust.client.location import Location, named_location
+from a2a_trust.client.location import Location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres, Session
@@ -50,26 +50,20 @@ ON CONFLICT (digest) DO UPDATE SET location = excluded.location
 class PostgresCardMemory(TableCardMemory):
     """The card memory in one PostgreSQL database, for all processes and machines of a client.
 
-    CardMemoryUnavailableError: the database cannot be used in time, or lacks the tables of this release.
+    ``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``timeout``: the longest,
+    in seconds, that a call waits for the database and for other clients; the first one connects.
+    ConfigurationError: an argument is wrong. CardMemoryUnavailableError: the database cannot be used in time, or lacks
+    the tables of this release.
     """
 
     def __init__(self, url: str, *, timeout: float = REQUEST_SECONDS) -> None:
-        """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``timeout``: the
-        longest, in seconds, that a call waits for the database and for other clients. Nothing is connected yet.
-        ConfigurationError: an argument is wrong.
-        """
         self._database = Postgres(url, what="memory of cards", unavailable=CardMemoryUnavailableError, timeout=timeout)
         self._place = self._database.url.argument
 
-    def records(self) -> tuple[Remembered, ...]:
-        """All records, by location."""
+    @contextmanager
+    def _reading(self) -> Iterator[CardTable]:
         with self._database.transaction(tells=True) as session:
-            return _records(session)
-
-    def expects_signature(self, url: str) -> bool:
-        location = named_location(url)
-        with self._database.transaction(tells=True) as session:
-            return bool(_records(session, "WHERE location = $1", location))
+            yield _Table(session, locks=False)
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
@@ -78,23 +72,29 @@ class PostgresCardMemory(TableCardMemory):
 
 
 class _Table:
-    """The table inside a transaction. Every method locks the hosts first."""
+    """The table inside a transaction. Every method for locations locks their hosts first, if the transaction writes."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, *, locks: bool = True) -> None:
+        self._session, self._locks = session, locks
         self._locked: set[str] = set()
+
+    def records(self, where: str = "", *values: object) -> tuple[Remembered, ...]:
+        records = map(Remembered.of_row, self._session.fetch(f"{_SELECT} {where} ORDER BY location", *values))
+        return tuple(
+            each if each.version is None else replace(each, version=json.loads(each.version)) for each in records
+        )
 
     def get(self, location: Location) -> Remembered | None:
         self._lock(location.host)
-        return next(iter(_records(self._session, "WHERE location = $1", location)), None)
+        return next(iter(self.records("WHERE location = $1", location)), None)
 
     def neighbours(self, location: Location) -> tuple[Remembered, ...]:
         self._lock(location.host)
-        return _records(self._session, "WHERE host = $1 AND location <> $2", location.host, location)
+        return self.records("WHERE host = $1 AND location <> $2", location.host, location)
 
     def elsewhere(self, location: Location, interfaces: Mapping[str, str]) -> tuple[Remembered, ...]:
         self._lock(location.host, *map(host_of, interfaces.values()))
-        return _records(self._session, f"WHERE location <> $1 AND location IN ({_NAMED_AT})", location, [*interfaces])
+        return self.records(f"WHERE location <> $1 AND location IN ({_NAMED_AT})", location, [*interfaces])
 
     def put(self, record: Remembered) -> None:
         self._lock(record.location.host)
@@ -110,17 +110,10 @@ class _Table:
 
     def _lock(self, *hosts: str) -> None:
         needed = {*hosts} - self._locked
-        if needed:
+        if needed and self._locks:
             # Two hosts with the same number wait for each other, and nothing else.
             digests = [sha256(f"a2a_trust.card {host}".encode()).digest() for host in needed]
             numbers = sorted(int.from_bytes(digest[:8], "big", signed=True) for digest in digests)
             # In a statement of its own: a statement sees what was committed when it began, and this one waits.
             self._session.execute(_LOCK, numbers)
             self._locked |= needed
-
-
-def _records(session: Session, where: str = "", *values: object) -> tuple[Remembered, ...]:
-    records = map(Remembered.of_row, session.fetch(f"{_SELECT} {where} ORDER BY location", *values))
-    return tuple(
-        record if record.version is None else replace(record, version=json.loads(record.version)) for record in records
-    )

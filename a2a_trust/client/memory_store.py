@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.client.location import Location, named_location
+from a2a_trust.client.location import Location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.files.sqlite import SqliteFile
@@ -47,13 +47,12 @@ _INTERFACES: Final = "(SELECT group_concat(digest, ' ') FROM interface WHERE int
 class SqliteCardMemory(TableCardMemory):
     """The card memory in one SQLite file that only its owner can read.
 
-    CardMemoryUnavailableError: the file cannot be read or written now, or is damaged.
+    ``create`` makes a missing file. ``timeout`` is how long a read or a write waits for other processes, in seconds.
+    ConfigurationError: the file is missing, or is not a card memory. CardMemoryUnavailableError: it is damaged, or
+    cannot be read or written now.
     """
 
     def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
-        """``create`` makes a missing file, for its owner only. ``timeout`` is how long a read or a write waits for
-        other processes, in seconds. ConfigurationError: the file is missing, or is not a card memory.
-        """
         self._file = SqliteFile(
             path=Path(path).absolute(),
             what="memory of cards",
@@ -73,15 +72,10 @@ class SqliteCardMemory(TableCardMemory):
         self._file.check_content()
         self._place = str(self._file.path)
 
-    def records(self) -> tuple[Remembered, ...]:
-        """All records, by location."""
+    @contextmanager
+    def _reading(self) -> Iterator[CardTable]:
         with self._file.connection() as connection:
-            return _records(connection)
-
-    def expects_signature(self, url: str) -> bool:
-        location = named_location(url)
-        with self._file.connection() as connection:
-            return _Table(connection).get(location) is not None
+            yield _Table(connection)
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
@@ -95,20 +89,24 @@ class _Table:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
+    def records(self, where: str = "", *values: str) -> tuple[Remembered, ...]:
+        query = f"SELECT {_COLUMNS}, {_INTERFACES} FROM card {where} ORDER BY location"  # noqa: S608  constants
+        return tuple(map(Remembered.of_row, self._connection.execute(query, values)))
+
     def get(self, location: Location) -> Remembered | None:
-        return next(iter(_records(self._connection, "WHERE location = ?", location)), None)
+        return next(iter(self.records("WHERE location = ?", location)), None)
 
     def neighbours(self, location: Location) -> tuple[Remembered, ...]:
         # The host, its paths and its ports are in these ranges, because ";" follows ":". So are some other hosts.
         bases = [f"{scheme}://{location.host}" for scheme in ("https", "http")]
         where = "WHERE location BETWEEN ? AND ? OR location BETWEEN ? AND ?"
-        near = _records(self._connection, where, *[f"{base}{end}" for base in bases for end in ("", ";")])
+        near = self.records(where, *[f"{base}{end}" for base in bases for end in ("", ";")])
         return tuple(each for each in near if each.location.host == location.host and each.location != location)
 
     def elsewhere(self, location: Location, interfaces: Iterable[str]) -> tuple[Remembered, ...]:
         digests = [*interfaces]
         named = f"SELECT location FROM interface WHERE digest IN ({', '.join('?' * len(digests))})"  # noqa: S608
-        return _records(self._connection, f"WHERE location IN ({named}) AND location != ?", *digests, location)
+        return self.records(f"WHERE location IN ({named}) AND location != ?", *digests, location)
 
     def put(self, record: Remembered) -> None:
         self._connection.execute("DELETE FROM interface WHERE location = ?", (record.location,))
@@ -120,8 +118,3 @@ class _Table:
     def remove(self, location: Location) -> None:
         for table in ("interface", "card"):
             self._connection.execute(f"DELETE FROM {table} WHERE location = ?", (location,))  # noqa: S608  constants
-
-
-def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> tuple[Remembered, ...]:
-    query = f"SELECT {_COLUMNS}, {_INTERFACES} FROM card {where} ORDER BY location"  # noqa: S608  constants
-    return tuple(map(Remembered.of_row, connection.execute(query, values)))

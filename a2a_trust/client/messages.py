@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from a2a_trust.errors import TrustError
+from a2a_trust.errors import ConfigurationError, TrustError
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
@@ -99,8 +99,9 @@ class Close:
 class Reason(Enum):
     """Why a request has no answer."""
 
-    UNVERIFIED = "the request is not sent, or the card is not passed on"
-    NO_CREDENTIALS = "no credential fits, or it cannot be obtained"
+    NOT_SENT = "the request to {address} is not sent"
+    NOT_PASSED_ON = "the card from {address} is not passed on"
+    NO_CREDENTIALS = "no credential for the request"
     UNREACHABLE = "there is no address to connect to"
     TOO_SLOW = "connecting takes too long"
     REJECTED = "the agent rejects the credentials"
@@ -117,16 +118,11 @@ class Refusal(Exception):  # noqa: N818  the adapter raises an error
         self.cause: Final[TrustError | None] = None if cause is None else cause.with_traceback(None)
 
     @classmethod
-    def not_sent(cls, address: str, error: TrustError) -> Refusal:
-        return cls(Reason.UNVERIFIED, f"the request to {address} is not sent: {error}", error)
-
-    @classmethod
-    def not_passed_on(cls, address: str, error: TrustError) -> Refusal:
-        return cls(Reason.UNVERIFIED, f"the card from {address} is not passed on: {error}", error)
-
-    @classmethod
-    def not_obtained(cls, _: str, error: TrustError) -> Refusal:
-        return cls(Reason.NO_CREDENTIALS, f"no credential for the request: {error}", error)
+    def of(cls, reason: Reason, address: str, error: TrustError) -> Exception:
+        """The error itself if it is the program's or its operator's, so that it says nothing of a card."""
+        if isinstance(error, ConfigurationError):
+            return error
+        return cls(reason, f"{reason.value.replace('{address}', address)}: {error}", error)
 
 
 class Rejected(Refusal):

@@ -20,12 +20,10 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
-from threading import Lock, get_ident
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
@@ -39,15 +37,15 @@ from a2a_trust.client.credentials import (
     PRINTABLE,
     TOKEN68,
     CredentialValue,
+    DPoPProofs,
     Secret,
     check_secret,
     http_scheme,
     kept,
     text_of,
 )
-from a2a_trust.client.dpop import DPoPProofs
-from a2a_trust.client.flow import Answered, Awaited, Flow, HiddenHeaders, ToTheEnd, run_async
-from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
+from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, ToTheEnd, Turn, Turns, run_async
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
@@ -113,8 +111,7 @@ class ClientSecret(HoldsSecret, _Authentication):
 class PrivateKeyJwt(_Authentication):
     """The client authenticates with a signed assertion, ``private_key_jwt`` (RFC 7523 2.2, OpenID Connect Core 9).
 
-    ``audience`` is the ``aud`` that the server expects. The default is its issuer, as RFC 7523bis demands; some servers
-    expect the URL of their token endpoint.
+    ``audience``: the ``aud`` that the server expects, by default its issuer (RFC 7523bis), or its token endpoint's URL.
     """
 
     def __init__(self, signer: Signer, *, audience: str | None = None) -> None:
@@ -123,14 +120,8 @@ class PrivateKeyJwt(_Authentication):
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         yield from ()
         now = int(client.clock())
-        claims = {
-            "iss": client.client_id,
-            "sub": client.client_id,
-            "aud": self._audience or client.issuer,
-            "iat": now,
-            "exp": now + _ASSERTION_SECONDS,
-            "jti": secrets.token_urlsafe(16),
-        }
+        parties = {"iss": client.client_id, "sub": client.client_id, "aud": self._audience or client.issuer}
+        claims = {**parties, "iat": now, "exp": now + _ASSERTION_SECONDS, "jti": secrets.token_urlsafe(16)}
         header = {"typ": "JWT", "alg": self._signer.alg, "kid": self._signer.kid}
         # Made here, where no other secret is: a signer in a cloud may fail.
         assertion = sign_jwt(header, claims, self._signer)
@@ -147,6 +138,7 @@ class PrivateKeyJwt(_Authentication):
         return f"PrivateKeyJwt(kid={self._signer.kid!r})"
 
 
+@dataclass(frozen=True, slots=True)
 class TlsClientAuth(_Authentication):
     """The client authenticates with its certificate (RFC 8705 2), and sends only its name in the form.
 
@@ -157,9 +149,6 @@ class TlsClientAuth(_Authentication):
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         yield from ()
         return ClientAuth(client.client_id, None, "none")
-
-    def __repr__(self) -> str:
-        return "TlsClientAuth()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,16 +167,6 @@ class TokenRequest:
     expires_at: float = math.inf
     refresh_token: Callable[[], Flow[CredentialValue]] | None = None
     rotated: Callable[[CredentialValue], Flow[None]] | None = None
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A request that is under way, the thread that has begun it, and why it failed, for all who wait for this token."""
-
-    key: tuple[object, ...]
-    future: Future[None]
-    thread: int
-    failure: TrustError | None = None
 
 
 _Issued: TypeAlias = "tuple[CredentialValue, frozenset[str], CredentialValue | None]"
@@ -240,8 +219,7 @@ class OAuthClient(HoldsSecret):
         self._metadata_urls = metadata_urls(issuer)
         self._proofs = None if dpop is None else DPoPProofs(dpop, clock)
         self._tokens = BoundedCache[tuple[object, ...], CredentialValue](max_entries=_MAX_TOKENS)
-        self._flights: dict[tuple[object, ...], _Flight] = {}
-        self._lock = Lock()
+        self._turns = Turns()
 
     def mismatch(self, scheme: SecurityScheme) -> str:
         """Why tokens of this client do not satisfy the scheme; "" when they do."""
@@ -265,44 +243,33 @@ class OAuthClient(HoldsSecret):
         self._tokens.remove_where(lambda each: each is value)
 
     def token(self, request: TokenRequest) -> Flow[CredentialValue]:
-        """The token for that request, from the cache or from the server. Concurrent callers share one request.
-
-        TokenRequestError: the server rejects the request, or its answer cannot be used. FetchError: it is unreachable.
-        """
-        while True:
-            with self._lock:
-                value = self._tokens.get(request.key, self.clock())
-                if value is not None:
-                    return value
-                other = self._flights.get(request.flight)
-                if other is None:
-                    ours = self._flights[request.flight] = _Flight(request.key, Future(), get_ident())
-                    ours.future.set_running_or_notify_cancel()  # so no one who waits can cancel it for the others
-            if other is not None:
-                if not (yield Answered(other.future, other.thread)):
-                    if request.rotated is None:
-                        return (yield from self._asked(request))
-                    raise TokenRequestError(  # to use one refresh token twice would end the login
-                        "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there"
-                    )
-                if other.failure is not None and other.key == request.key:
-                    raise copy(other.failure)
-                continue
+        """The token, from the cache or the server. TokenRequestError: it gives none. FetchError: it is unreachable."""
+        value = self._tokens.get(request.key, self.clock())
+        if value is None:
+            turn = self._turns.begin(request.flight)
             # To its end: the server may have used up a refresh token when the one who asks is cancelled.
-            token: CredentialValue = yield ToTheEnd(self._shared(request, ours), partial(self._end, request, ours))
-            return token
+            value = yield ToTheEnd(self._in_turn(request, turn), turn.end)
+        return value
 
-    def _shared(self, request: TokenRequest, flight: _Flight) -> Flow[CredentialValue]:
+    def _in_turn(self, request: TokenRequest, turn: Turn) -> Flow[CredentialValue]:
+        """The token, or the failure, of a flow before this one; or else what the server says."""
+        has_waited = yield from turn.wait()
+        value = self._tokens.get(request.key, self.clock())
+        if value is not None:
+            return value
+        key, error = turn.failure_before or ((), None)
+        if error is not None and key == request.key:
+            raise copy(error)
+        if not (has_waited or turn.is_first or request.rotated is None):
+            raise TokenRequestError(  # to use one refresh token twice would end the login
+                "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there, and "
+                "not within a function that this token needs"
+            )
         try:
             return (yield from self._asked(request))
         except (TokenRequestError, FetchError) as error:  # a ConfigurationError may be of one kind of client only
-            flight.failure = copy(error)
+            turn.failure = request.key, copy(error)
             raise
-
-    def _end(self, request: TokenRequest, flight: _Flight) -> None:
-        with self._lock:
-            del self._flights[request.flight]
-        flight.future.set_result(None)
 
     def _asked(self, request: TokenRequest) -> Flow[CredentialValue]:
         now = self.clock()  # before asking: a token is no younger than its request
@@ -319,10 +286,9 @@ class OAuthClient(HoldsSecret):
         return value
 
     def _issued(self, request: TokenRequest, now: float) -> Flow[_Issued]:
-        answer = yield from self._sent(request)
-        if self._learned(answer) and _error_of(answer) == "use_dpop_nonce":
-            answer = yield from self._sent(request)
-            self._learned(answer)
+        answer, has_nonce = yield from self._sent(request)
+        if has_nonce and _error_of(answer) == "use_dpop_nonce":
+            answer, _ = yield from self._sent(request)
         if answer.status != 200:
             error = _error_of(answer)
             raise TokenRequestError(
@@ -336,18 +302,15 @@ class OAuthClient(HoldsSecret):
             raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {issued}")
         return issued
 
-    def _sent(self, request: TokenRequest) -> Flow[FormAnswer]:
+    def _sent(self, request: TokenRequest) -> Flow[tuple[FormAnswer, bool]]:
+        """The answer, and whether it has a nonce for the next proof (RFC 9449 8.2)."""
         posted = yield from self._post(request)
         try:
             answer: FormAnswer = yield posted
         except FetchError as error:
             raise FetchError(f"no token from {self.issuer}: {error}", error.status) from None
-        return answer
-
-    def _learned(self, answer: FormAnswer) -> bool:
-        """Remember the nonce for the next proof; whether a usable one came (RFC 9449 8.2)."""
         nonce = answer.headers.get("dpop-nonce", "")
-        return self._proofs is not None and self._proofs.learn(self._endpoint.origin, [nonce])
+        return answer, self._proofs is not None and self._proofs.learn(self._endpoint.origin, [nonce])
 
     def _post(self, request: TokenRequest) -> Flow[Awaited]:
         auth = yield from self._authentication.authentication_of(self)

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from a2a_trust.card.given import PydanticCard, SdkCard, is_message
 from a2a_trust.card.schema import MESSAGES, Kind, Presence
-from a2a_trust.client.verification import ANY_KEY, check_whole
+from a2a_trust.client.verification import ANY_KEY, Verification, check_whole
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -32,7 +32,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.trust.origins import host_of
 from a2a_trust.keys.trust.policy import Policy
-from a2a_trust.keys.trust.store import TrustSource, check_trust_source
+from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -54,14 +54,14 @@ def signature_verifier(
     CardVerificationError and its subclasses: the card is not verified. MalformedError: the object cannot be written as
     JSON. ConfigurationError: an argument is wrong, here or in a call of the verifier. Source: A2A 8.4.3.
     """
-    check_trust_source(trust)
+    checks = Verification(trust=trust, policy=policy)
     try:
         host_of(origin)
     except (MalformedError, TypeError, AttributeError):
         raise ConfigurationError(
             'origin: write the URL that the SDK asks for the card, as in origin="https://agent.example.com"'
         ) from None
-    return partial(_verify, partial(verify_card, trust=trust, origin=origin, policy=policy))
+    return partial(_verify, partial(verify_card, trust=checks.trust, origin=origin, policy=checks.policy))
 
 
 def _verify(verify: Callable[[JSONObject], VerifiedCard], card: SdkCard | PydanticCard) -> None:

@@ -6,14 +6,14 @@ They are the same for cards that are fetched here and for cards that pass throug
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from a2a_trust.client.first_use import TrustOnFirstUse
-from a2a_trust.client.flow import Awaited, Flow, Get, InThread, KeyFetcher
+from a2a_trust.cache import BoundedCache
+from a2a_trust.client.flow import Awaited, Flow, Get, InThread
 from a2a_trust.client.location import named_location
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.errors import (
@@ -25,15 +25,17 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
     UnsignedCardError,
 )
+from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
-from a2a_trust.keys.trust.origins import origin_of
+from a2a_trust.keys.trust.origins import Origins, host_of, origin_of
 from a2a_trust.keys.trust.policy import AnyKey, Policy
-from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
+from a2a_trust.keys.trust.store import KeyFetcher, TrustedKey, TrustSource, TrustStore, check_trust_source
+from a2a_trust.net.fetcher import Fetched, Fetcher, check_fetcher
 from a2a_trust.signing.forms import shorten
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
 ANY_KEY: Final = AnyKey()
-WHOLE_CARD: Final = Coverage.WHOLE_CARD
+_MOST_CACHED_SECONDS: Final = 86_400.0  # so that a replaced card is noticed within a day
 VERIFY_AGAIN_SECONDS: Final = 300.0
 """A verified card is verified again after this time, because key sets on the network may have changed."""
 
@@ -41,12 +43,31 @@ _SHORT: Final = 8_192
 """Documents up to this size, in bytes, are verified at once; a hostile one of 60 KB can take half a second."""
 
 
-def check_first_use(on_first_use: TrustOnFirstUse | None, memory: CardMemory | None) -> None:
-    """ConfigurationError: there is no memory for the first use."""
-    if on_first_use is not None and memory is None:
-        raise ConfigurationError(
-            "on_first_use: without a memory every use would be the first use; pass memory=SqliteCardMemory(path)"
-        )
+@dataclass(frozen=True, slots=True)
+class TrustOnFirstUse:
+    """Trusts the keys that an unknown agent's own origin publishes at first use, and only these keys from then on.
+
+    An attacker who answers the first request is trusted until a person compares the thumbprint. It applies only to
+    unknown agents: if the trust store has a key or a rule for a host, only the trust store decides.
+    """
+
+    def applies_to(self, url: str, trust: TrustStore) -> bool:
+        """Whether the trust store has no entry for the host of ``url``, the URL of an agent or of its card."""
+        host = host_of(named_location(url))
+        return not any(each.covers(host) for each in trust.spoken_for)
+
+    def trust_store(self, published: Iterable[PublicKey], url: str, trust: TrustStore) -> TrustStore:
+        """The keys that the origin of ``url`` has published, trusted for its host; empty if this does not apply.
+
+        Keys that the trust store of the operator names or revokes are left out, because that entry decides. A card that
+        is verified with this store must go through ``CardMemory.admit``, which checks it as a first use.
+        """
+        # Only entries of the operator: a fetched key set must not block another party's first use.
+        said = trust.revoked.union([entry.key.thumbprint for entry in trust.keys if entry.source is None])
+        applies = self.applies_to(url, trust)
+        believed = [key for key in published if applies and not said & {key.kid, key.thumbprint}]
+        origins = Origins(host_of(named_location(url)))
+        return TrustStore([TrustedKey(key=key, origins=origins, on_first_use=True) for key in believed])
 
 
 def check_whole(verified: VerifiedCard) -> None:
@@ -59,26 +80,91 @@ def check_whole(verified: VerifiedCard) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
-    """The trusted keys, the memory and the policy for cards. ``clock`` gives seconds since the epoch."""
+class CardCache:
+    """A private HTTP cache (RFC 9111): keeps the answers of the last ``size`` URLs. Threads may share one.
 
-    trust: TrustSource
+    Only verified cards are kept, and a kept card is verified again at each use, because its keys may have been revoked.
+    """
+
+    def __init__(self, size: int = 256) -> None:
+        if type(size) is not int or size < 1:
+            raise ConfigurationError(
+                f"CardCache: size is {size!r:.40}; write a number of cards, 1 or more, or leave the cache out"
+            )
+        self._kept = BoundedCache[str, Fetched](max_entries=size)
+
+    def fresh(self, url: str, now: float) -> Fetched | None:
+        """The answer of that URL, if it is still fresh."""
+        return self._kept.get(url, now)
+
+    def known(self, url: str) -> Fetched | None:
+        """The answer of that URL, however old, for a conditional request."""
+        return self._kept.get(url)
+
+    def keep(self, url: str, fetched: Fetched, now: float) -> None:
+        """Keep an answer to a request of the moment ``now``, unless its server permits no caching."""
+        seconds = min(fetched.max_age or 0.0, _MOST_CACHED_SECONDS)
+        if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
+            self._kept.put(url, fetched, since=now, until=now + seconds)
+        else:
+            self._kept.remove(url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """How cards are fetched, and which checks they must pass.
+
+    - ``fetcher``: the limits, and the private networks that may be fetched from. For URLs that others have chosen, pass
+      one without ``private_origins`` and ``http_within``.
+    - ``memory``: rejects a card that is older than one from before, and a changed key of first use.
+    - ``on_first_use``: trusts the keys that an unknown agent itself publishes; needs ``memory``.
+    - ``cache``: saves requests to the server.
+    - ``policy``, ``coverage``: as for ``verify_card``.
+    - ``clock``: gives seconds since the epoch.
+
+    ``memory``, ``on_first_use`` and ``cache`` are for public cards only.
+    """
+
+    fetcher: Fetcher | None = None
     memory: CardMemory | None = None
     on_first_use: TrustOnFirstUse | None = None
+    cache: CardCache | None = None
     policy: Policy = ANY_KEY
-    coverage: Coverage = WHOLE_CARD
+    coverage: Coverage = Coverage.WHOLE_CARD
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
+        check_fetcher(self.fetcher)
+        if self.on_first_use is not None and self.memory is None:
+            raise ConfigurationError(
+                "on_first_use: without a memory every use would be the first use; pass memory=SqliteCardMemory(path)"
+            )
+
+
+DEFAULTS: Final = FetchOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification(FetchOptions):
+    """The verification of cards with the trusted keys, as the options say."""
+
+    trust: TrustSource
+
+    def __post_init__(self) -> None:
+        FetchOptions.__post_init__(self)
         check_trust_source(self.trust)
-        check_first_use(self.on_first_use, self.memory)
+
+    @classmethod
+    def by(cls, options: FetchOptions, trust: TrustSource) -> Self:
+        """ConfigurationError: an argument is of another type."""
+        if not isinstance(options, FetchOptions):
+            raise ConfigurationError(
+                "options: write FetchOptions(…), as in FetchOptions(fetcher=Fetcher(), memory=memory)"
+            )
+        return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(FetchOptions)})
 
     def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
-        """Verify a card from that URL. The errors are those of ``verify_card`` and the memory.
-
-        ConfigurationError: with a memory, the URL is not an agent location.
-        """
+        """Verify a card from that URL. The errors are those of ``verify_card`` and the memory."""
         verified, _ = yield from self.verify_signatures(document, url)
         yield from self.admit(verified, url)
         return verified
@@ -121,11 +207,8 @@ class Verification:
         return verified, trusted
 
     def verify_again(self, card: VerifiedCard) -> Flow[tuple[VerifiedCard, TrustStore]]:
-        """Verify a card again by the keys that are trusted now; the result has these keys, too.
-
-        A key of first use is still trusted, unless the trust store revokes it, or has an entry for its host by now.
-        Errors as of ``VerifiedCard.verified_again``.
-        """
+        """Verify a card again by the keys that are trusted now, which are in the result, too. A key of first use is
+        still trusted, unless the trust store revokes it, or has an entry for its host by now."""
         if isinstance(self.trust, KeyFetcher):
             with suppress(KeySourceUnavailableError):  # the known keys may be enough
                 yield Awaited(partial(self.trust.fetch, card.origin))

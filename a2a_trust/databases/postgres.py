@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, TypeVar
 from a2a_trust.databases.addresses import DatabaseUrl
 from a2a_trust.databases.availability import REQUEST_SECONDS, Database, PerLoop
 from a2a_trust.databases.schema import VERSION_QUERY, WrongTables, check_version
-from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
 _CONNECTIONS: Final = 8
 """The most connections of one event loop. PostgreSQL allows 100 in all by default."""
@@ -49,7 +49,14 @@ class Connection(Protocol):
 class Postgres(Database):
     """A database whose schema is that of this release (``databases.schema``)."""
 
-    def __init__(self, url: str, *, what: str, unavailable: type[TrustError], timeout: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        what: str,
+        unavailable: type[TrustError] = KeySourceUnavailableError,
+        timeout: float = REQUEST_SECONDS,
+    ) -> None:
         """ConfigurationError: the URL is not one of PostgreSQL, or the extra is not installed."""
         try:
             import asyncpg  # type: ignore[import-untyped]

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from a2a_trust.databases.addresses import DatabaseUrl
 from a2a_trust.databases.availability import Database, Pause, PerLoop
-from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
 _CONNECTIONS: Final = 16
 """The most connections of one event loop."""
@@ -35,7 +35,7 @@ class RedisServer(Database):
         url: str,
         *,
         what: str,
-        unavailable: type[TrustError],
+        unavailable: type[TrustError] = KeySourceUnavailableError,
         timeout: float,
         may_drop: bool = False,
     ) -> None:

@@ -32,7 +32,7 @@ from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
 from a2a_trust.middleware.refusal import NOT_FOUND, refusal_of, send_refusal
-from a2a_trust.middleware.routing import is_read, quoted, route_path
+from a2a_trust.middleware.routing import is_read, quote_path, route_path
 
 _log: Final = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class Agents:
         prefix = self._prefixes.longest(path)
         why = self._why_not(path, prefix)
         if why:
-            audit.request_refused(scope, audit.Reason.UNDECLARED_PATH, why)
+            audit.log_rejected(scope, audit.Reason.UNDECLARED_PATH, why)
             await _refuse(404, scope, receive, send)
         elif prefix is None:
             with Running(None, None):
@@ -180,13 +180,13 @@ class Agents:
     def _why_not(self, path: str, prefix: str | None) -> str:
         """Why a path below that prefix gets 404, and what to write; empty when it does not."""
         if len(path) > _LONGEST or not is_foldable(path):
-            return f"the path {quoted(path)} is too long"
+            return f"the path {quote_path(path)} is too long"
         if CONTROL.search(path):
-            return f"the path {quoted(path)} has a control character"
+            return f"the path {quote_path(path)} has a control character"
         folded = fold_path(path)
         is_named = self._unguarded.names(path)
         if self._is_of_another(folded, prefix) or (self._is_within_another(folded) and not is_named):
-            return f"{quoted(path)} could be read as the path of another agent{self._hint(path)}"
+            return f"{quote_path(path)} could be read as the path of another agent{self._hint(path)}"
         if prefix is not None:
             return ""
         if path in CARD_PATHS:
@@ -195,13 +195,13 @@ class Agents:
                 if self._card_of
                 else "write card_of=... to say whose card is meant"
             )
-            return f"{quoted(path)} belongs to no agent; {advice}"
+            return f"{quote_path(path)} belongs to no agent; {advice}"
         if ends_like_card(folded):
-            return f"{quoted(path)} ends like the path of a card, and belongs to no agent"
+            return f"{quote_path(path)} ends like the path of a card, and belongs to no agent"
         if self._unguarded.has(path):
             return ""
-        hint = self._hint(path) or f"; if it is public, write unguarded_paths=[{quoted(path)}]"
-        return f"{quoted(path)} belongs to no agent{hint}"
+        hint = self._hint(path) or f"; if it is public, write unguarded_paths=[{quote_path(path)}]"
+        return f"{quote_path(path)} belongs to no agent{hint}"
 
     def _hint(self, path: str) -> str:
         """Advice for a path that looks like an interface at another path."""
@@ -209,8 +209,8 @@ class Agents:
             for interface in () if agent.guarded is None else agent.guarded.interfaces:
                 if path != "/" and (interface.endswith(path) or path.endswith(interface)):
                     return (
-                        f"; the agent {prefix or '/'!r} has {quoted(interface)}: write prefixes and paths without the "
-                        "server's root path, and correct the root path or the URL in the card if they differ"
+                        f"; the agent {prefix or '/'!r} has {quote_path(interface)}: write prefixes and paths without "
+                        "the server's root path, and correct the root path or the URL in the card if they differ"
                     )
         return ""
 
@@ -371,9 +371,9 @@ def _check_card_of(card_of: Any, agents: Mapping[str, Agent]) -> None:
 
 
 async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await close_websocket(receive, send, 1008 if status == 404 else 1013)
-    elif status == 404:
+    if status == 404:
         await send_refusal(refusal_of(NOT_FOUND, None), scope, receive, send)
+    elif scope["type"] == "websocket":
+        await close_websocket(receive, send, 1013)
     else:
         await refuse(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])

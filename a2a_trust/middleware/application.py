@@ -12,7 +12,7 @@ import anyio
 
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.calls import replayed
+from a2a_trust.middleware.calls import replay
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope
 from a2a_trust.strict_json import MAX_BYTES
 
@@ -104,7 +104,7 @@ async def card_of_application(
     path = source.path or f"{prefix}{CARD_PATHS[0]}"
     root = asked_from.get("root_path") or source.root_path or _root_path(prefix, url)
     answer = await answer_of(
-        app, _scope(root, path, url, asked_from), replayed(b"", cast("Receive", anyio.sleep_forever))
+        app, _scope(root, path, url, asked_from), replay(b"", cast("Receive", anyio.sleep_forever))
     )
     if answer is None:
         raise ConfigurationError(

@@ -122,25 +122,25 @@ is_heard: Final = partial(_log.isEnabledFor, logging.DEBUG)
 """Whether a handler wants events of admitted requests."""
 
 
-def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
+def log_admitted(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
     """Log that a request is admitted. Check ``is_heard`` first: making the event takes longer than the decision."""
     schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
     event = AuditEvent(event="allowed", **_request(scope), caller=_name_of(caller), schemes=schemes)
-    _log.debug("allowed %s for %s", _shown(event), event["caller"], extra={"audit": event})
+    _log.debug("allowed %s for %s", _show(event), event["caller"], extra={"audit": event})
 
 
-def request_refused(
+def log_rejected(
     scope: Mapping[str, Any], reason: Reason, detail: str, caller: Principal | Anonymous | None = None
 ) -> None:
     """Log that a request is rejected. ``detail`` is for operators, and holds no secret."""
     level = _level(reason)
     if not _log.isEnabledFor(level):
         return
-    detail = _escaped(detail[:_LONGEST])  # a user's verifier may write any text
+    detail = _escape(detail[:_LONGEST])  # a user's verifier may write any text
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
         event["caller"] = _name_of(caller)
-    _log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
+    _log.log(level, "refused %s: %s", _show(event), detail, extra={"audit": event})
 
 
 def _level(reason: Reason) -> int:
@@ -191,7 +191,7 @@ class RepeatedRefusals:
             repeated.repeats += 1
             return
         self._begin(cause, _OTHER if cause is _OTHER else detail[:_LONGEST])
-        request_refused(scope, self._reason, detail)
+        log_rejected(scope, self._reason, detail)
 
     def flush(self) -> None:
         """Log all counts that are not logged yet."""
@@ -210,7 +210,7 @@ class RepeatedRefusals:
                 return
             del self._open[cause]
             if repeated.repeats:
-                _requests_refused(self._reason, repeated.detail, repeated.repeats)
+                _log_rejected_many(self._reason, repeated.detail, repeated.repeats)
                 self._begin(cause, repeated.detail)
 
     def _close_later(self, repeated: _Repeats) -> None:
@@ -223,31 +223,31 @@ class RepeatedRefusals:
         loop.call_later(_COUNTED_SECONDS, self._close, repeated.ends, context=contextvars.Context())
 
 
-def _requests_refused(reason: Reason, detail: str, count: int) -> None:
-    detail, seconds = _escaped(detail), _COUNTED_SECONDS
+def _log_rejected_many(reason: Reason, detail: str, count: int) -> None:
+    detail, seconds = _escape(detail), _COUNTED_SECONDS
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, count=count, seconds=seconds)
     text = "refused %d more requests in %d seconds: %s"
     _log.log(_level(reason), text, count, seconds, detail, extra={"audit": event})
 
 
-def card_not_served(detail: str) -> None:
+def log_card_not_served(detail: str) -> None:
     """Log that callers get 503 instead of the public card."""
     _card(logging.ERROR, "the public card is not served: %s", detail, event="not-served", reason=Reason.CARD.value)
 
 
-def card_not_reloaded(detail: str) -> None:
+def log_card_not_reloaded(detail: str) -> None:
     """Log that callers still get the last verified card. ``detail`` names the file and the problem."""
     text = "keeping the previous public card: %s"
     _card(logging.WARNING, text, detail, event="not-reloaded", reason=Reason.CARD.value)
 
 
-def card_reloaded(detail: str) -> None:
+def log_card_reloaded(detail: str) -> None:
     """Log that callers get the card in the file again."""
     _card(logging.INFO, "the public card was reloaded: %s", detail, event="reloaded")
 
 
 def _card(level: int, text: str, detail: str, **members: str) -> None:
-    detail = _escaped(detail[:_LONGEST])
+    detail = _escape(detail[:_LONGEST])
     _log.log(level, text, detail, extra={"audit": {**members, "detail": detail}})
 
 
@@ -271,9 +271,9 @@ def _request(scope: Mapping[str, Any]) -> AuditEvent:
     client = scope.get("client")
     return AuditEvent(
         type=scope["type"],
-        method=_escaped(scope.get("method", "GET")[:_LONGEST_METHOD])[:_LONGEST_METHOD],  # GET: a handshake
-        path=_escaped(scope["path"][:_LONGEST]),
-        client="" if client is None else _escaped(str(client[0])[:_LONGEST_ADDRESS]),
+        method=_escape(scope.get("method", "GET")[:_LONGEST_METHOD])[:_LONGEST_METHOD],  # GET: a handshake
+        path=_escape(scope["path"][:_LONGEST]),
+        client="" if client is None else _escape(str(client[0])[:_LONGEST_ADDRESS]),
     )
 
 
@@ -281,10 +281,10 @@ def _name_of(caller: Principal | Anonymous) -> str:
     return caller.display_name[:_LONGEST_CALLER]
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return ascii(text)[1:-1]
 
 
-def _shown(event: AuditEvent) -> str:
+def _show(event: AuditEvent) -> str:
     """Method and path as two words: callers choose both, and must not write the rest of the line."""
     return " ".join(event[name].replace(" ", "\\x20") for name in ("method", "path"))

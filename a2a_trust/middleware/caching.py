@@ -28,7 +28,7 @@ class CachingRules:
         self._both = [(b"cache-control", b"private"), *([(b"vary", b", ".join(self._vary))] if self._vary else [])]
         self._lengths = _LENGTHS if places else None
 
-    def applied(self, send: Send, nonce: str | None = None) -> Send:
+    def apply(self, send: Send, nonce: str | None = None) -> Send:
         """``send``, with these headers in the answer; ``send`` itself where they are not needed.
 
         ``nonce`` is for the caller's next proof, in the answer, too (RFC 9449 8.2).

@@ -105,7 +105,7 @@ def read_call(target: Target, body: bytes, query: bytes) -> Call:
     return call._replace(tenants=call.tenants | named) if named else call
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
     """The body in one message, then the real messages: an early http.disconnect would end a streamed answer."""
     waiting: MutableMapping[str, Any] | None = {"type": "http.request", "body": body, "more_body": False}
 

@@ -254,9 +254,9 @@ class CardFile:
         had_failed = bool(self._failure)
         self._failure = "" if failure is None else _reason(failure)
         if failure is None and had_failed:
-            audit.card_reloaded(f"{self._path}")
+            audit.log_card_reloaded(f"{self._path}")
         elif failure is not None and not had_failed:
-            audit.card_not_reloaded(f"{self._path}: {self._failure}")
+            audit.log_card_not_reloaded(f"{self._path}: {self._failure}")
 
 
 def _reason(error: Exception) -> str:
@@ -321,7 +321,7 @@ class PublicCard:
         except TrustError as error:
             if str(error) != self._told:  # one event, however many callers ask
                 self._told = str(error)
-                audit.card_not_served(self._told)
+                audit.log_card_not_served(self._told)
             await refuse(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
             return
         self._told = ""
@@ -363,7 +363,7 @@ def for_networks(app: ASGIApp, networks: Networks) -> ASGIApp:
         else:
             await app(scope, receive, send)
             return
-        audit.request_refused(scope, audit.Reason.NETWORK, detail)
+        audit.log_rejected(scope, audit.Reason.NETWORK, detail)
         await refuse(send, 403, [(b"cache-control", b"no-store")])
 
     return guarded

@@ -1,10 +1,10 @@
 """The decision about a request, without ASGI: a value for the request in, a decision out.
 
-1. See: ``Access.seen`` makes one value of the request before its body. All steps use it.
-2. Find the caller: ``Access.caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
+1. See: ``Access.see`` makes one value of the request before its body. All steps use it.
+2. Find the caller: ``Access.find_caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
    ``Access.admit`` writes the caller into the request in place of the credentials.
-3. Find what the request is for: ``CallRules.needed`` rejects paths that the card does not declare, and says whether the
-   body is needed.
+3. Find what the request is for: ``CallRules.body_rule`` rejects paths that the card does not declare, and says
+   whether the body is needed.
 4. Read the call: ``CallRules.read`` makes one value of path, query and body, and nothing is read twice.
 5. Check the tenant: ``CallRules.check_tenants``. A request may name a tenant in its path, its query and its body. All
    must be the same, and the caller must be allowed to use it.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -29,7 +29,7 @@ from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Principal, Verifier
 from a2a_trust.auth.throttle import Throttle
-from a2a_trust.card.operations import Binding
+from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import (
     AuthenticationError,
@@ -44,10 +44,11 @@ from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caller import Caller, set_caller, set_public
 from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.documents import is_preflight
+from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.paths import OtherPaths, public_path
 from a2a_trust.middleware.refusal import FORBIDDEN, NOT_FOUND, TOO_LARGE, Refusal, refusal_for, refusal_of
-from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quoted, route_path
+from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
 
 Request: TypeAlias = MutableMapping[str, Any]
 """A request before its body, in the names of an ASGI scope: ``type`` (http or websocket), ``method``, ``path``,
@@ -55,36 +56,36 @@ Request: TypeAlias = MutableMapping[str, Any]
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
-_LONGEST_KEPT: Final = 256
-"""Characters of a path; with a thousand answers, these are some megabytes at most."""
+_LONGEST_CACHED: Final = 256
+"""Characters of path and method of a cached rule; with a thousand rules, these are some megabytes at most."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)  # it has the credentials, and tracebacks show locals
 class Seen:
     """The request before its body, seen once.
 
     - ``scope``: a copy with its own list of headers, without values that only the guard may write. Servers may change
       theirs later: uvicorn's httptools adds trailers.
     - ``path``: as the application's router sees it, without ``root_path``.
-    - ``method``: "WEBSOCKET" for the handshake of a websocket.
+    - ``method``: the handshake of a websocket has none.
     - ``is_public``: it needs no credential.
     """
 
     scope: Request
     path: str
     root_path: str
-    method: str
+    method: str | None
     is_public: bool
 
 
 class Admitted(NamedTuple):
     """The application may have the request.
 
-    - ``request``: for the application, with the caller in place of the credentials.
-    - ``caller``: None for a public path, and for a preflight.
-    - ``call``: None for a request of no interface. The extended card is not of the application: for
-      ``GET_EXTENDED_CARD``, ``ExtendedCardEndpoint.answer`` answers.
-    - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2).
+    - ``request``: for the application, with the caller and the call in place of the credentials.
+    - ``caller``: public paths and preflights have none.
+    - ``call``: only requests of an interface have one.
+    - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2). Caches need headers of
+      ``CachingRules``, too.
     """
 
     request: Request
@@ -101,40 +102,50 @@ class BodyRule(NamedTuple):
 
 
 class NeedsBody(NamedTuple):
-    """Only the body decides, with ``decide_with_body``. ``admitted`` is the decision without it."""
+    """Only the body decides, with ``decide_with_body``. ``admitted`` is the decision without it; it must not be changed
+    before."""
 
     admitted: Admitted
     rule: BodyRule
+
+
+class ForExtendedCard(NamedTuple):
+    """The request is admitted, but not to the application: ``CallRules.extended`` answers its call."""
+
+    admitted: Admitted
 
 
 _NO_BODY: Final = BodyRule(None, 0)
 
 
 async def decide(access: Access, calls: CallRules, request: Request, now: float) -> Admitted | NeedsBody | Refusal:
-    """The decision at the moment ``now`` (seconds since the epoch); a Refusal is the answer to a rejected request."""
-    seen = access.seen(request)
+    """The decision at the moment ``now`` (seconds since the epoch); a Refusal is the answer to a rejected request.
+
+    A preflight must have an empty body.
+    """
+    seen = access.see(request)
     if seen.is_public:
         access.admit_public(seen)
         admitted = Admitted(seen.scope, None)
     else:
-        caller = access.remembered(seen, now) or await access.caller(seen, now)
+        caller = access.known_caller(seen, now) or await access.find_caller(seen, now)
         if isinstance(caller, Refused):
-            return access.refusal(caller, seen, now)
+            return access.reject(caller, seen, now)
         admitted = Admitted(seen.scope, caller, access.admit(caller, seen.scope))
     rule = None
     try:
-        rule = calls.needed(seen)
+        rule = calls.body_rule(seen)
         if rule is None:
             # A preflight's caller is not authenticated, so it must not carry a call.
             return NeedsBody(admitted, _NO_BODY) if seen.is_public and seen.method == "OPTIONS" else admitted
         check_announced(rule.most, seen.scope["headers"])
     except CallRefusedError as refused:
-        return rejection(refused, rule, admitted.caller, seen.scope)
+        return _reject(refused, rule, admitted)
     return NeedsBody(admitted, rule)
 
 
-def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | Refusal:
-    """The decision about a request whose body is needed."""
+def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | ForExtendedCard | Refusal:
+    """The decision about a request with its whole body, once for each request."""
     admitted, rule = undecided
     try:
         if len(body) > rule.most:
@@ -144,18 +155,24 @@ def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Adm
         call = calls.read(rule.target, body, admitted.request)
         calls.check_tenants(call, admitted.caller)
     except CallRefusedError as refused:
-        return rejection(refused, rule, admitted.caller, admitted.request)
-    return admitted._replace(call=call)
+        return _reject(refused, rule, admitted)
+    decided = admitted._replace(request={**admitted.request, CALL: call}, call=call)
+    return ForExtendedCard(decided) if call.operation is Operation.GET_EXTENDED_CARD else decided
+
+
+def _reject(refused: CallRefusedError, rule: BodyRule | None, admitted: Admitted) -> Refusal:
+    refusal = reject(refused, rule, admitted.caller, admitted.request)
+    nonce = () if admitted.dpop_nonce is None else ((b"dpop-nonce", admitted.dpop_nonce.encode("ascii")),)
+    return replace(refusal, headers=(*refusal.headers, *nonce))
 
 
 class Access:
-    """Who may call: the card, its verifiers, and the options of the guard."""
+    """Who may call: the card, its verifiers, and the options of the guard; and the interfaces of the card."""
 
     def __init__(
         self,
         card: CardView,
         verifiers: Mapping[str, Verifier[Any] | CredentialAt],
-        interfaces: Interfaces,
         *,
         rules: GuardRules,
         url: str | None = None,
@@ -166,6 +183,7 @@ class Access:
     ) -> None:
         """``card_paths`` are public, in addition to those of ``rules``. ``resource_metadata`` is the URL of the
         metadata of RFC 9728, which challenges name."""
+        interfaces = Interfaces(card, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
         self.guard: Final = Guard(
             card,
             verifiers,
@@ -176,6 +194,7 @@ class Access:
         )
         _check_source(certificates, self.guard)
         _check_kept(rules, self.guard)
+        self.card: Final = card
         self.interfaces: Final = interfaces
         self.certificates: Final = certificates
         self._public = frozenset((*card_paths, *map(public_path, rules.public_paths)))
@@ -190,7 +209,7 @@ class Access:
         self._hidden = Hidden(self.guard.places if rules.hide_credentials else (), proofs | self._certificate_headers)
         self._repeated = {reason: audit.RepeatedRefusals(reason) for reason in audit.COUNTED}
 
-    def seen(self, scope: Request) -> Seen:
+    def see(self, scope: Request) -> Seen:
         """The request as one value. It is public if it is GET or HEAD of exactly a public path, or a preflight that the
         options let through."""
         if scope["type"] not in ("http", "websocket"):
@@ -199,8 +218,9 @@ class Access:
         path = route_path(scope) if root else scope["path"]
         own = {**scope, "headers": [*scope["headers"]]}
         own.pop(CERTIFICATES, None)
+        own.pop(NEXT_NONCE, None)
         if scope["type"] == "websocket":
-            return Seen(own, path, root, "WEBSOCKET", False)
+            return Seen(own, path, root, None, False)
         method = scope["method"]
         if method in ("GET", "HEAD"):
             is_public = path in self._public and is_exact(scope)
@@ -213,12 +233,12 @@ class Access:
             )
         return Seen(own, path, root, method, is_public)
 
-    def remembered(self, seen: Seen, now: float) -> Principal | Refused | None:
+    def known_caller(self, seen: Seen, now: float) -> Principal | Refused | None:
         """The result of ``caller``, at once, for most callers that were here before; else None."""
         known = self.guard.remembered(seen.scope, now) if self.certificates is None else None
         return self._checked_page(seen.scope, known) if known is not None and self._attached else known
 
-    async def caller(self, seen: Seen, now: float) -> Caller | Refused:
+    async def find_caller(self, seen: Seen, now: float) -> Caller | Refused:
         """The caller, or why the request is rejected."""
         scope = seen.scope
         try:
@@ -241,7 +261,7 @@ class Access:
     def admit(self, caller: Caller, scope: Request) -> str | None:
         """Write the caller into the request in place of the credentials; the nonce for the caller's next proof."""
         if audit.is_heard():
-            audit.request_allowed(scope, caller)
+            audit.log_admitted(scope, caller)
         credentials = set_caller(scope, caller)
         if self._keep_subject_token:
             credentials.keep(self.guard.subject_token(scope, caller))
@@ -258,15 +278,15 @@ class Access:
         if seen.method == "OPTIONS":  # its caller is not authenticated, so it must not carry a call
             scope["headers"] = lines_without(_OF_BODIES, scope["headers"])
 
-    def refusal(self, refused: Refused, seen: Seen, now: float) -> Refusal:
-        """The answer to a request that the guard does not allow, which is logged."""
+    def reject(self, refused: Refused, seen: Seen, now: float) -> Refusal:
+        """Log that the guard does not allow the request; the answer."""
         error = refused.error
         reason = audit.reason_of(error)
         if reason in self._repeated:
             cause = error.cause if isinstance(error, TooManyRequestsError) else ""
             self._repeated[reason].refused(seen.scope, str(error), cause)
         else:
-            audit.request_refused(seen.scope, reason, str(error), refused.caller)
+            audit.log_rejected(seen.scope, reason, str(error), refused.caller)
         binding, legacy = self.interfaces.language(seen.path or "/", seen.root_path)
         dpop = self.guard.dpop
         return refusal_for(
@@ -289,11 +309,18 @@ _OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"conten
 
 class CallRules:
     """Which requests of a caller are valid: they are of an interface, or their paths are named. All others are
-    rejected."""
+    rejected. ``extended`` answers calls for the extended card, instead of the application."""
 
     def __init__(
-        self, card: CardView, interfaces: Interfaces, rules: RequestRules, *, others_must_be_named: bool = False
+        self,
+        access: Access,
+        rules: RequestRules,
+        extended: ExtendedCardEndpoint,
+        *,
+        others_must_be_named: bool = False,
     ) -> None:
+        self.extended: Final = extended
+        card, interfaces = access.card, access.interfaces
         named = next((interface for interface in card.interfaces if interface.tenant), None)
         if named is not None and rules.may_use_tenant is None:
             raise ConfigurationError(
@@ -303,28 +330,29 @@ class CallRules:
         self._interfaces, self._may_use_tenant, self._max_body = interfaces, rules.may_use_tenant, rules.max_body
         self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
-        self._kept = lru_cache(maxsize=1024)(self._needed)
+        self._cached_rule = lru_cache(maxsize=1024)(self._find_rule)
 
-    def needed(self, seen: Seen) -> BodyRule | None:
-        """How much of the body is needed; None for a request of no interface, whose body streams.
+    def body_rule(self, seen: Seen) -> BodyRule | None:
+        """How much of the body is needed; None for a request of no interface, whose body streams. The request loses the
+        call of a guard further outside.
 
-        CallRefusedError: it is of no interface, and the application may not have it. The answers for usual paths of
-        callers are kept; strangers would replace them all the time.
+        CallRefusedError: it is of no interface, and the application may not have it. The rules for short paths are
+        cached, but not those of public requests, whose senders are unknown.
         """
-        seen.scope.pop(CALL, None)  # of a guard further outside
-        path = seen.path or "/"
-        if seen.is_public or len(path) > _LONGEST_KEPT:
-            return self._needed(path, seen.root_path, seen.method, seen.is_public)
-        return self._kept(path, seen.root_path, seen.method, False)
+        seen.scope.pop(CALL, None)
+        path, method = seen.path or "/", seen.method
+        if seen.is_public or len(path) + len(method or "") > _LONGEST_CACHED:
+            return self._find_rule(path, seen.root_path, method, seen.is_public)
+        return self._cached_rule(path, seen.root_path, method, False)
 
-    def _needed(self, path: str, root: str, method: str, is_public: bool) -> BodyRule | None:
+    def _find_rule(self, path: str, root: str, method: str | None, is_public: bool) -> BodyRule | None:
         if CONTROL.search(root + path):
             # Starlette's patterns end in "$", which also matches before a last newline.
             raise CallRefusedError(INVALID, "the path has a control character")
         meaning = self._interfaces.meaning(path, root, method)
         if isinstance(meaning, Target):
             if is_public:  # options name no path of an operation
-                raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is an operation, and public")
+                raise CallRefusedError(NOT_FOUND, f"{quote_path(path)} is an operation, and public")
             return BodyRule(meaning, self._max_body if meaning.has_body else 0)
         if not is_public:
             self._check_other(meaning, path)
@@ -361,7 +389,9 @@ class CallRules:
             advice = f"; {_advice(path)}" if meaning.may_be_named else ""
             raise CallRefusedError(NOT_FOUND, f"{meaning.why}{advice}")
         if self._must_be_named and not self._other.has(path):
-            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {_advice(path)}")
+            raise CallRefusedError(
+                NOT_FOUND, f"{quote_path(path)} belongs to no interface of the card; {_advice(path)}"
+            )
 
 
 _CONTENT_LENGTH: Final = len("content-length")
@@ -377,10 +407,10 @@ def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
             return
 
 
-def rejection(refused: CallRefusedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Refusal:
-    """The answer to a request that the rules do not allow, which is logged."""
+def reject(refused: CallRefusedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Refusal:
+    """Log that the rules do not allow the request; the answer."""
     reason = _REASONS.get(refused.error.status, audit.Reason.AMBIGUOUS_REQUEST)
-    audit.request_refused(scope, reason, refused.why, caller)
+    audit.log_rejected(scope, reason, refused.why, caller)
     is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
     return refusal_of(refused.error, refused.call_id if is_json_rpc else None)
 
@@ -398,7 +428,7 @@ def too_large(most: int) -> CallRefusedError:
 
 
 def _advice(path: str) -> str:
-    return f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
+    return f"if it is the application's own, write rules=RequestRules(other_paths=[{quote_path(path)}])"
 
 
 def _check_source(source: Any, guard: Guard) -> None:

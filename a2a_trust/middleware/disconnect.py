@@ -50,7 +50,7 @@ def _rest(work: Coroutine[Any, Any, _T], awaited: Any) -> Generator[Any, Any, _T
             return result
 
 
-async def awaited(work: Awaitable[_T]) -> _T:
+async def as_coroutine(work: Awaitable[_T]) -> _T:
     """The result of ``work``, as a coroutine."""
     return await work
 
@@ -77,9 +77,9 @@ class ReadAhead:
         except StopIteration as ended:
             result: _T = ended.value
             return result
-        return await self._watched(_rest(work, first))
+        return await self._run_watched(_rest(work, first))
 
-    async def _watched(self, work: Awaitable[_T]) -> _T:
+    async def _run_watched(self, work: Awaitable[_T]) -> _T:
         loop = asyncio.get_running_loop()
         waiter = asyncio.current_task()
         if waiter is None:  # the request is stepped by hand, outside of any task
@@ -98,7 +98,7 @@ class ReadAhead:
     @property
     def receive(self) -> Receive:
         """The ``receive`` for the reader of the request: first the messages that were read ahead, then the rest."""
-        return self._receive if self._watch is None else self._received
+        return self._receive if self._watch is None else self._receive_next
 
     def close(self) -> None:
         """Stop reading ahead; messages that came are kept."""
@@ -132,7 +132,7 @@ class ReadAhead:
     async def _message(self) -> Message:
         return await self._receive()  # called in here: the request may be over before the task begins
 
-    async def _received(self) -> Message:
+    async def _receive_next(self) -> Message:
         if self._came:
             return self._came.popleft()
         if self._next is not None:

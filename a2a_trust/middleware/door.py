@@ -1,7 +1,8 @@
 """The one ASGI callable in front of an application: documents, guard, rules, extended card, application.
 
-Every http and websocket request is checked, except GET and HEAD of exactly the public paths. ``decision`` uses the raw
-scope, and the path as the application's router sees it. It ignores the Host header and forwarded headers.
+Every http and websocket request is checked, except GET and HEAD of exactly the paths of documents and of public paths,
+and preflights that an option admits. ``decision`` uses the raw scope, and the path as the application's router sees it.
+It ignores the Host header and forwarded headers.
 
 - A request that the guard rejects is answered before its body is read; only during a long wait for a verifier,
   ``disconnect`` reads a part of it ahead.
@@ -16,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import time
-from typing import Any, Final
+from types import new_class
+from typing import Any, Final, Generic, TypeVar, cast
 
 import anyio
 from anyio import to_thread
+from starlette.applications import Starlette
 
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.dpop import DPoP
@@ -33,15 +36,14 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, Running, this_task
-from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replayed
+from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replay
 from a2a_trust.middleware.card import CardReaders
-from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, rejection, too_large
+from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, reject, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
-from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
-from a2a_trust.middleware.refusal import Refusal, send_refusal
-from a2a_trust.middleware.routing import Interfaces, is_read
+from a2a_trust.middleware.refusal import send_refusal
+from a2a_trust.middleware.routing import is_read
 
 _SHORT: Final = 1_048_576
 """Bodies up to this size, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
@@ -49,6 +51,8 @@ _SHORT: Final = 1_048_576
 
 _READERS: Final = 4
 """How many larger bodies are read at the same time."""
+
+AppT = TypeVar("AppT", bound=ASGIApp)
 
 
 class Door:
@@ -64,13 +68,11 @@ class Door:
         access: Access,
         *,
         calls: CallRules | None = None,
-        extended: ExtendedCardEndpoint | None = None,
         documents: Mapping[str, ASGIApp] | None = None,
         for_callers: Mapping[str, ASGIApp] | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._app, self._access, self._calls = app, access, calls
-        self._extended: Any = extended  # with calls there is one
         self._documents, self._for_callers = documents or {}, for_callers or {}
         self._clock = clock
         guard = access.guard
@@ -85,39 +87,39 @@ class Door:
             finally:
                 self._access.flush()
             return
-        seen = self._access.seen(scope)
+        seen = self._access.see(scope)
         if seen.path in self._documents and is_read(seen.scope):
             await self._documents[seen.path](scope, receive, send)
             return
         if seen.is_public:
             self._access.admit_public(seen)
             if seen.method == "OPTIONS":
-                receive = replayed(b"", partial(_after_body, receive))
+                receive = replay(b"", partial(_after_body, receive))
             with Running(None, None):
-                await self._served(None, seen, receive, send)
+                await self._serve(None, seen, receive, send)
             return
         now = self._clock()
-        caller: Caller | Refused | None = self._access.remembered(seen, now)
+        caller: Caller | Refused | None = self._access.known_caller(seen, now)
         ahead = None
         try:
             if caller is None:
                 ahead = ReadAhead(receive)
-                decision = self._access.caller(seen, now)
+                decision = self._access.find_caller(seen, now)
                 caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
                 receive = ahead.receive
             if isinstance(caller, Refused):
-                await send_refusal(self._access.refusal(caller, seen, now), seen.scope, receive, send)
+                await send_refusal(self._access.reject(caller, seen, now), seen.scope, receive, send)
                 return
-            send = self._caching.applied(send, self._access.admit(caller, seen.scope))
+            send = self._caching.apply(send, self._access.admit(caller, seen.scope))
             with Running(caller, task):
-                await self._served(caller, seen, receive, send)
+                await self._serve(caller, seen, receive, send)
         except ClientGoneError:
             return
         finally:
             if ahead is not None:
                 ahead.close()
 
-    def _served(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
+    def _serve(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
         """A document, a call, a request of the application, or the rejection of a request by the rules."""
         scope = seen.scope
         if seen.path in self._for_callers and is_read(seen.scope):
@@ -125,9 +127,9 @@ class Door:
         if self._calls is None:
             return self._app(scope, receive, send)
         try:
-            rule = self._calls.needed(seen)
+            rule = self._calls.body_rule(seen)
         except CallRefusedError as refused:
-            return _reject(rejection(refused, None, caller, scope), scope, receive, send)
+            return send_refusal(reject(refused, None, caller, scope), scope, receive, send)
         if rule is None:
             return self._app(scope, receive, send)
         return self._serve_call(self._calls, rule, caller, scope, receive, send)
@@ -139,10 +141,10 @@ class Door:
         try:
             call, receive = await self._read(calls, rule, caller, scope, receive)
             if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
-                await self._extended.answer(call, caller, scope, receive, send)
+                await calls.extended.answer(call, caller, scope, receive, send)
                 return
         except CallRefusedError as refused:
-            await _reject(rejection(refused, rule, caller, scope), scope, receive, send)
+            await send_refusal(reject(refused, rule, caller, scope), scope, receive, send)
             return
         except ClientGoneError:
             return
@@ -156,14 +158,14 @@ class Door:
         check_announced(rule.most, scope["headers"])
         body = await _body_of(receive, rule.most)
         if rule.target is None:
-            return None, replayed(body, receive)
+            return None, replay(body, receive)
         if len(body) <= _SHORT:
             call = calls.read(rule.target, body, scope)
         else:
             call, receive = await self._read_in_thread(partial(calls.read, rule.target, body, scope), receive)
         calls.check_tenants(call, caller)
         scope[CALL] = call
-        return call, replayed(body, receive)
+        return call, replay(body, receive)
 
     async def _read_in_thread(self, read: Callable[[], Call], receive: Receive) -> tuple[Call, Receive]:
         """The call, and the ``receive`` for later messages. A disconnect of the client ends the wait."""
@@ -215,11 +217,15 @@ class CardEnforcementMiddleware(Door):
             raise ConfigurationError("rules: write GuardRules(…), as in GuardRules(public_paths=['/healthz'])")
         if not isinstance(readers, CardReaders):
             raise ConfigurationError("readers: write CardReaders.EVERYBODY or CardReaders.CALLERS")
+        if readers is CardReaders.CALLERS and not {*CARD_PATHS}.isdisjoint(rules.public_paths):
+            raise ConfigurationError(
+                "public_paths: it names the path of the card, which is for callers only; leave it out, or leave out "
+                "readers=CardReaders.CALLERS"
+            )
         view = card if isinstance(card, CardView) else read_card(read_given(card))
         access = Access(
             view,
             verifiers,
-            Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at),
             rules=rules,
             url=url,
             certificates=client_certificates,
@@ -228,14 +234,6 @@ class CardEnforcementMiddleware(Door):
             resource_metadata=resource_metadata,
         )
         super().__init__(app, access, clock=clock)
-
-
-async def _reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request that the rules do not allow."""
-    if scope["type"] == "websocket":
-        await close_websocket(receive, send)
-    else:
-        await send_refusal(refusal, scope, receive, send)
 
 
 async def _after_body(receive: Receive) -> Message:
@@ -261,3 +259,78 @@ async def _body_of(receive: Receive, most: int) -> bytes:
             # Not a list of chunks: many small chunks would take many times the memory.
             body = bytearray(body) if isinstance(body, bytes) else body
             body += chunk
+
+
+class Installation(Generic[AppT]):
+    """The place for a guard in front of an application. ConfigurationError: it has one, or is not an application.
+
+    The class of a Starlette application is exchanged for a subclass whose call is that of the guard. The reasons:
+
+    - The application stays the same object, so its routes, state and tools still work, and no other object serves it
+      without the guard.
+    - The guard is outside of all middleware, also of middleware that is added later, and outside of tools for errors
+      and traces: they see no credential that the guard has checked. ``Middleware(protect, …)`` is only as far outside
+      as its place in the list.
+    - An attribute ``__call__`` of the object would do nothing: Python looks calls up in the class.
+
+    Any other application gets a wrapper, a ``ProtectedApplication``.
+    """
+
+    def __init__(self, app: AppT) -> None:
+        check_app(app)
+        if is_protected(app):
+            raise ConfigurationError(
+                "app: it is protected already; for several agents in one application write protect_agents(app, …) once"
+            )
+        self._app: Any = app
+        self._class: type[Any] = type(app)
+
+    @property
+    def unguarded(self) -> ASGIApp:
+        """The application without the guard, for the guard to pass requests on to."""
+        return self._call_of_class if isinstance(self._app, Starlette) else self._app
+
+    async def _call_of_class(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Found for each request: tools replace it.
+        await self._class.__call__(self._app, scope, receive, send)
+
+    def finish(self, guard: Any) -> AppT:
+        """The application behind the guard."""
+        is_swapped = isinstance(self._app, Starlette)
+        kind: type[Any] = self._class if is_swapped else ProtectedApplication
+
+        async def guarded_call(_: Any, scope: Scope, receive: Receive, send: Send) -> None:
+            await guard(scope, receive, send)
+
+        members = {"__call__": guarded_call, "__module__": kind.__module__, **({} if is_swapped else {"__slots__": ()})}
+        guarded = new_class(kind.__name__, (kind, _Guarded), exec_body=lambda space: space.update(members))
+        if not is_swapped:
+            return cast("AppT", guarded(self._app))
+        self._app.__class__ = guarded
+        return cast("AppT", self._app)
+
+
+def is_protected(app: object) -> bool:
+    """Whether the application is behind ``protect`` already."""
+    return isinstance(app, _Guarded)
+
+
+class _Guarded:
+    """The class of an application whose call is that of a guard."""
+
+    __slots__ = ()
+
+
+class ProtectedApplication:
+    """An application that is not of Starlette, behind its guard. It is called as the application is, and its public
+    attributes are those of the application."""
+
+    __slots__ = ("__weakref__", "_app")
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"the application is protected, and has no public attribute {name!r}")
+        return getattr(self._app, name)

@@ -9,8 +9,8 @@ generation  HTTP                                          JSON-RPC
             ``/{tenant}``
 ==========  ============================================  ========================================
 
-``rules`` finds such requests. They are answered here, not by the application, so ``may_read`` decides, and not the
-application. With ``FromApplication()`` the application answers, and its card is signed.
+``routing`` and ``calls`` find such requests. They are answered here, not by the application, so ``may_read`` decides,
+and not the application. With ``FromApplication()`` the application answers, and its card is signed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from a2a_trust.middleware.application import Answer, FromApplication, answer_of
 from a2a_trust.middleware.caller import principal_of
 from a2a_trust.middleware.calls import Call
 from a2a_trust.middleware.card import CardSigner, ServedCard, card_body
-from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, awaited
+from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, as_coroutine
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse, respond
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error, Refusal, for_caller, refusal_of
@@ -93,7 +93,7 @@ class ExtendedCard:
             return None
         if callable(self.source):
             return self.source
-        return _fixed(self.source if security is None else security.added_to(self.source))
+        return _provide_always(self.source if security is None else security.added_to(self.source))
 
 
 class ExtendedCardEndpoint:
@@ -164,7 +164,7 @@ class ExtendedCardEndpoint:
         if not isinstance(caller, Principal):
             result = UNAUTHENTICATED if self._promised else UNSUPPORTED
         else:
-            refused = self._refused(caller)
+            refused = self._find_refusal(caller)
             try:
                 if refused is None and self._application is not None:
                     result = await self._of_application(self._application, scope, receive, call_id, legacy=legacy)
@@ -174,7 +174,7 @@ class ExtendedCardEndpoint:
                 _log.error("the extended card cannot be served: %s", error)
                 result = UNREADABLE
         if result is FORBIDDEN:
-            audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
+            audit.log_rejected(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
         if isinstance(result, bytes):
             body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
             result = Answer(200, *for_caller(body))
@@ -182,7 +182,7 @@ class ExtendedCardEndpoint:
             result = refusal_of(result, call_id)
         await respond(scope, send, result.status, result.headers, result.body)
 
-    def _refused(self, caller: Principal) -> Error | None:
+    def _find_refusal(self, caller: Principal) -> Error | None:
         """Why there is no card for this caller, checked before the card is made."""
         if not self._promised:
             return UNSUPPORTED
@@ -196,10 +196,10 @@ class ExtendedCardEndpoint:
             return NOT_CONFIGURED
         ahead = ReadAhead(receive)
         try:
-            card = await ahead.during(awaited(self._source(caller, tenant)))
+            card = await ahead.during(as_coroutine(self._source(caller, tenant)))
         finally:
             ahead.close()
-        return NOT_CONFIGURED if card is None else self._made(card, legacy=legacy)
+        return NOT_CONFIGURED if card is None else self._make(card, legacy=legacy)
 
     async def _of_application(
         self, app: ASGIApp, scope: Scope, receive: Receive, call_id: bytes | None, *, legacy: bool
@@ -223,9 +223,9 @@ class ExtendedCardEndpoint:
                 raise ConfigurationError("the application's answer has both a result and an error")
         if not isinstance(card, dict):
             raise ConfigurationError("the application's answer is not a card: expected a JSON object")
-        return self._made(card, legacy=legacy)
+        return self._make(card, legacy=legacy)
 
-    def _made(self, card: GivenCard, *, legacy: bool) -> bytes:
+    def _make(self, card: GivenCard, *, legacy: bool) -> bytes:
         """The card in the shape of the caller's generation, signed; cached by its bytes, its shape and the key."""
         body = card_body(card, what="extended card")
         now = self._clock()
@@ -247,7 +247,7 @@ class ExtendedCardEndpoint:
         return signed.body
 
 
-def _fixed(card: GivenCard) -> Provider:
+def _provide_always(card: GivenCard) -> Provider:
     """One card for all callers, without tenants."""
     body = card_body(card, what="extended card")
     if type(strict_json.parse(body, what="extended card")) is not dict:

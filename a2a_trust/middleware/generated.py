@@ -97,14 +97,14 @@ class GeneratedCard:
             if not self._has_failed:
                 self._has_failed = True
                 reason = str(error) if isinstance(error, TrustError) else type(error).__name__
-                audit.card_not_reloaded(f"generated card: {reason}")
+                audit.log_card_not_reloaded(f"generated card: {reason}")
         else:
             if self._has_failed:
                 self._has_failed = False
-                audit.card_reloaded("generated card")
+                audit.log_card_reloaded("generated card")
 
 
-def asked_again(card: ASGIApp, source: GeneratedCard) -> ASGIApp:
+def ask_again(card: ASGIApp, source: GeneratedCard) -> ASGIApp:
     """``card``, which serves the card of the source, with the card made again before."""
 
     async def refreshed(scope: Scope, receive: Receive, send: Send) -> None:

@@ -40,7 +40,10 @@ class JwksEndpoint:
     def __init__(
         self, keys: Iterable[PublicKey] | PublishedKeys, *, max_age: int = 300, clock: Callable[[], float] = time.time
     ) -> None:
-        self._keys = keys if hasattr(keys, "published") else _Fixed(tuple(keys))
+        fixed = None if hasattr(keys, "published") else tuple(keys)
+        if fixed == ():
+            raise ConfigurationError("JwksEndpoint: keys is empty; pass the public keys that sign the card")
+        self._published: Any = getattr(keys, "published", lambda _: fixed)
         self._max_age, self._clock = max_age, clock
         self._document = Document.of(self._body(clock()), clock())
 
@@ -54,17 +57,7 @@ class JwksEndpoint:
         )
 
     def _body(self, now: float) -> bytes:
-        return json_bytes(publish_jwks(self._keys.published(now)))
-
-
-class _Fixed:
-    def __init__(self, keys: tuple[PublicKey, ...]) -> None:
-        if not keys:
-            raise ConfigurationError("JwksEndpoint: keys is empty; pass the public keys that sign the card")
-        self._keys = keys
-
-    def published(self, now: float) -> tuple[PublicKey, ...]:  # noqa: ARG002
-        return self._keys
+        return json_bytes(publish_jwks(self._published(now)))
 
 
 class ProtectedResource:

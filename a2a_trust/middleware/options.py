@@ -35,7 +35,7 @@ class GuardRules:
     ``CardEnforcementMiddleware``.
 
     - ``public_paths``: exact paths that anybody may GET without a credential (``"/healthz"``), in addition to the
-      well-known paths of the card.
+      well-known paths of the card, for which ``readers`` counts.
     - ``unguarded``: URLs of interfaces in the card that are served elsewhere or by other means (gRPC). This guard
       cannot protect them.
     - ``served_at``: by the URL of an interface, the path at which the application sees it. Needed where a proxy changes

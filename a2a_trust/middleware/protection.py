@@ -42,10 +42,9 @@ from a2a_trust.middleware.card import (
 )
 from a2a_trust.middleware.decision import Access, CallRules
 from a2a_trust.middleware.documents import ASGIApp, Document, Scope
-from a2a_trust.middleware.door import Door
+from a2a_trust.middleware.door import AppT, Door, Installation
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, asked_again, asking, is_function
-from a2a_trust.middleware.installation import AppT, Installation
+from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import RequestRules, listed, takes_requests
 from a2a_trust.middleware.paths import exact_path
@@ -330,28 +329,27 @@ def _guarded(
     """The application behind the agent's card, and the public documents by their paths."""
     view = read_card(source.document(clock()).body)
     rules = agent.rules
-    interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
-    _check_hosts(agent.url, interfaces, agent.dpop)
     _warn_of_unspecified(agent.url, view)
     if isinstance(agent.card, FromApplication):
         check_urls([interface.url for interface in view.interfaces], agent.url)
-    cards = _public_cards(source, view, agent.serving, prefix, clock)
     resource = None if agent.url is None else _resource(agent.url, agent, view, clock)
-    of_url = _of_url(agent, prefix, resource, clock)
-    extended = ExtendedCardEndpoint(
-        view, agent.extended_card, signer=signer, application=app, security=agent.security, clock=clock
-    )
-    calls = CallRules(view, interfaces, rules, others_must_be_named=not is_alone)
     access = Access(
         view,
         agent.verifiers,
-        interfaces,
         rules=rules,
         url=agent.url,
         certificates=agent.client_certificates,
         dpop=agent.dpop,
         resource_metadata=None if resource is None else resource.url,
     )
+    interfaces = access.interfaces
+    _check_hosts(agent.url, interfaces, agent.dpop)
+    cards = _public_cards(source, view, agent.serving, prefix, clock)
+    of_url = _of_url(agent, prefix, resource, clock)
+    extended = ExtendedCardEndpoint(
+        view, agent.extended_card, signer=signer, application=app, security=agent.security, clock=clock
+    )
+    calls = CallRules(access, rules, extended, others_must_be_named=not is_alone)
     _check_paths(prefix, agent, interfaces, of_url)
     is_for_callers = agent.serving.readers is CardReaders.CALLERS  # the cards are served behind the guard then
     documents = of_url if is_for_callers else {**cards, **of_url}
@@ -359,7 +357,6 @@ def _guarded(
         app,
         access,
         calls=calls,
-        extended=extended,
         documents=documents if is_alone else {},  # those of several agents are found before the agent is
         for_callers=cards if is_for_callers else {},
         clock=clock,
@@ -429,7 +426,7 @@ def _public_cards(
     is_shared = serving.readers is CardReaders.EVERYBODY
     card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
     if isinstance(source, GeneratedCard):
-        card = asked_again(card, source)
+        card = ask_again(card, source)
     if isinstance(serving.readers, Networks):
         card = for_networks(card, serving.readers)
     return dict.fromkeys([*(f"{prefix}{path}" for path in CARD_PATHS), *serving.card_paths], card)

@@ -123,7 +123,8 @@ def refusal_for(
 
 
 def refusal_of(error: Error, call_id: bytes | None) -> Refusal:
-    """The answer to an authenticated caller, as JSON-RPC when ``call_id`` is given."""
+    """The answer to a request that the guard has admitted, or that is for no agent; as JSON-RPC when ``call_id`` is
+    given."""
     # Errors of the protocol have the status 200 in JSON-RPC; errors of HTTP keep theirs.
     status = error.status if call_id is None or error.is_of_http else 200
     return Refusal(status, *for_caller(error.body(call_id)))

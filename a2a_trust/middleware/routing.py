@@ -90,7 +90,7 @@ def is_read(scope: Mapping[str, Any]) -> bool:
     return is_one and is_exact(scope)
 
 
-def quoted(path: str) -> str:
+def quote_path(path: str) -> str:
     """The path as a string of a program, cut, in ASCII, for logs."""
     return json.dumps(path[:128])
 
@@ -107,7 +107,7 @@ class Interfaces:
         self, card: CardView, *, unguarded: frozenset[str] = frozenset(), served_at: Mapping[str, str] | None = None
     ) -> None:
         served_at = served_at or {}
-        guarded = _guarded(card, unguarded)
+        guarded = _find_guarded(card, unguarded)
         _check_served_at(served_at, guarded)
         self._served = tuple(
             _Served(interface, urlsplit(interface.url).path or "/", served_at.get(interface.url))
@@ -136,42 +136,41 @@ class Interfaces:
         """The URL of one of the interfaces, which all have the same host; None without interfaces."""
         return self._served[0].url if self._served else None
 
-    def meaning(self, path: str, root: str, method: str) -> Meaning:
-        """The meaning of a request with this path, as the router sees it, and this method; "WEBSOCKET" for the
-        handshake of a websocket."""
+    def meaning(self, path: str, root: str, method: str | None) -> Meaning:
+        """The meaning of a request with this path, as the router sees it, and this method; None for the handshake of a
+        websocket."""
         paths = self._below(root)
         if path in paths.json_rpc:
             if method == "POST":
                 return _JSON_RPC
             if method in _READ:
                 return _OTHER_AT_JSON_RPC
-            return Undeclared(f"{quoted(path)} accepts only POST, for JSON-RPC", may_be_named=False)
+            return Undeclared(f"{quote_path(path)} accepts only POST, for JSON-RPC", may_be_named=False)
         if not is_foldable(path):
             return Undeclared(
-                f"{quoted(path)} is too long for a path with escapes or letters beyond ASCII", may_be_named=False
+                f"{quote_path(path)} is too long for a path with escapes or letters beyond ASCII", may_be_named=False
             )
         target = paths.target(path, method)
         if target is not None:
             return target
         if ends_like_operation(path):
-            why = f"{quoted(path)} ends like an operation of A2A, and no interface of the card has it for {method}"
-            return self._undeclared(why, Binding.HTTP_JSON, path, root)
+            why = f"{quote_path(path)} ends like an operation of A2A, and no interface of the card has it for {method}"
+            return self._explain(why, Binding.HTTP_JSON, path, root)
         folded = fold_path(path)
-        is_like = folded in paths.like_json_rpc
         # Applications may remove a prefix that this layer does not know, as FastAPI does with its own root_path.
-        if method == "WEBSOCKET" or not (is_like or (method not in _READ and folded.endswith(paths.ends_json_rpc))):
+        if method is None or not (folded in paths.like_json_rpc or folded.endswith(paths.ends_json_rpc)):
             return _OTHER
         if method in _READ:
             return _OTHER_AT_JSON_RPC
         if path.rstrip("/") in paths.json_rpc or f"{path}/" in paths.json_rpc:
             exact = path.rstrip("/") if path.endswith("/") else f"{path}/"
             why = (
-                f"{quoted(path)} differs from the JSON-RPC interface at {quoted(exact)} only by a slash at its end; "
-                f"call {quoted(exact)}, or correct the URL in the card"
+                f"{quote_path(path)} differs from the JSON-RPC interface at {quote_path(exact)} only by a slash at its "
+                f"end; call {quote_path(exact)}, or correct the URL in the card"
             )
             return Undeclared(why, may_be_named=not path.endswith("/"))
-        why = f"{quoted(path)} resembles the path of a JSON-RPC interface, but differs from it"
-        return self._undeclared(why, Binding.JSONRPC, path, root)
+        why = f"{quote_path(path)} resembles the path of a JSON-RPC interface, but differs from it"
+        return self._explain(why, Binding.JSONRPC, path, root)
 
     def language(self, path: str, root: str) -> tuple[Binding, bool]:
         """The binding for the answer to a rejected request, and whether its version is before 1.0."""
@@ -186,7 +185,7 @@ class Interfaces:
                 return Binding.HTTP_JSON, is_legacy
         return Binding.HTTP_JSON, self._is_legacy
 
-    def _undeclared(self, why: str, binding: Binding, path: str, root_path: str) -> Undeclared:
+    def _explain(self, why: str, binding: Binding, path: str, root_path: str) -> Undeclared:
         """``why`` with the option to write if a proxy has changed the path of an interface to this path."""
         base = path_of_interface(path) if binding is Binding.HTTP_JSON else path
         found = [served for served in self._served if served.binding is binding]
@@ -194,10 +193,12 @@ class Interfaces:
         found.sort(key=lambda served: not served.path.rstrip("/").endswith(base.rstrip("/")))
         if found:
             here = found[0].below(root_path)
-            where = f"is served at {quoted(here)}" if here else f"is not below the root_path {quoted(root_path)}"
+            where = (
+                f"is served at {quote_path(here)}" if here else f"is not below the root_path {quote_path(root_path)}"
+            )
             why += (
                 f"; {found[0].url} {where}: if a proxy changes its path, write "
-                f"rules=RequestRules(served_at={{{quoted(found[0].url)}: {quoted(base)}}})"
+                f"rules=RequestRules(served_at={{{quote_path(found[0].url)}: {quote_path(base)}}})"
             )
         return Undeclared(why)
 
@@ -267,7 +268,7 @@ class _Paths:
     ends_json_rpc: tuple[str, ...]
     """The folded paths of JSON-RPC, as endings of longer paths."""
 
-    def target(self, path: str, method: str) -> Target | None:
+    def target(self, path: str, method: str | None) -> Target | None:
         """The operation that path and method name, with the tenants of all ways to read the path."""
         readings = [
             reading for base, generations in self.bases for reading in _readings(path, method, base, generations)
@@ -288,7 +289,7 @@ class _Paths:
 
 
 def _readings(
-    path: str, method: str, base: str, generations: frozenset[Generation]
+    path: str, method: str | None, base: str, generations: frozenset[Generation]
 ) -> Iterator[tuple[Generation, Operation, str, str]]:
     """The generation, the operation, the task and the tenant of every way to read the path; older generations first,
     like the routes of servers for several generations."""
@@ -325,14 +326,14 @@ def _pattern(route: Route) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route.template)))
 
 
-_PATTERNS: Final[dict[tuple[Generation, str], list[tuple[Operation, re.Pattern[str]]]]] = {
+_PATTERNS: Final[dict[tuple[Generation, str | None], list[tuple[Operation, re.Pattern[str]]]]] = {
     (generation, method): [(route.operation, _pattern(route)) for route in routes if method in route.methods]
     for generation, routes in ROUTES.items()
     for method in ("GET", "POST", "DELETE")
 }
 
 
-def _matches(generation: Generation, method: str, rest: str) -> Iterator[tuple[Operation, str]]:
+def _matches(generation: Generation, method: str | None, rest: str) -> Iterator[tuple[Operation, str]]:
     """The first operation whose template matches the path, and its task."""
     for operation, pattern in _PATTERNS.get((generation, method), ()):
         match = pattern.fullmatch(rest)
@@ -350,7 +351,7 @@ def _endings(path: str) -> Iterator[str]:
     yield "/"
 
 
-def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
+def _find_guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
     """The interfaces that are guarded; ConfigurationError for one that cannot be guarded here."""
     unknown = unguarded - {interface.url for interface in view.interfaces}
     if unknown:

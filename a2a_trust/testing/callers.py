@@ -19,7 +19,7 @@ from a2a_trust.middleware.caller import (
     this_task,
 )
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
-from a2a_trust.middleware.installation import is_protected
+from a2a_trust.middleware.door import is_protected
 from a2a_trust.middleware.options import check_app, listed
 
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card
 from a2a_trust.keys import LocalSigner, SigningTool
@@ -178,6 +180,14 @@ def servers(tls_authority: Authority) -> Iterator[Servers]:
     with serving_agent(tls) as agent, serving_agent(tls) as thief, serving_agent(tls) as login:
         agent.pages["/rpc"] = thief.pages["/rpc"] = thief.pages["/steal"] = Page(body=b"{}")
         yield Servers(agent, thief, login, tls_authority)
+
+
+@pytest.fixture
+def bundle(tls_authority: Authority, tmp_path: Path) -> Path:
+    """A file with the authority of the servers, for ``authorities=``."""
+    path = tmp_path / "authorities.pem"
+    path.write_bytes(tls_authority.certificate.public_bytes(Encoding.PEM))
+    return path
 
 
 @pytest.fixture(params=["sync", "async"])

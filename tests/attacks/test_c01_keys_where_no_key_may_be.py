@@ -15,7 +15,6 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import TrustError, generate_signer
 from a2a_trust.client import (
@@ -311,7 +310,7 @@ def test_a_rejected_request_is_not_sent_on_by_the_error(servers: Servers, asks: 
 # Redirects of a client that has its credentials below httpx
 
 
-async def one_line(servers: Servers, folder: Path, *calls: Callable[[httpx.AsyncClient], Any], **options: Any) -> None:
+async def one_line(servers: Servers, bundle: Path, *calls: Callable[[httpx.AsyncClient], Any], **options: Any) -> None:
     """What a client of one agent does, whose card wants a key in each place, and a token that is bound to a key."""
     schemes = {
         "header": key_scheme("X-Key"),
@@ -322,12 +321,10 @@ async def one_line(servers: Servers, folder: Path, *calls: Callable[[httpx.Async
     demanded: list[Any] = [{"schemes": {name: {"list": []} for name in schemes}}]
     document = card_of(servers.origin, securitySchemes=schemes, securityRequirements=demanded)
     servers.agent.pages[NEW] = signed(document)
-    authorities = folder / "authorities.pem"
-    authorities.write_bytes(servers.authority.certificate.public_bytes(Encoding.PEM))
     origins = [servers.origin]
     key = ApiKey(KEY, origins=origins)
     held = {"header": key, "query": key, "cookie": key, "login": BearerToken(TOKEN, origins=origins, dpop=SIGNER)}
-    trust, own = trusting(VICTIM), {"authorities": authorities, **options}
+    trust, own = trusting(VICTIM), {"authorities": bundle, **options}
     async with verifying_client(servers.origin, trust=trust, credentials=held, **own) as http:
         for call in calls:
             await call(http)
@@ -343,7 +340,7 @@ def is_with_credentials(asked: Asked) -> bool:
 @walk("status", [301, 302, 303, 307, 308])
 @walk("where", ["a URL of the card", "the same URL", "another name", "another port"])
 def test_a_redirect_has_no_credential_of_the_client_also_where_its_card_leads(
-    servers: Servers, tmp_path: Path, status: int, where: str
+    servers: Servers, bundle: Path, status: int, where: str
 ) -> None:
     elsewhere = {
         "a URL of the card": f"{servers.origin}/rest/message:send?x=1",
@@ -365,14 +362,14 @@ def test_a_redirect_has_no_credential_of_the_client_also_where_its_card_leads(
         assert answer.status_code == 200
         assert len(answer.history) == 1
 
-    asyncio.run(one_line(servers, tmp_path, call, also=also))
+    asyncio.run(one_line(servers, bundle, call, also=also))
     first, *others = [asked for asked in servers.agent.asked if asked.path != NEW]
     assert is_with_credentials(first)
     assert others or servers.thief.asked
     assert not [asked for asked in [*others, *servers.thief.asked] if is_with_credentials(asked)]
 
 
-def test_a_redirect_that_the_program_follows_has_no_credential_of_the_client(servers: Servers, tmp_path: Path) -> None:
+def test_a_redirect_that_the_program_follows_has_no_credential_of_the_client(servers: Servers, bundle: Path) -> None:
     servers.agent.pages |= {
         "/rpc": Page(status=307, headers={"Location": f"{servers.origin}/rest/message:send"}),
         "/rest/message:send": Page(status=401),
@@ -384,12 +381,12 @@ def test_a_redirect_that_the_program_follows_has_no_credential_of_the_client(ser
         for again in (further, further):
             assert (await http.send(again)).status_code == 401  # it is passed on: there is nothing else to send
 
-    asyncio.run(one_line(servers, tmp_path, call))
+    asyncio.run(one_line(servers, bundle, call))
     shown = [(asked.path.partition("?")[0], is_with_credentials(asked)) for asked in servers.agent.asked]
     assert shown == [(NEW, False), ("/rpc", True), *[("/rest/message:send", False)] * 2]
 
 
-def test_control_a_request_that_the_program_sends_again_has_its_credentials(servers: Servers, tmp_path: Path) -> None:
+def test_control_a_request_that_the_program_sends_again_has_its_credentials(servers: Servers, bundle: Path) -> None:
     servers.agent.pages |= {"/rpc": Page(body=b"{}"), "/rest/message:send": Page(body=b"{}")}
 
     async def call(http: httpx.AsyncClient) -> None:
@@ -402,14 +399,14 @@ def test_control_a_request_that_the_program_sends_again_has_its_credentials(serv
         with pytest.raises(UnverifiedCardError):
             await http.send(request)
 
-    asyncio.run(one_line(servers, tmp_path, call))
+    asyncio.run(one_line(servers, bundle, call))
     shown = [(asked.path.partition("?")[0], is_with_credentials(asked)) for asked in servers.agent.asked]
     assert shown == [(NEW, False), ("/rpc", True), ("/rpc", True), ("/rest/message:send", True)]
     assert_got_nothing(servers.thief)
 
 
 def test_nothing_above_the_wire_has_a_credential_of_the_client(
-    servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    servers: Servers, bundle: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hooks, answers, errors and logs; and what the program has of a request while it is sent."""
     caplog.set_level("DEBUG")
@@ -444,7 +441,7 @@ def test_nothing_above_the_wire_has_a_credential_of_the_client(
         told.extend(traces_of(refused.value))
 
     monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", send_while_the_program_looks)
-    asyncio.run(one_line(servers, tmp_path, call))
+    asyncio.run(one_line(servers, bundle, call))
     assert [is_with_credentials(asked) for asked in servers.agent.asked if asked.path != NEW] == [True, True]
     assert len(told) > 60
     told += [repr([wire.headers.raw, wire.url.raw_path]) for wire in wires]  # an error may keep what was sent

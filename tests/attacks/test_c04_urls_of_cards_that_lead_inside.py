@@ -26,9 +26,8 @@ from a2a_trust import (
 )
 from a2a_trust.auth import OAuth2Keys, OpenIdKeys
 from a2a_trust.client import UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
-from a2a_trust.client.fetching import FetchOptions
-from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import VolatileCardMemory
+from a2a_trust.client.verification import FetchOptions, TrustOnFirstUse
 from a2a_trust.errors import KeySourceUnavailableError, MalformedError, UntrustedCardError
 from a2a_trust.keys import UnsafeAnyOrigin
 from tests.attacks.recording import events_outside

@@ -338,6 +338,18 @@ def test_a_fetch_of_a_card_with_credentials_that_fails_shows_nothing(
     assert_untold(*traces_of(raised(extended)))
 
 
+@pytest.mark.parametrize("options", [None, "no options"])
+def test_a_fetch_with_a_wrong_argument_shows_nothing(options: Any) -> None:
+    given: Any = {"options": options, "credentials": {"X-Key": KEY}}
+    card = card_with(ORIGIN, {"s": key_scheme()}, {"s": []})
+    for fetch in (
+        lambda: fetch_card(ORIGIN, OWNER_TRUSTED, **given),
+        lambda: asyncio.run(async_fetch_card(ORIGIN, OWNER_TRUSTED, **given)),
+        lambda: fetch_extended_card(card, OWNER_TRUSTED, **given),
+    ):
+        assert_untold(*traces_of(raised(fetch)))
+
+
 def test_a_request_that_is_over_leaves_no_credential_in_it(servers: Servers, asks: Ask) -> None:
     """What keeps the answer or the error keeps the request, and debuggers look at all of it."""
     servers.login.pages["/token"] = tokens()

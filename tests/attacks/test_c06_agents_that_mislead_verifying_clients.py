@@ -45,14 +45,9 @@ def document_of(servers: Servers, origin: str, **members: Any) -> dict[str, Any]
     return card_of(origin, **{"securitySchemes": schemes, "securityRequirements": demanded, **members})
 
 
-@pytest.fixture
-def bundle(servers: Servers, tmp_path: Path) -> Path:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    path = tmp_path / "authorities.pem"
-    path.write_bytes(servers.authority.certificate.public_bytes(Encoding.PEM))
+@pytest.fixture(autouse=True)
+def _tokens(servers: Servers) -> None:
     servers.login.pages["/token"] = lambda _: Page(body=tokens(access_token=f"{TOKEN}-{len(servers.login.asked)}"))
-    return path
 
 
 def client_for(servers: Servers, url: str, bundle: Path, **options: Any) -> httpx.AsyncClient:

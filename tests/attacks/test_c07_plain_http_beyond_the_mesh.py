@@ -31,7 +31,7 @@ from a2a_trust import (
 )
 from a2a_trust.auth import OAuth2Keys, OpenIdKeys
 from a2a_trust.client import ApiKey, CredentialsError, UnsafePassAnything, UnverifiedCardError, fetch_extended_card
-from a2a_trust.client.fetching import FetchOptions
+from a2a_trust.client.verification import FetchOptions
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.attacks.calling import KEY, assert_got_nothing
 from tests.attacks.recording import events_outside

@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import (
     CardVerificationError,
@@ -184,9 +183,7 @@ def test_a_key_of_first_use_counts_until_the_trust_decides(
 
 
 @pytest.mark.parametrize("also", ["origin", "anything"])
-def test_a_verifying_client_whose_transport_does_not_ask(servers: Servers, tmp_path: Path, also: str) -> None:
-    authorities = tmp_path / "authorities.pem"
-    authorities.write_bytes(servers.authority.certificate.public_bytes(Encoding.PEM))
+def test_a_verifying_client_whose_transport_does_not_ask(servers: Servers, bundle: Path, also: str) -> None:
     servers.agent.pages[NEW] = signed(card_of(servers.origin))
     trust = ChangingTrust(trusted())
 
@@ -196,7 +193,7 @@ def test_a_verifying_client_whose_transport_does_not_ask(servers: Servers, tmp_p
             trust=trust,
             credentials={"key": ApiKey(KEY, origins=[servers.origin])},
             also=UnsafePassAnything() if also == "anything" else [servers.origin],
-            authorities=authorities,
+            authorities=bundle,
         ) as http:
             assert (await http.post(f"{servers.origin}/rpc", json={})).is_success
             trust.become(TrustStore([trusted()]))
@@ -210,10 +207,8 @@ def test_a_verifying_client_whose_transport_does_not_ask(servers: Servers, tmp_p
     assert servers.agent.paths() == [NEW, "/rpc", "/rpc", NEW]
 
 
-def test_a_verifying_client_takes_the_newer_card(servers: Servers, tmp_path: Path) -> None:
+def test_a_verifying_client_takes_the_newer_card(servers: Servers, bundle: Path) -> None:
     """The owner signs with another key, and the old one is revoked: the program goes on with the new card."""
-    authorities = tmp_path / "authorities.pem"
-    authorities.write_bytes(servers.authority.certificate.public_bytes(Encoding.PEM))
     servers.agent.pages[NEW] = signed(card_of(servers.origin))
     successor = TrustedKey(key=AUDITOR.public_key, origins=Origins(VICTIM))
     trust = ChangingTrust(trusted(), successor)
@@ -223,7 +218,7 @@ def test_a_verifying_client_takes_the_newer_card(servers: Servers, tmp_path: Pat
             servers.origin,
             trust=trust,
             credentials={"key": ApiKey(KEY, origins=[servers.origin])},
-            authorities=authorities,
+            authorities=bundle,
         ) as http:
             first = await http.post(f"{servers.origin}/rpc", json={})
             servers.agent.pages[NEW] = signed(card_of(servers.origin), by=AUDITOR)

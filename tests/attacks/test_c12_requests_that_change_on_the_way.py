@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import TrustStore
 from a2a_trust.client import (
@@ -44,13 +43,6 @@ from tests.attacks.test_c10_credentials_after_a_revocation import ChangingTrust,
 from tests.client.agents import NEW, OLD, OWNER_TRUSTED, Asked, Page, card_of, signed, trusting
 
 REVOKED: Final = TrustStore([trusted(revoked=True)])
-
-
-@pytest.fixture
-def bundle(servers: Servers, tmp_path: Path) -> Path:
-    path = tmp_path / "authorities.pem"
-    path.write_bytes(servers.authority.certificate.public_bytes(Encoding.PEM))
-    return path
 
 
 def demanding(servers: Servers, name: str = "X-API-Key", **members: Any) -> bytes:

@@ -15,11 +15,12 @@ import pytest
 from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.auth.certificate.proxy_forms import Nginx, Rfc9440, Traefik
 from a2a_trust.auth.certificate.source import CLAIMING_HEADERS
-from a2a_trust.auth.peers import Networks, with_peer
+from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Identity
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.middleware.agent import CARD, KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
 from tests.middleware.proxies.told import ANN, BOB, SECRET, TOLD, Headers, Told
+from tests.peers import with_peer
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

@@ -73,6 +73,10 @@ def dressed(call: str) -> Iterator[dict[str, Any]]:
         yield request(f"at {path}", "POST", path, call)
     for path in (f"{REST}/message:send", f"{REST}/tasks/5:cancel", f"{REST}/tasks/5", "/tasks/5", "/message:send"):
         yield request(f"at {path}", "POST", path, call)
+    for path in ("/a2a/rpc/", "/A2A/RPC", "/x/a2a/rpc"):  # as what the guard once called the handshake of a websocket
+        yield request(f"by the method WEBSOCKET at {path}", "WEBSOCKET", path, call)
+    for method in ("GET", "HEAD"):
+        yield request(f"by {method} behind a prefix", method, "/x/a2a/rpc", call)
     yield {**request("over a websocket", "GET", RPC, call), "type": "websocket"}
     yield {**request("over a websocket at REST", "GET", f"{REST}/message:stream", call), "type": "websocket"}
 

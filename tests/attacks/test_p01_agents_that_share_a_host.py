@@ -32,9 +32,9 @@ from a2a_trust import (
 )
 from a2a_trust.cli.main import main
 from a2a_trust.client import TrustOnFirstUse, UnsafePassAnything, UnverifiedCardError
-from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.verification import FetchOptions
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError
 from a2a_trust.keys import LocalSigner
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs

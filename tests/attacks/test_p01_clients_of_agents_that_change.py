@@ -30,7 +30,7 @@ from a2a_trust import (
     publish_jwks,
 )
 from a2a_trust.client import TrustOnFirstUse
-from a2a_trust.client.fetching import FetchOptions
+from a2a_trust.client.verification import FetchOptions
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UntrustedCardError
 from a2a_trust.keys import LocalSigner
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, verify_card
-from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import Admitted, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import (
     CardMemoryError,
     CardVerificationError,
@@ -431,7 +431,7 @@ RACER = """
 import json, sys, time
 from pathlib import Path
 from a2a_trust import TrustStore, generate_signer, sign_card, verify_card
-from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import PinnedKeyError

@@ -201,7 +201,7 @@ def long_name_with_many_children(length: int) -> JSONObject:
 
 
 @pytest.mark.parametrize("where", ["params", "scopes"])
-@pytest.mark.parametrize("valid", [True, False], ids=["replayed signature", "no signature"])
+@pytest.mark.parametrize("valid", [True, False], ids=["replay signature", "no signature"])
 def test_pointers_to_what_was_dropped_do_not_fill_the_memory(
     card: JSONObject, sdk_signature: JSONObject, sdk_trust: TrustStore, where: str, valid: bool
 ) -> None:

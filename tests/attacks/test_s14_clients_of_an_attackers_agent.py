@@ -30,9 +30,9 @@ from a2a_trust import (
     sign_card,
 )
 from a2a_trust.client import CardCache, UnverifiedCardError
-from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.verification import FetchOptions
 from a2a_trust.errors import (
     CardMemoryError,
     CardMemoryUnavailableError,

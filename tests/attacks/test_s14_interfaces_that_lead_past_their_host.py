@@ -28,7 +28,7 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.client import UnverifiedCardError, fetch_extended_card
-from a2a_trust.client.fetching import FetchOptions
+from a2a_trust.client.verification import FetchOptions
 from a2a_trust.errors import FailureReason, SigningError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin
 from a2a_trust.signing import Coverage

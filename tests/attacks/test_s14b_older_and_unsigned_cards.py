@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from a2a_trust import CardVerifier, Origins, TrustedKey, TrustStore
-from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import Admitted
 from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError, UntrustedCardError
 from a2a_trust.keys import LocalSigner
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs, without_signatures

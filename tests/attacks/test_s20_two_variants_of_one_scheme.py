@@ -33,7 +33,7 @@ from a2a_trust import (
 from a2a_trust.card.ambiguity import _are_simple_params
 from a2a_trust.card.simple import read_simple_card
 from a2a_trust.cli.main import main
-from a2a_trust.client.fetching import FetchOptions
+from a2a_trust.client.verification import FetchOptions
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.middleware.card import CardFile, FixedCard

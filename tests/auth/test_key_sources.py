@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from a2a_trust import generate_signer, publish_jwks
+from a2a_trust.auth.discovery import JwksFile, SeveralKeySources
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.auth.key_sources import JwksFile, SeveralKeySources
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust.jwks_cache import JwksCache

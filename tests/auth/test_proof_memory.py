@@ -43,7 +43,7 @@ class OfTheTest(SharedProofMemory):
         finally:
             self.waiting -= 1
             if not self.waiting:
-                await self.aclose()  # type: ignore[attr-defined]
+                await self.aclose()
 
     async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Any]:
         state, first = await super()._remember(uses)

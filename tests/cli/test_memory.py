@@ -11,9 +11,9 @@ import pytest
 
 from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, sign_card, verify_card
 from a2a_trust.cli.report import Exit, exit_of
-from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import TableCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import (
     CardMemoryError,
     CardMemoryUnavailableError,

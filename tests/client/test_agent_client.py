@@ -144,6 +144,28 @@ async def test_who_waits_for_a_card_in_vain_asks_once_more_and_not_in_a_row(
     assert "/rpc" not in agent.paths()
 
 
+async def test_when_the_request_that_fetches_the_card_is_cancelled_the_next_one_fetches_it_for_all(
+    agent: Agent, authority: Authority, tmp_path: Path
+) -> None:
+    came, cancelled = threading.Event(), threading.Event()
+
+    def card(asked: Asked) -> Page:
+        came.set()
+        assert cancelled.wait(60)
+        return Page(body=demanding(agent, "header"))
+
+    agent.pages |= {NEW: card, "/rpc": Page(body=b"{}")}
+    async with client_of(agent, authority, tmp_path) as http:
+        first, *others = [asyncio.create_task(http.post(f"{here(agent)}/rpc", json={})) for _ in range(8)]
+        assert await asyncio.to_thread(came.wait, 60)
+        first.cancel()
+        await asyncio.wait([first])
+        cancelled.set()
+        answers = await asyncio.gather(*others)
+    assert [each.status_code for each in answers] == [200] * 7
+    assert agent.paths().count(NEW) == 2
+
+
 async def test_a_skill_that_the_card_lacks_stops_requests_and_not_the_card(
     agent: Agent, authority: Authority, tmp_path: Path
 ) -> None:

@@ -14,9 +14,8 @@ from a2a_trust.auth.credentials import InCookie, InHeader, InQuery
 from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, SecurityScheme
 from a2a_trust.client.answer import Answer, Part
 from a2a_trust.client.attachment import attach, sent_to
-from a2a_trust.client.credentials import ApiKey, CredentialValue
+from a2a_trust.client.credentials import ApiKey, CredentialValue, DPoPProofs
 from a2a_trust.client.decisions import attachment_of
-from a2a_trust.client.dpop import DPoPProofs
 from a2a_trust.client.messages import Attachment, Request
 
 ORIGIN = "https://agent.example"

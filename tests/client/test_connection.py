@@ -98,6 +98,64 @@ def test_two_event_loops_share_one_search() -> None:
     assert (answers, fetches) == ([200, 200], ["first"])
 
 
+@pytest.mark.parametrize("nested", [lambda call: call, asyncio.ensure_future], ids=["its task", "a task that it makes"])
+@pytest.mark.parametrize("has_agent", [False, True], ids=["any agent", "one agent"])
+def test_a_transport_that_calls_through_its_own_client_goes_on(nested: Any, *, has_agent: bool) -> None:
+    """While it fetches a card, it calls the same agent, and another task waits for that card already."""
+    answers: list[int] = []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == NEW and not answers:
+            answers.append(0)
+            while len(*transport._connection._turns._queues.values()) < 2:
+                await asyncio.sleep(0)
+            answers.append(await nested(call()))
+        return httpx.Response(200, content=CARD if request.url.path == NEW else b"")
+
+    async def call() -> int:
+        return (await http.post(f"{ORIGIN}/rpc")).status_code
+
+    async def calls() -> list[int]:
+        async with http:
+            return [*await asyncio.wait_for(asyncio.gather(call(), call()), 60)]
+
+    transport = AsyncVerifyingTransport(httpx.MockTransport(answer), trusting(HOST))
+    http = httpx.AsyncClient(transport=transport)
+    if has_agent:
+        credentials = {"key": ApiKey("k", origins=[ORIGIN])}
+        with patch.object(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(answer)):
+            http = verifying_client(ORIGIN, trust=trusting(HOST), credentials=credentials)
+        transport = http._transport  # type: ignore[assignment]
+    assert (asyncio.run(calls()), answers) == ([200, 200], [0, 200])
+    assert not transport._connection._turns._queues
+
+
+def test_a_transport_of_a_thread_that_calls_through_its_own_client_goes_on() -> None:
+    """As above: the thread that waits for the card stands between this thread and itself."""
+    answers: list[int] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == NEW and not answers:
+            answers.append(0)
+            waiting.start()
+            while len(*transport._connection._turns._queues.values()) < 2:
+                waiting.join(0.01)
+            answers.append(call())
+        return httpx.Response(200, content=CARD if request.url.path == NEW else b"")
+
+    def call() -> int:
+        return transport.handle_request(rpc()).status_code
+
+    transport = VerifyingTransport(httpx.MockTransport(answer), trusting(HOST))
+    waiting = threading.Thread(target=call, daemon=True)
+    first = threading.Thread(target=call, daemon=True)
+    first.start()
+    for thread in (first, waiting):
+        thread.join(60)
+        assert not thread.is_alive()
+    assert answers == [0, 200]
+
+
 def test_a_program_that_fetches_the_card_again_keeps_the_tokens() -> None:
     given: list[str] = []
 

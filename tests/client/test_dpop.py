@@ -25,9 +25,8 @@ from a2a_trust.client import (
     OAuthClient,
 )
 from a2a_trust.client.answer import Answer
-from a2a_trust.client.credentials import CredentialValue
+from a2a_trust.client.credentials import CredentialValue, DPoPProofs, nonce_of
 from a2a_trust.client.decisions import Rejection
-from a2a_trust.client.dpop import DPoPProofs, nonce_of
 from a2a_trust.client.messages import Reply, Request
 from a2a_trust.errors import TokenRequestError
 from a2a_trust.keys import PublicKey

@@ -31,11 +31,10 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.client import CardCache, UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
-from a2a_trust.client.fetching import FetchOptions, card_urls, fetching
-from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.fetching import card_urls, fetching
 from a2a_trust.client.flow import Awaited, Flow, Get, InThread, run
 from a2a_trust.client.memory import VolatileCardMemory
-from a2a_trust.client.verification import Verification
+from a2a_trust.client.verification import FetchOptions, TrustOnFirstUse, Verification
 from a2a_trust.errors import (
     KeySourceUnavailableError,
     PartialSignatureError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin

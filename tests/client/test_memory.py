@@ -25,11 +25,11 @@ from hypothesis.stateful import (
 )
 
 from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, sign_card, verify_card
-from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.location import location_of
 from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import CardMemoryError, ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.signing.verify_signature import CLOCK_SKEW

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from a2a_trust import TrustStore, generate_signer, sign_card, verify_card
-from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.location import Location
 from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import CardMemoryUnavailableError, ConfigurationError, PinnedKeyError
 from a2a_trust.keys import LocalSigner
 from tests.client.test_memory import AGENT, ALICE, BOB, CARD, NOW, proof, thumbprint

@@ -545,7 +545,7 @@ async def test_those_who_wait_share_the_error(server: Agent, client_of: Make, mo
             waiting.release()
             super().result(timeout)
 
-    monkeypatch.setattr("a2a_trust.client.oauth.Future", Awaited)
+    monkeypatch.setattr("a2a_trust.client.flow.Future", Awaited)
     held = server.pages["/token"] = Held(refused("access_denied"), given())
     credential = own(client_of())
     tasks = [asyncio.create_task(run_async(credential.obtain(NONE))) for _ in range(20)]
@@ -560,6 +560,38 @@ async def test_those_who_wait_share_the_error(server: Agent, client_of: Make, mo
     assert {getattr(each, "error", None) for each in errors} == {"access_denied"}
     assert len({*map(id, errors)}) == 23
     assert run(credential.obtain(NONE)).text == "t1"  # an error is not remembered
+
+
+async def test_an_error_is_not_shared_with_those_who_come_after_it(server: Agent, client_of: Make) -> None:
+    """Each of them asks again at once, while others still learn of the error."""
+    server.pages["/token"] = refused("access_denied")
+    credential = own(client_of())
+
+    async def asks_again() -> None:
+        for _ in range(5):
+            with pytest.raises(TokenRequestError, match="access_denied"):
+                await run_async(credential.obtain(NONE))
+
+    await asyncio.gather(*[asks_again() for _ in range(8)])
+    assert len(server.asked) >= 5
+
+
+async def test_a_function_for_a_secret_that_needs_a_token_itself_does_not_wait_for_itself(
+    server: Agent, client_of: Make
+) -> None:
+    server.pages["/token"] = given()
+    asked: list[str] = []
+
+    async def secret() -> str:
+        asked.append("secret")
+        if len(asked) == 1:
+            await run_async(credential.obtain(NONE))
+        return "s"
+
+    credential = own(client_of(authentication=ClientSecret(secret)))
+    async with asyncio.timeout(60):
+        assert (await run_async(credential.obtain(NONE))).text == "t1"
+    assert len(server.asked) == 2
 
 
 async def test_an_error_for_other_scopes_is_not_shared(server: Agent, client_of: Make) -> None:

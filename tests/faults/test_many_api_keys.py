@@ -25,8 +25,8 @@ class Counted(SqliteApiKeys):
         super().__init__(path)
         self.looked_up = 0
         self.steps = 0
-        self._look_up = self._table._find
-        self._table._find = self._count_steps  # type: ignore[method-assign]
+        self._look_up = self._find
+        self._find = self._count_steps  # type: ignore[method-assign]
 
     async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
         self.looked_up += len(digests)
@@ -34,7 +34,7 @@ class Counted(SqliteApiKeys):
 
     def _count_steps(self, keys: Sequence[str | bytes]) -> Found[ApiKeyRecord]:
         self._look_up(())  # the connection is open
-        opened = self._table._reader._opened
+        opened = self._reader._opened
         assert opened is not None
         opened.set_progress_handler(self._step, 1)
         try:

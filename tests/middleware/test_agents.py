@@ -16,7 +16,7 @@ import pytest
 from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret
 from a2a_trust.auth.certificate.proxy_forms import Nginx
 from a2a_trust.auth.certificate.source import FromTls
-from a2a_trust.auth.peers import Networks, with_peer
+from a2a_trust.auth.peers import Networks
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.card import CardReaders
@@ -24,6 +24,7 @@ from a2a_trust.middleware.protection import CardServing, ProtectedAgent, protect
 from tests.middleware.agent import CALL, Agent
 from tests.middleware.several import ALL, agent_at, asked, card_of, judged_by, running
 from tests.middleware.test_protection import PATHS, ask
+from tests.peers import with_peer
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

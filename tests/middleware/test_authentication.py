@@ -670,6 +670,9 @@ async def test_the_card_of_the_application_can_be_for_callers_only() -> None:
     assert agent.paths == [*CARD_PATHS, "/health"]
     with pytest.raises(ConfigurationError, match="readers: write CardReaders"):
         CardEnforcementMiddleware(agent, card=CARD, verifiers=verifiers(), readers=["10.0.0.1"])  # type: ignore[arg-type]
+    both = GuardRules(public_paths=CARD_PATHS)
+    with pytest.raises(ConfigurationError, match="public_paths: it names the path of the card, which is for callers"):
+        CardEnforcementMiddleware(agent, card=CARD, verifiers=verifiers(), readers=CardReaders.CALLERS, rules=both)
 
 
 async def test_further_paths_are_public_by_their_exact_name() -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from a2a_trust import CardServing
-from a2a_trust.auth.peers import Networks, with_peer
+from a2a_trust.auth.peers import Networks
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.card import CardReaders
@@ -16,6 +16,7 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, grouped, uvicorn_serving, verifiers
 from tests.middleware.test_protection import GOOD, PATHS, application, ask
+from tests.peers import with_peer
 from tests.tables import walk
 
 

@@ -9,16 +9,25 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.dpop import DPoP, ServerNonces
+from a2a_trust.auth.dpop import NEXT_NONCE, DPoP, ServerNonces
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.operations import Operation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caller import principal_of
-from a2a_trust.middleware.decision import Access, Admitted, CallRules, NeedsBody, decide, decide_with_body
+from a2a_trust.middleware.calls import call_of
+from a2a_trust.middleware.decision import (
+    Access,
+    Admitted,
+    CallRules,
+    ForExtendedCard,
+    NeedsBody,
+    decide,
+    decide_with_body,
+)
+from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.refusal import Refusal
-from a2a_trust.middleware.routing import Interfaces
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof
 from tests.auth.test_jwt import NOW
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, verifiers
@@ -47,15 +56,15 @@ RULES = RequestRules(
 
 
 def front(rules: RequestRules = RULES, **options: Any) -> tuple[Access, CallRules]:
-    view = read_card(CARD)
-    interfaces = Interfaces(view)
-    access = Access(view, {**verifiers(), **options.pop("verifiers", {})}, interfaces, rules=rules, **options)
-    return access, CallRules(view, interfaces, rules)
+    card = options.pop("card", CARD)
+    extended = ExtendedCard(card) if card is not CARD else None
+    access = Access(read_card(card), {**verifiers(), **options.pop("verifiers", {})}, rules=rules, **options)
+    return access, CallRules(access, rules, ExtendedCardEndpoint(access.card, extended))
 
 
 async def decision(
     method: str, path: str, body: bytes | None = None, *, key: str = KEY, kind: str = "http", **scope: Any
-) -> Admitted | NeedsBody | Refusal:
+) -> Admitted | ForExtendedCard | NeedsBody | Refusal:
     access, calls = front()
     headers = [(b"content-type", b"application/json"), *([(b"x-api-key", key.encode())] if key else [])]
     request = {"type": kind, "method": method, "path": path, **scope, "headers": [*headers, *scope.get("headers", ())]}
@@ -158,6 +167,7 @@ async def test_the_application_gets_the_caller_in_place_of_the_credential() -> N
         assert b"x-api-key" not in dict(admitted.request["headers"])
         assert KEY not in repr(admitted)
         assert principal_of(admitted.request) is admitted.caller
+        assert call_of(admitted.request) is admitted.call
 
 
 async def test_a_preflight_must_not_carry_a_call() -> None:
@@ -193,6 +203,9 @@ async def test_a_proof_is_used_once_though_the_body_comes_later() -> None:
     admitted = decide_with_body(calls, needs, call("acme"))
     assert isinstance(admitted, Admitted)
     assert admitted.dpop_nonce == nonces.given(NOW) != old
+    rejected = decide_with_body(calls, needs, call("other"))
+    assert isinstance(rejected, Refusal)
+    assert dict(rejected.headers)[b"dpop-nonce"] == admitted.dpop_nonce.encode()
     again = await decide(access, calls, request, NOW)
     assert isinstance(again, Refusal)
     assert again.status == 401
@@ -201,3 +214,34 @@ async def test_a_proof_is_used_once_though_the_body_comes_later() -> None:
 async def test_what_is_neither_http_nor_a_websocket_is_not_decided() -> None:
     with pytest.raises(ConfigurationError, match="'webtransport' is not understood"):
         await decision("GET", "/docs", kind="webtransport")
+
+
+async def test_a_call_for_the_extended_card_is_not_for_the_application() -> None:
+    access, calls = front(card={**CARD, "capabilities": {"extendedAgentCard": True}})
+    request = {
+        "type": "http",
+        "method": "GET",
+        "path": "/rest/extendedAgentCard",
+        "headers": [(b"x-api-key", KEY.encode())],
+    }
+    needs = await decide(access, calls, request, NOW)
+    assert isinstance(needs, NeedsBody)
+    decided = decide_with_body(calls, needs, b"")
+    assert isinstance(decided, ForExtendedCard)
+    assert decided.admitted.call is not None
+
+
+async def test_the_paths_of_the_decision_are_those_of_its_rules() -> None:
+    access, calls = front(replace(RULES, served_at={"http://agent.example/rpc": "/internal"}))
+    request = {"type": "http", "method": "POST", "path": "/internal", "headers": [(b"x-api-key", KEY.encode())]}
+    needs = await decide(access, calls, request, NOW)
+    assert isinstance(needs, NeedsBody)
+    assert needs.rule.target is not None
+
+
+def test_what_was_seen_of_a_request_is_not_shown() -> None:
+    access, _ = front()
+    headers = [(b"x-api-key", KEY.encode())]
+    seen = access.see({"type": "http", "method": "GET", "path": "/", "headers": headers, NEXT_NONCE: "of another"})
+    assert KEY not in repr(seen)
+    assert NEXT_NONCE not in seen.scope

@@ -82,11 +82,12 @@ def caller(name: str = "ann") -> Principal:
 class Admitting(Access):
     """It admits the caller of the agent, without a credential."""
 
-    def __init__(self, agent: Agent, interfaces: Interfaces) -> None:
-        super().__init__(read_card(GUARDED), verifiers(), interfaces, rules=GuardRules())
-        self.agent = agent
+    def __init__(self, agent: Agent, card: Mapping[str, Any]) -> None:
+        super().__init__(read_card(GUARDED), verifiers(), rules=GuardRules())
+        self.agent, self.card = agent, read_card(card)  # type: ignore[misc]
+        self.interfaces = Interfaces(self.card)  # type: ignore[misc]
 
-    def remembered(self, seen: Any, now: float) -> Any:
+    def known_caller(self, seen: Any, now: float) -> Any:
         return self.agent.caller
 
 
@@ -106,9 +107,9 @@ class Agent:
         view = read_card(card)
         extended = None if source is None else ExtendedCard(source, may_read)
         self.extended = ExtendedCardEndpoint(view, extended, **options)
-        rules, interfaces = RequestRules(may_use_tenant=tenants), Interfaces(view)
-        calls, access = CallRules(view, interfaces, rules), Admitting(self, interfaces)
-        self.app = Door(self.behind, access, calls=calls, extended=self.extended)
+        access = Admitting(self, card)
+        calls = CallRules(access, RequestRules(may_use_tenant=tenants), self.extended)
+        self.app = Door(self.behind, access, calls=calls)
 
     def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
         async def send() -> httpx.Response:

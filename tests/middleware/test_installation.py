@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.application import FromApplication
-from a2a_trust.middleware.installation import is_protected
+from a2a_trust.middleware.door import is_protected
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_agents
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers

@@ -22,11 +22,11 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import decision
 from a2a_trust.middleware import door as module
 from a2a_trust.middleware.calls import Call, call_of, read_call
-from a2a_trust.middleware.decision import CallRules, Seen
+from a2a_trust.middleware.decision import Access, CallRules, Seen
 from a2a_trust.middleware.door import CardEnforcementMiddleware
+from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.routing import Interfaces
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers
 from tests.tables import walk
 
@@ -495,8 +495,9 @@ def test_an_application_behind_two_guards_gets_the_call_of_the_outer_one() -> No
 
 
 def test_strangers_do_not_replace_what_is_kept_of_the_paths_of_callers() -> None:
-    view = read_card(CARD)
-    calls = CallRules(view, Interfaces(view), RequestRules())
+    access = Access(read_card(CARD), verifiers(), rules=RequestRules())
+    calls = CallRules(access, RequestRules(), ExtendedCardEndpoint(access.card, None))
     for number in range(2_000):
-        assert calls.needed(Seen({}, f"/{number}", "", "OPTIONS", is_public=True)) is None
-    assert calls._kept.cache_info().currsize == 0
+        assert calls.body_rule(Seen({}, f"/{number}", "", "OPTIONS", is_public=True)) is None
+        assert calls.body_rule(Seen({}, "/x", "", f"{number}" * 256, is_public=False)) is None
+    assert calls._cached_rule.cache_info().currsize == 0

@@ -16,6 +16,7 @@ from tests.real.token_servers import AuthlibServer, CanailleServer, DjangoServer
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that is busy, servers may take long to answer."""
     monkeypatch.setattr("a2a_trust.auth.introspection_endpoint._PATIENCE", 60.0)
+    monkeypatch.setattr("a2a_trust.client.connection._FETCH_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ listen: so a revocation counts within milliseconds, and without notifications wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from typing import Final
 
-from a2a_trust.auth.api_key.table import COLUMNS, ApiKeysInTable, WritableApiKeys, record_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, KeyTable
-from a2a_trust.auth.record_table import RecordTable
-from a2a_trust.auth.records import Found, readable_of
+from a2a_trust.auth.api_key.sqlite import COLUMNS, ApiKeysInTable, api_key_table
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord
+from a2a_trust.auth.record_table import Session, WritableTable
+from a2a_trust.auth.records import Found, WriteTable, readable_of
 from a2a_trust.cache import SingleFlight
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres
@@ -46,12 +46,13 @@ class PostgresApiKeys(ApiKeysInTable):
     KeySourceUnavailableError when the database does not answer in time.
     """
 
+    _table = api_key_table("a2a_trust.api_key")
+
     def __init__(self, url: str, *, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``timeout``: the
         longest, in seconds, that a read or a write waits for the database. ConfigurationError: an argument is wrong.
         """
-        self._database = Postgres(url, what="API keys", unavailable=KeySourceUnavailableError, timeout=timeout)
-        self._table = RecordTable("a2a_trust.api_key", COLUMNS, record_of, self._database.transaction)
+        self._database = Postgres(url, what="API keys", timeout=timeout)
         self._changed: list[Callable[[], None]] = []
         self._listening = SingleFlight[None, None]()
 
@@ -67,7 +68,7 @@ class PostgresApiKeys(ApiKeysInTable):
         if not rows:
             raise KeySourceUnavailableError(f"the {self._database.what} have no revision; restore its row")
         found = [row[1:] for row in map(tuple, rows) if row[1] is not None]
-        return Found(rows[0][0], readable_of(found, record_of, what=self._database.what))
+        return Found(rows[0][0], readable_of(found, self._table.record, what=self._database.what))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         uses = iter(used.items())
@@ -93,8 +94,11 @@ class PostgresApiKeys(ApiKeysInTable):
         for changed in self._changed:
             changed()
 
+    def _reading(self) -> AbstractContextManager[Session]:
+        return self._database.transaction()
+
     @contextmanager
-    def _writing(self) -> Iterator[KeyTable]:
+    def _writing(self) -> Iterator[WriteTable[ApiKeyRecord]]:
         with self._database.transaction() as session:
             session.execute(_LOCK)
-            yield WritableApiKeys(session, self._table)
+            yield WritableTable(session, self._table)

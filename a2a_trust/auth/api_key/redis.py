@@ -14,13 +14,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import NoneType
 from typing import Any, Final
 from uuid import uuid4
 
-from a2a_trust.auth.api_key.table import record_of, row_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, KeyTable
-from a2a_trust.auth.records import Found, readable_of, split
+from a2a_trust.auth.api_key.sqlite import api_key_table
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
+from a2a_trust.auth.records import Found, WriteTable, readable_of, split
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -32,6 +31,8 @@ _USED: Final = "a2a:keys:used"
 """A sorted set: the id of each key, by its last use."""
 _TOGETHER: Final = 1_000
 """Records of one answer."""
+_TABLE: Final = api_key_table("")
+"""The order of the members of a record. Redis has no tables."""
 
 
 class RedisApiKeys(ApiKeyWrites):
@@ -46,14 +47,11 @@ class RedisApiKeys(ApiKeyWrites):
         key. ``timeout``: the longest, in seconds, that a read or a write waits for the server. ConfigurationError: an
         argument is wrong.
         """
-        self._server = RedisServer(url, what="API keys", unavailable=KeySourceUnavailableError, timeout=timeout)
+        self._server = RedisServer(url, what="API keys", timeout=timeout)
         self._create = create
 
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation.
-
-        Those that ``unreadable`` names are left out.
-        """
+        """As ``SqliteApiKeys.records``."""
         rows = self._rows()
         with self._server.blocking() as client:
             used = {key_id.decode(): at for key_id, at in client.zrange(_USED, 0, -1, withscores=True)}
@@ -65,8 +63,7 @@ class RedisApiKeys(ApiKeyWrites):
         return tuple(sorted(records, key=lambda record: (record.created, record.key_id)))
 
     def unreadable(self) -> tuple[tuple[str, str], ...]:
-        """The records that were made or damaged by hand, whose keys are rejected: of each its digest in hex,
-        and what is wrong."""
+        """As ``SqliteApiKeys.unreadable``, by the digest in hex."""
         rows = ((digest.hex(), value, digest) for value, digest in self._rows())
         return split(rows, lambda row: _record(row[1:]))[1]
 
@@ -105,7 +102,7 @@ class RedisApiKeys(ApiKeyWrites):
         return rows
 
     @contextmanager
-    def _writing(self) -> Iterator[KeyTable]:
+    def _writing(self) -> Iterator[WriteTable[ApiKeyRecord]]:
         with self._server.transaction(_REVISION) as pipeline:
             if pipeline.get(_REVISION) is None and not self._create:
                 raise self._lost()
@@ -136,7 +133,7 @@ class _Writable:
         digest = _digest(found)
         return _record((self.pipeline.get(_name(digest)), digest))
 
-    def id_of(self, digest: bytes) -> str | None:
+    def name_of(self, digest: bytes) -> str | None:
         value = self.pipeline.get(_name(digest))
         return None if value is None else _record((value, digest)).key_id
 
@@ -146,7 +143,7 @@ class _Writable:
     def write(self) -> None:
         self.pipeline.multi()
         for record in self.changed.values():
-            key_id, digest, *rest, _ = row_of(record)
+            key_id, digest, *rest, _ = _TABLE.row(record)
             stored = [float(each) if type(each) is int else each for each in rest]  # a time may be given as an int
             self.pipeline.set(_name(digest), json.dumps([key_id, *stored]))
             self.pipeline.hset(_IDS, key_id, digest.hex())
@@ -166,8 +163,7 @@ def _digest(value: bytes) -> bytes:
         raise ConfigurationError(f"API keys: a value in {_IDS} is not a digest in hex; restore it") from None
 
 
-_TIME_OR_NONE, _TEXT_OR_NONE = (float, NoneType), (str, NoneType)
-_KINDS: Final[Any] = (str, str, str, float, float, _TIME_OR_NONE, _TEXT_OR_NONE, bool)
+_KINDS: Final[Any] = (str, str, str, float, float, float | None, str | None, bool)
 
 
 def _record(row: Sequence[Any]) -> ApiKeyRecord:
@@ -177,8 +173,7 @@ def _record(row: Sequence[Any]) -> ApiKeyRecord:
         stored = json.loads(value or b"")
     except (ValueError, RecursionError):
         stored = None
-    is_list = type(stored) is list and len(stored) == len(_KINDS)
-    if not is_list or not all(map(isinstance, stored, _KINDS)):
+    if type(stored) is not list or len(stored) != len(_KINDS) or not all(map(isinstance, stored, _KINDS)):
         raise ConfigurationError("API key: the stored value is not a record")
     key_id, *rest = stored
-    return record_of((key_id, digest, *rest, None))
+    return _TABLE.record((key_id, digest, *rest, None))

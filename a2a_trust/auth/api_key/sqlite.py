@@ -9,20 +9,15 @@ Servers need the right to read only; without the right to write, last uses are n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import islice
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from a2a_trust.auth.api_key.table import COLUMNS, ApiKeysInTable, WritableApiKeys, record_of
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, KeyTable
-from a2a_trust.auth.record_table import SqliteSession, SqliteTable
-from a2a_trust.auth.records import Found
-from a2a_trust.errors import KeySourceUnavailableError
-from a2a_trust.files.sqlite import SqliteFile, revision_of
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
+from a2a_trust.auth.record_table import RecordsInTable, RecordTable, SqliteStore
+from a2a_trust.files.sqlite import revision_of
 
-_APPLICATION_ID: Final = 0x41324B79  # "A2Ky"
+COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
 
 _TABLES: Final = f"""
 CREATE TABLE api_key (
@@ -44,34 +39,39 @@ _USES: Final = 100
 """Last uses of one transaction: few enough that readers hardly wait for it."""
 
 
-class SqliteApiKeys(ApiKeysInTable):
+def api_key_table(name: str) -> RecordTable[ApiKeyRecord]:
+    """The table of this name, with ``COLUMNS``."""
+    changing = "expires, revoked, replaced_by"
+    return RecordTable(name, COLUMNS, _made, members=f"key_{COLUMNS}", key="digest", changing=changing)
+
+
+def _made(*, imported: int, **members: Any) -> ApiKeyRecord:
+    return ApiKeyRecord(imported=bool(imported), **members)
+
+
+class ApiKeysInTable(RecordsInTable[ApiKeyRecord], ApiKeyWrites):
+    """The operators' side of the stores in tables."""
+
+    def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
+        """Every record, or every one of the owner, the last uses included, in order of creation.
+
+        Those that ``unreadable`` names are left out.
+        """
+        return self._records() if owner is None else self._records("WHERE owner = $1", owner)
+
+
+class SqliteApiKeys(SqliteStore[ApiKeyRecord], ApiKeysInTable):
     """The API keys in one SQLite file, for servers (``ApiKeyVerifier(SqliteApiKeys(path))``) and operators alike.
 
     KeySourceUnavailableError when the file cannot be read or written now.
     """
 
-    def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
-        """``create`` makes the file, for its owner only, if it is not there. ``timeout``: the longest, in seconds, that
-        a read or a write waits for others. ConfigurationError when the file is missing or is no such store.
-        """
-        self._file = SqliteFile(
-            path=Path(path).absolute(),
-            what="API key store",
-            application_id=_APPLICATION_ID,
-            version=2,
-            tables=_TABLES,
-            if_damaged="restore it from a copy",
-            timeout=timeout,
-            unavailable=KeySourceUnavailableError,
-        )
-        self._table: SqliteTable[ApiKeyRecord] = SqliteTable(
-            self._file, "api_key", COLUMNS, key="digest", record=record_of
-        )
-        first = f"make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
-        self._file.open_or_make(path, create=create, if_missing=first)
-
-    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
-        return await self._table.find(digests)
+    _what = "API key store"
+    _application_id = 0x41324B79  # "A2Ky"
+    _version = 2
+    _tables = _TABLES
+    _first = "make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
+    _table = api_key_table("api_key")
 
     async def touch(self, used: Mapping[str, float]) -> None:
         uses = iter(used.items())
@@ -84,8 +84,3 @@ class SqliteApiKeys(ApiKeysInTable):
                 "UPDATE api_key SET last_used = :at WHERE id = :id AND (last_used IS NULL OR last_used < :at)",
                 [{"id": key_id, "at": moment} for key_id, moment in used],
             )
-
-    @contextmanager
-    def _writing(self) -> Iterator[KeyTable]:
-        with self._file.writing() as connection:
-            yield WritableApiKeys(SqliteSession(connection), self._table)

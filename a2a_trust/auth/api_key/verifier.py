@@ -22,19 +22,21 @@ import secrets
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
 from hmac import compare_digest
-from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
 from a2a_trust.auth.records import (
     Found,
     Issued,
+    MemoryStore,
+    MemoryTable,
+    WriteTable,
     check_ahead,
     check_moments,
     check_name,
@@ -43,14 +45,7 @@ from a2a_trust.auth.records import (
     scope_set,
 )
 from a2a_trust.cache import SingleFlight
-from a2a_trust.errors import (
-    ConfigurationError,
-    InvalidCredentialsError,
-    MalformedError,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, MalformedError
 
 DEFAULT_PREFIX: Final = "a2a"
 
@@ -102,12 +97,9 @@ class ApiKeyRecord:
         texts = (self.key_id, self.owner, self.replaced_by or "", *self.scopes)
         if not all(isinstance(text, str) for text in texts) or not isinstance(self.digest, bytes):
             raise ConfigurationError("API key: ids, owner and scopes are text, and the digest is bytes")
-        if self.replaced_by is not None and not _KEY_ID.fullmatch(self.replaced_by):
-            raise ConfigurationError(
-                "API key: the id of the key that replaces it is a prefix, an underscore and 12 letters or digits"
-            )
-        if not all(_KEY_ID.fullmatch(each) for each in (self.key_id, self.replaced_by) if each is not None):
-            raise ConfigurationError("API key: the id is a prefix, an underscore and 12 letters or digits")
+        for which, key_id in (("", self.key_id), (" of the key that replaces it", self.replaced_by)):
+            if key_id is not None and not _KEY_ID.fullmatch(key_id):
+                raise ConfigurationError(f"API key: the id{which} is a prefix, an underscore and 12 letters or digits")
         if len(self.digest) != sha256().digest_size:
             raise ConfigurationError("API key: the digest is not a SHA-256: expected 32 bytes")
         check_scopes(self.scopes, "API key")
@@ -147,10 +139,6 @@ def _random(length: int) -> str:
     return "".join(secrets.choice(_BASE62) for _ in range(length))
 
 
-def _digest(text: str) -> bytes:
-    return sha256(text.encode()).digest()
-
-
 def _new_id(prefix: str) -> str:
     if not _PREFIX.fullmatch(prefix):
         raise ConfigurationError("API key: the prefix is 2 to 16 small letters and digits, a letter first, as in a2a")
@@ -176,14 +164,6 @@ class ApiKeyStore(Protocol):
         ...
 
 
-class KeyTable(Protocol):
-    """The keys as one write sees them: nobody else writes meanwhile, and all of it happens or nothing."""
-
-    def get(self, key_id: str) -> ApiKeyRecord | None: ...
-    def id_of(self, digest: bytes) -> str | None: ...
-    def put(self, record: ApiKeyRecord) -> None: ...
-
-
 class ApiKeyWrites:
     """The operator's changes of keys, for every store that can open a table for writing.
 
@@ -191,7 +171,7 @@ class ApiKeyWrites:
     ConfigurationError: an argument is wrong, or the change is not possible; nothing was changed.
     """
 
-    def _writing(self) -> AbstractContextManager[KeyTable]:
+    def _writing(self) -> AbstractContextManager[WriteTable[ApiKeyRecord]]:
         raise NotImplementedError
 
     def create(
@@ -220,19 +200,9 @@ class ApiKeyWrites:
             )
         if not _IMPORTABLE.fullmatch(text):
             raise ConfigurationError("an imported key must be visible ASCII characters without blanks")
-        now, digest = time.time(), _digest(text)
-        check_ahead(expires, now)
-        record = ApiKeyRecord(
-            key_id=_new_id(prefix),
-            digest=digest,
-            owner=owner,
-            scopes=scope_set(scopes, "API key"),
-            created=now,
-            expires=expires,
-            imported=True,
-        )
+        record = _record(_new_id(prefix), text, owner, scopes, expires, now=time.time(), imported=True)
         with self._writing() as table:
-            there = table.id_of(digest)
+            there = table.name_of(record.digest)
             if there is not None:
                 raise ConfigurationError(f"this key is in the store already, as {there}")
             table.put(record)
@@ -281,7 +251,7 @@ def _revoked(record: ApiKeyRecord) -> ApiKeyRecord:
     return record if record.revoked is not None else replace(record, revoked=time.time())
 
 
-def _get(table: KeyTable, key_id: str) -> ApiKeyRecord:
+def _get(table: WriteTable[ApiKeyRecord], key_id: str) -> ApiKeyRecord:
     record = table.get(key_id)
     if record is None:
         # The given text is not repeated: it may be a key.
@@ -290,31 +260,36 @@ def _get(table: KeyTable, key_id: str) -> ApiKeyRecord:
 
 
 def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, now: float) -> IssuedApiKey:
-    check_ahead(expires, now)
     key_id = _new_id(prefix)
     text = f"{key_id}_{_random(_SECRET_LENGTH)}"
     text += _checksum(text)
-    record = ApiKeyRecord(
+    return IssuedApiKey(_record(key_id, text, owner, scopes, expires, now=now), text)
+
+
+def _record(
+    key_id: str, text: str, owner: str, scopes: Iterable[str], expires: float, *, now: float, imported: bool = False
+) -> ApiKeyRecord:
+    """The record of a new key."""
+    check_ahead(expires, now)
+    return ApiKeyRecord(
         key_id=key_id,
-        digest=_digest(text),
+        digest=sha256(text.encode()).digest(),
         owner=owner,
         scopes=scope_set(scopes, "API key"),
         created=now,
         expires=expires,
+        imported=imported,
     )
-    return IssuedApiKey(record, text)
 
 
-class MemoryApiKeys(ApiKeyWrites):
+class MemoryApiKeys(MemoryStore[ApiKeyRecord], ApiKeyWrites):
     """Keys of this process only, gone when it ends: for tests, and for programs that bring their own records."""
 
     def __init__(self, records: Iterable[ApiKeyRecord] = ()) -> None:
         """ConfigurationError: two records share an id or a text."""
-        self._lock = Lock()
-        self._revision = object()
-        self._table = _MemoryTable({}, {})
+        super().__init__(MemoryTable(lambda record: (record.key_id, record.digest)))
         for record in records:
-            if self._table.get(record.key_id) or self._table.id_of(record.digest):
+            if self._table.get(record.key_id) or self._table.name_of(record.digest):
                 raise ConfigurationError(f"two API keys share the id or the text of {record.key_id}; drop one")
             self._table.put(record)
 
@@ -323,40 +298,12 @@ class MemoryApiKeys(ApiKeyWrites):
         with self._lock:
             return tuple(record for record in self._table.records.values() if owner in (None, record.owner))
 
-    async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
-        with self._lock:
-            ids = filter(None, map(self._table.id_of, digests))
-            return Found(self._revision, tuple(map(self._table.records.__getitem__, ids)))
-
     async def touch(self, used: Mapping[str, float]) -> None:
         with self._lock:
             for key_id, moment in used.items():
                 record = self._table.get(key_id)
                 if record is not None and (record.last_used is None or record.last_used < moment):
                     self._table.put(replace(record, last_used=moment))
-
-    @contextmanager
-    def _writing(self) -> Iterator[KeyTable]:
-        with self._lock:
-            yield self._table
-            self._revision = object()
-
-
-@dataclass(frozen=True, slots=True)
-class _MemoryTable:
-    records: dict[str, ApiKeyRecord]
-    ids: dict[bytes, str]
-    """By digest."""
-
-    def get(self, key_id: str) -> ApiKeyRecord | None:
-        return self.records.get(key_id)
-
-    def id_of(self, digest: bytes) -> str | None:
-        return self.ids.get(digest)
-
-    def put(self, record: ApiKeyRecord) -> None:
-        self.records[record.key_id] = record
-        self.ids[record.digest] = record.key_id
 
 
 @dataclass(slots=True, kw_only=True)
@@ -427,8 +374,7 @@ class ApiKeyVerifier:
         )
         self._known, self._look_again_after = self._records.known, self._records.look_again_after
         self._uses = _Uses(store, clock)
-        watch = getattr(store, "watch", None)
-        if watch is not None:
+        if (watch := getattr(store, "watch", None)) is not None:
             watch(self._records.look_again)
 
     def _made(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _Known]:

@@ -9,15 +9,25 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import Final, Protocol
 
 from a2a_trust.auth.basic.hashing import hash_of, is_hash
 from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalized
-from a2a_trust.auth.records import Found, Issued, check_ahead, check_moments, check_name, check_scopes, scope_set
+from a2a_trust.auth.records import (
+    Found,
+    Issued,
+    MemoryStore,
+    MemoryTable,
+    WriteTable,
+    check_ahead,
+    check_moments,
+    check_name,
+    check_scopes,
+    scope_set,
+)
 from a2a_trust.errors import ConfigurationError
 
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
@@ -79,13 +89,6 @@ class PasswordStore(Protocol):
         ...
 
 
-class PasswordTable(Protocol):
-    """The passwords as one write sees them: nobody else writes meanwhile, and all of it happens or nothing."""
-
-    def get(self, user: str) -> PasswordRecord | None: ...
-    def put(self, record: PasswordRecord) -> None: ...
-
-
 class PasswordWrites:
     """Operations on passwords, the same in every store that can open a table for writing.
 
@@ -94,7 +97,7 @@ class PasswordWrites:
     changed then.
     """
 
-    def _writing(self) -> AbstractContextManager[PasswordTable]:
+    def _writing(self) -> AbstractContextManager[WriteTable[PasswordRecord]]:
         raise NotImplementedError
 
     def create(self, *, user: str, scopes: Iterable[str] = (), expires: float = math.inf) -> IssuedPassword:
@@ -176,7 +179,7 @@ def _revoked(record: PasswordRecord) -> PasswordRecord:
     return record if record.revoked is not None else replace(record, revoked=time.time())
 
 
-def _get(table: PasswordTable, user: str) -> PasswordRecord:
+def _get(table: WriteTable[PasswordRecord], user: str) -> PasswordRecord:
     record = table.get(normalized(user))
     if record is None:
         # The given text is not repeated: it may be a password.
@@ -184,41 +187,18 @@ def _get(table: PasswordTable, user: str) -> PasswordRecord:
     return record
 
 
-class MemoryPasswords(PasswordWrites):
+class MemoryPasswords(MemoryStore[PasswordRecord], PasswordWrites):
     """Passwords of this process only, gone when it ends: for tests, and for programs that bring their own records."""
 
     def __init__(self, records: Iterable[PasswordRecord] = ()) -> None:
         """ConfigurationError: two records are of one user."""
-        self._lock = Lock()
-        self._revision = object()
-        self._records: dict[str, PasswordRecord] = {}
+        super().__init__(MemoryTable(lambda record: (record.user, record.user)))
         for record in records:
-            if self._records.setdefault(record.user, record) is not record:
+            if self._table.records.setdefault(record.user, record) is not record:
                 raise ConfigurationError(f"two passwords are of the user {record.user!r}; drop one")
+            self._table.put(record)
 
     def records(self) -> tuple[PasswordRecord, ...]:
         """Every record, in order of creation."""
         with self._lock:
-            return tuple(self._records.values())
-
-    async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
-        with self._lock:
-            found = map(self._records.get, users)
-            return Found(self._revision, tuple(record for record in found if record is not None))
-
-    @contextmanager
-    def _writing(self) -> Iterator[PasswordTable]:
-        with self._lock:
-            yield _MemoryTable(self._records)
-            self._revision = object()
-
-
-@dataclass(frozen=True, slots=True)
-class _MemoryTable:
-    records: dict[str, PasswordRecord]
-
-    def get(self, user: str) -> PasswordRecord | None:
-        return self.records.get(user)
-
-    def put(self, record: PasswordRecord) -> None:
-        self.records[record.user] = record
+            return tuple(self._table.records.values())

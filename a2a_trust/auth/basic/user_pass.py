@@ -34,20 +34,6 @@ def read_user_pass(credential: str) -> UserPass:
     form (RFC 7617 2.1), and not all do: a name or a password that is typed on another machine must stay the same.
     InvalidCredentialsError, which holds nothing of it.
     """
-    user, password = _read(credential)
-    return UserPass(normalized(user), normalized(password))
-
-
-def user_of(credential: str) -> str:
-    """The user name, which nobody has verified; "" where the credential has none that can be read."""
-    try:
-        return normalized(_read(credential).user)
-    except InvalidCredentialsError:
-        return ""
-
-
-def _read(credential: str) -> UserPass:
-    """The name and the password, as they came."""
     if len(credential) > _LONGEST_TEXT:
         raise InvalidCredentialsError("Basic: the user name or the password is too long")
     text = _decoded(credential)
@@ -62,7 +48,15 @@ def _read(credential: str) -> UserPass:
         raise InvalidCredentialsError(
             "Basic: the user name or the password has a control character, or too many combining characters in a row"
         )
-    return UserPass(user, password)
+    return UserPass(normalized(user), normalized(password))
+
+
+def user_of(credential: str) -> str:
+    """The user name, which nobody has verified; "" where the credential has none that can be read."""
+    try:
+        return read_user_pass(credential).user
+    except InvalidCredentialsError:
+        return ""
 
 
 def _decoded(credential: str) -> str | None:

@@ -68,7 +68,11 @@ class ClientAuthority:
             raise ConfigurationError(f"ClientAuthority {self.name}: crls must be a list of files; write crls=[…]")
         if isinstance(self.allowed, OnlyIdentities):
             for name in self.allowed.names:
-                if _spelled_or_none(self.identity, name) != name:
+                try:
+                    is_spelled = self.identity.spelled(name) == name
+                except InvalidCredentialsError:
+                    is_spelled = False
+                if not is_spelled:
                     raise ConfigurationError(
                         f"ClientAuthority {self.name}: {type(self.identity).__name__} never names {name[:128]!a}; "
                         "write the identity exactly as the rule spells it"
@@ -78,13 +82,6 @@ class ClientAuthority:
                 f"ClientAuthority {self.name}: write allowed=OnlyIdentities({{…}}), OnlyThumbprints({{…}}) or "
                 "AllIssued()"
             )
-
-
-def _spelled_or_none(rule: IdentityRule, name: str) -> str | None:
-    try:
-        return rule.spelled(name)
-    except InvalidCredentialsError:
-        return None
 
 
 class RevocationList:
@@ -118,8 +115,6 @@ class RevocationList:
 
 
 class _Files(NamedTuple):
-    """The content of an authority's files."""
-
     store: verification.Store
     crls: tuple[RevocationList, ...]
 

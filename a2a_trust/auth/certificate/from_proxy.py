@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from a2a_trust.auth.certificate.proxy_forms import ProxyForm, check_names
 from a2a_trust.auth.certificate.source import CLAIMING_HEADERS
-from a2a_trust.auth.credentials import HeaderLines, Lines
+from a2a_trust.auth.credentials import HeaderLines, Lines, only_line
 from a2a_trust.auth.peers import Networks, came_by_unix_socket, records_peers, verified_peer
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 
@@ -62,19 +62,8 @@ class ProxySecret:
             )
 
 
-_NO_PEER: Final = (
-    "a header has a client certificate, and the server does not record the peer that sent it; run the agent with "
-    "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol, or make the proxy add a secret: "
-    "peers=ProxySecret(secret=…)"
-)
-
-
 _CHUNKED: Final = b"transfer-encoding"
-_TRAILERS: Final = (
-    "a header has a client certificate, and it could be a trailer of the body, which clients write and some servers "
-    "treat as a header; run the agent with uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or "
-    ":H11Protocol, or make the proxy send whole bodies, with Content-Length"
-)
+_RUN: Final = "run the agent with uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol"
 
 
 class FromProxy:
@@ -119,10 +108,8 @@ class FromProxy:
         return f"FromProxy({self._form!r}, peers={self._peers!r})"
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
-        """The certificates in DER, the client's own first; ``()`` when the client sent none.
-
-        InvalidCredentialsError: the headers are not from the proxy, or malformed. KeySourceUnavailableError: the setup
-        of the server or the proxy does not prove where headers come from.
+        """As ``CertificateSource.chain``. KeySourceUnavailableError: the setup of the server or the proxy does not show
+        where headers come from.
         """
         lines = self._lines.find(scope["headers"])
         chunked = lines.pop(_CHUNKED, [])
@@ -136,8 +123,12 @@ class FromProxy:
             return ()
         self._check_sender(scope, secret)
         if chunked and not records_peers(scope):
-            raise KeySourceUnavailableError(_TRAILERS)
-        return self._form.read({self._names[name]: _only(found, self._names[name]) for name, found in lines.items()})
+            raise KeySourceUnavailableError(
+                "a header has a client certificate, and it could be a trailer of the body, which clients write and "
+                f"some servers treat as a header; {_RUN}, or make the proxy send whole bodies, with Content-Length"
+            )
+        found = {self._names[name]: only_line(each, f"header {self._names[name]}") for name, each in lines.items()}
+        return self._form.read({name: value.strip(b" \t") for name, value in found.items() if value is not None})
 
     def _check_sender(self, scope: Mapping[str, Any], secret: Lines) -> None:
         peers = self._peers
@@ -148,7 +139,10 @@ class FromProxy:
                 )
             return
         if not records_peers(scope):
-            raise KeySourceUnavailableError(_NO_PEER)
+            raise KeySourceUnavailableError(
+                "a header has a client certificate, and the server does not record the peer that sent it; "
+                f"{_RUN}, or make the proxy add a secret: peers=ProxySecret(secret=…)"
+            )
         if isinstance(peers, UnixSocket):
             if not came_by_unix_socket(scope):
                 raise InvalidCredentialsError("a header has a client certificate, and did not come by a unix socket")
@@ -165,13 +159,3 @@ class FromProxy:
         if not isinstance(peers, ProxySecret) or len(lines) != 1 or lines[0] is None:
             return False
         return hmac.compare_digest(lines[0].strip(b" \t"), peers.secret.encode())
-
-
-def _only(lines: Lines, name: str) -> bytes:
-    if None in lines:
-        raise InvalidCredentialsError(f"the header {name} came with underscores in its name")
-    if len(lines) > 1:
-        raise InvalidCredentialsError(f"the header {name} came more than once")
-    value = lines[0]
-    assert value is not None  # noqa: S101  for the type checker: the case None ended above
-    return value.strip(b" \t")

@@ -6,7 +6,6 @@ Some write a certificate or a chain, and nginx, HAProxy and Apache also their ow
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Mapping
@@ -71,7 +70,7 @@ def _from_base64(text: bytes) -> bytes:
     """One certificate, from canonical base64. This and the other readers raise InvalidCredentialsError."""
     try:
         der = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         der = b""
     if base64.b64encode(der) != text or not is_certificate(der):
         raise InvalidCredentialsError("a header of the proxy does not have a base64 certificate where one is expected")
@@ -100,11 +99,6 @@ def _from_pem(text: bytes) -> tuple[bytes, ...]:
         certificates.append(_from_base64(block[1].replace(b"\n", b"")))
         at = block.end()
     return tuple(certificates)
-
-
-def _from_pem_with_blanks(text: bytes) -> tuple[bytes, ...]:
-    """The certificates of a PEM text with blanks for newlines."""
-    return _from_pem(_ARMOUR.sub(rb"-----\1 CERTIFICATE-----", text.replace(b" ", b"\n")))
 
 
 def _from_escaped_pem(text: bytes) -> tuple[bytes, ...]:
@@ -157,10 +151,6 @@ class Caddy(_NamedHeaders):
         return (_from_base64(value),)
 
 
-#: The value that the documented ``headers`` middleware writes before ``passTLSClientCert`` writes a certificate.
-_TRAEFIK_NONE: Final = b"none"
-
-
 @dataclass(frozen=True, slots=True)
 class Traefik:
     """Traefik's ``passTLSClientCert`` with ``pem: true``, after a ``headers`` middleware::
@@ -179,7 +169,7 @@ class Traefik:
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         value = values[self.names[0]]
-        return () if value == _TRAEFIK_NONE else tuple(map(_from_base64, value.split(b",")))
+        return () if value == b"none" else tuple(map(_from_base64, value.split(b",")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +323,8 @@ class Apache(_WithVerdict):
     def read(self, values: Values) -> tuple[bytes, ...]:
         if not self._is_shown(values, b"(null)"):
             return ()
-        return (_one(_from_pem_with_blanks(values[self.certificate]), self.certificate),)
+        text = values[self.certificate].replace(b" ", b"\n")  # it has blanks for newlines
+        return (_one(_from_pem(_ARMOUR.sub(rb"-----\1 CERTIFICATE-----", text)), self.certificate),)
 
 
 def _demand(values: Values, name: str, wanted: bytes) -> None:

@@ -43,10 +43,8 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_object
 
 MAX_CERTIFICATES: Final = 6
-"""The most certificates that a client may show, its own included."""
-
 MAX_CHAIN: Final = 49_152
-"""The longest chain that is looked at, in bytes of DER."""
+"""The most certificates that a client may show, its own included, and their most bytes of DER."""
 
 LOOK_SECONDS: Final = 1.0
 """How often files are looked at: so long, and as long as reading takes, may what changed in them still count."""
@@ -87,10 +85,16 @@ class CertificateVerifier:
 
         InvalidCredentialsError: they are not valid. KeySourceUnavailableError: a current revocation list is missing.
         """
-        _check_chain(credential)
+        if not 0 < len(credential) <= MAX_CERTIFICATES or sum(map(len, credential)) > MAX_CHAIN:
+            raise InvalidCredentialsError(
+                f"certificate: none, more than {MAX_CERTIFICATES}, or a chain that is too long"
+            )
+        if len(set(credential)) < len(credential):
+            raise InvalidCredentialsError("certificate: one came twice")
         if not 0 <= now - self._looked < LOOK_SECONDS:
             self._looked = now
-            await self._look()
+            if self._looks.running(None) is None:  # concurrent requests use the previous contents
+                await self._looks.run(None, self._look_again)
         memory = self._verified  # before anything is judged: what changes meanwhile drops it
         digest = _digest(credential)
         verified = memory.get(digest, now)
@@ -102,12 +106,8 @@ class CertificateVerifier:
             memory.put(digest, verified, since=verified.good_from, until=verified.good_until)
         return verified.identity
 
-    async def _look(self) -> None:
-        """Check the files for changes. Concurrent requests use the previous contents."""
-        if self._looks.running(None) is None:
-            await self._looks.run(None, self._look_again)
-
     async def _look_again(self) -> None:
+        """Check the files for changes."""
         for watched in self._watched:
             if await watched.look_again():
                 self._verified = BoundedCache(max_entries=_MEMORY_CERTIFICATES)
@@ -128,15 +128,13 @@ class CertificateVerifier:
         expires_at = min(each.not_valid_after_utc.timestamp() for each in path)
         if not good_from <= now < expires_at:
             raise InvalidCredentialsError("certificate: one above it is not valid now")
-        good_until = expires_at
-        constraints = [extension_of(each, x509.NameConstraints) for each in path]
-        if isinstance(authority.identity, FromSubject) and any(each is not None for each in constraints):
+        constrained = any(extension_of(each, x509.NameConstraints) is not None for each in path)
+        if isinstance(authority.identity, FromSubject) and constrained:
             raise InvalidCredentialsError(
                 "certificate: FromSubject cannot be used below an authority with name constraints; use FromUri or "
                 "FromDns"
             )
-        if authority.crls:
-            good_until = min(expires_at, _unrevoked_until(path, watched.files.crls, now))
+        good_until = min(expires_at, _unrevoked_until(path, watched.files.crls, now)) if authority.crls else expires_at
         check_allowed(authority.allowed, name, thumbprint)
         self._above.put(thumbprint, above)
         identity = Identity(
@@ -164,14 +162,12 @@ class CertificateVerifier:
         raise InvalidCredentialsError(f"certificate: it is not issued by a trusted authority ({'; '.join(reasons)})")
 
 
-def _leaves() -> verification.ExtensionPolicy:
-    """Leaves of private authorities may have no alternative name, and need not name their issuer's key."""
-    policy = verification.ExtensionPolicy.webpki_defaults_ee()
-    policy = policy.may_be_present(x509.SubjectAlternativeName, verification.Criticality.AGNOSTIC, None)
-    return policy.may_be_present(x509.AuthorityKeyIdentifier, verification.Criticality.NON_CRITICAL, None)
-
-
-_LEAVES: Final = _leaves()
+#: Leaves of private authorities may have no alternative name, and need not name their issuer's key.
+_LEAVES: Final = (
+    verification.ExtensionPolicy.webpki_defaults_ee()
+    .may_be_present(x509.SubjectAlternativeName, verification.Criticality.AGNOSTIC, None)
+    .may_be_present(x509.AuthorityKeyIdentifier, verification.Criticality.NON_CRITICAL, None)
+)
 _AUTHORITIES: Final = verification.ExtensionPolicy.webpki_defaults_ca()
 
 
@@ -189,18 +185,7 @@ def _certificate(der: bytes) -> x509.Certificate:
 
 def _digest(chain: CertificateChain) -> bytes:
     """One for each chain: every certificate counts with its length."""
-    digest = hashlib.sha256()
-    for der in chain:
-        digest.update(b"%d:" % len(der))
-        digest.update(der)
-    return digest.digest()
-
-
-def _check_chain(chain: CertificateChain) -> None:
-    if not 0 < len(chain) <= MAX_CERTIFICATES or sum(map(len, chain)) > MAX_CHAIN:
-        raise InvalidCredentialsError(f"certificate: none, more than {MAX_CERTIFICATES}, or a chain that is too long")
-    if len(set(chain)) < len(chain):
-        raise InvalidCredentialsError("certificate: one came twice")
+    return hashlib.sha256(b"".join(b"%d:%b" % (len(der), der) for der in chain)).digest()
 
 
 def _check_leaf(leaf: x509.Certificate, now: float) -> None:

@@ -60,16 +60,12 @@ class Room:
             name = self.call.partition("(")[0]
             raise ConfigurationError(f"{name}: capacity must be a number of proofs, at least 1")
 
-    @property
-    def share(self) -> int:
-        """The proofs of one key for which there is room."""
-        return max(1, self.capacity // 16)
-
     def check(self, jkt: str, *, by_key: int, by_all: int) -> None:
         """Rule 4. TooManyRequestsError, KeySourceUnavailableError."""
-        if by_key >= self.share:
+        share = max(1, self.capacity // 16)
+        if by_key >= share:
             raise TooManyRequestsError(
-                f"DPoP proofs: the key {jkt!a:.64} used {self.share} in a few minutes, its share of the memory; if it "
+                f"DPoP proofs: the key {jkt!a:.64} used {share} in a few minutes, its share of the memory; if it "
                 f"is that of an honest client, give the memory more room: DPoP(…, memory={self.call})"
             )
         if by_all >= self.capacity:

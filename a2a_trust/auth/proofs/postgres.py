@@ -15,7 +15,6 @@ from typing import Final
 from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres
-from a2a_trust.errors import KeySourceUnavailableError
 
 #: The server's name for itself. It changes with the server, with its timeline, with a database or a table that was
 #: restored from a copy, and with TRUNCATE; also with VACUUM FULL, which looks the same.
@@ -40,7 +39,8 @@ WITH added AS (
 SELECT
     {SERVER} AS server,
     extract(epoch FROM clock_timestamp())::float8 AS at,
-    store.server AS known_server, store.since, store.dropped,
+    store.server AS known_server,
+    coalesce(store.since, 'infinity') AS since, coalesce(store.dropped, '-infinity') AS dropped,
     ARRAY (SELECT digest FROM first ORDER BY digest, place) AS digests,
     ARRAY (SELECT attempt FROM first ORDER BY digest, place) AS attempts
 FROM (SELECT) AS one LEFT JOIN a2a_trust.proof_store AS store ON true
@@ -72,37 +72,27 @@ class PostgresProofMemory(SharedProofMemory):
     KeySourceUnavailableError (503) when the database does not answer in time, or cannot tell.
     """
 
+    _server: Postgres
+
     def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: for
         how many proofs of this process at once there is room. ``timeout``: the longest, in seconds, that one trip to
         the database takes; a request waits for twice as long at most. ConfigurationError: an argument is wrong.
         """
-        self._database = Postgres(
-            url, what="memory of DPoP proofs", unavailable=KeySourceUnavailableError, timeout=timeout
-        )
+        server = Postgres(url, what="memory of DPoP proofs", timeout=timeout)
+        super().__init__(server, capacity, "PostgresProofMemory(…, capacity=…)", timeout)
         self._drop_at = -math.inf
-        super().__init__(self._database.what, capacity, "PostgresProofMemory(…, capacity=…)", timeout)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._database.aclose()
 
     async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
         columns = zip(*((use.digest, use.attempt, use.issued, use.ends) for use in uses), strict=True)
-        async with self._database.session() as connection:
+        async with self._server.session() as connection:
             (row,) = await connection.fetch(_REMEMBER, *map(list, columns))
-            state = State(
-                server=row["server"],
-                at=row["at"],
-                known_server=row["known_server"],
-                since=math.inf if row["since"] is None else row["since"],
-                dropped=-math.inf if row["dropped"] is None else row["dropped"],
-            )
+            state = State(**{name: row[name] for name in State._fields})
             if time.monotonic() >= self._drop_at:
                 self._drop_at = time.monotonic() + _DROP_EVERY
                 await connection.execute(_DROP, state.at)
         return state, dict(zip(row["digests"], row["attempts"], strict=True))
 
     async def _mark(self, state: State) -> None:
-        async with self._database.session() as connection:
+        async with self._server.session() as connection:
             await connection.execute(_MARK, state.known_server, state.since, state.dropped)

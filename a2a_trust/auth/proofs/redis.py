@@ -24,25 +24,21 @@ class RedisProofMemory(SharedProofMemory):
     KeySourceUnavailableError (503) when the server does not answer in time, drops keys to make room, or cannot tell.
     """
 
+    _server: RedisServer
+
     def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``capacity``: for how many proofs of this
         process at once there is room. ``timeout``: the longest, in seconds, that one trip to the server takes; a
         request waits for twice as long at most. ConfigurationError: an argument is wrong.
         """
-        self._server = RedisServer(
-            url, what="memory of DPoP proofs", unavailable=KeySourceUnavailableError, timeout=timeout
-        )
-        super().__init__(self._server.what, capacity, "RedisProofMemory(…, capacity=…)", timeout)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._server.aclose()
+        server = RedisServer(url, what="memory of DPoP proofs", timeout=timeout)
+        super().__init__(server, capacity, "RedisProofMemory(…, capacity=…)", timeout)
 
     async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
         first: dict[bytes, bytes] = {}
         async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
             for use in uses:
-                pipeline.set(_key(use), use.attempt, nx=True, get=True, pxat=int(use.ends * 1000))
+                pipeline.set(b"a2a:proof:" + use.digest, use.attempt, nx=True, get=True, pxat=int(use.ends * 1000))
             pipeline.time()
             pipeline.hmget(_STATE, ["server", "since", "dropped"])
             pipeline.info("server", "memory")
@@ -64,10 +60,6 @@ class RedisProofMemory(SharedProofMemory):
         async with self._server.session() as client:
             times = ["since", repr(state.since), "dropped", repr(state.dropped)]
             await client.hset(_STATE, items=["server", str(state.known_server), *times])
-
-
-def _key(use: Use) -> bytes:
-    return b"a2a:proof:" + use.digest
 
 
 def _number(text: bytes) -> float:

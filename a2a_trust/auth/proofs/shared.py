@@ -14,8 +14,6 @@ The rules, beside those of ``auth.proofs.memory``, which each process applies to
 5. A database that cannot be reached in time is no empty one: 503. A request waits for twice ``timeout`` at most,
    however many wait before it.
 6. Where a person or a program damaged what the database says about itself, it counts as new.
-
-The proofs that come while the database works on others share the next trip.
 """
 
 from __future__ import annotations
@@ -26,12 +24,16 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, Room, VolatileProofMemory, digest_of
 from a2a_trust.dates import date_of
 from a2a_trust.errors import KeySourceUnavailableError
+
+if TYPE_CHECKING:
+    from a2a_trust.databases.postgres import Postgres
+    from a2a_trust.databases.redis import RedisServer
 
 SKEW: Final = 10.0
 """By how many seconds the clocks of a replica and of the database may differ."""
@@ -41,7 +43,6 @@ GRAIN: Final = 5.0
 
 _IN_TIME: Final = 0.1
 """A trip that failed within this time, in seconds, is made once more: a connection was lost, and another may work."""
-
 
 _BUSY: Final = "too many proofs wait for it"
 
@@ -81,16 +82,20 @@ class State(NamedTuple):
 class SharedProofMemory:
     """The base of memories in a database."""
 
-    def __init__(self, what: str, capacity: int, call: str, timeout: float) -> None:
-        """``what`` it is, for people; ``capacity`` and ``call`` as for ``Room``, for the proofs of this process.
-        ``timeout`` is that of one trip, in seconds.
+    def __init__(self, server: Postgres | RedisServer, capacity: int, call: str, timeout: float) -> None:
+        """``capacity`` and ``call`` as for ``Room``, for the proofs of this process. ``timeout`` is that of one trip,
+        in seconds.
         """
-        self._what = what
+        self._server = server
         self._patience = 2 * timeout
         self._last_server = ""
         self._own = VolatileProofMemory(capacity)
         self._own.room = Room(capacity, call)
         self._trips = LookUps(self._trip)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._server.aclose()
 
     async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
         """Remember the proofs, and return by digest the first attempt, of these and of those before."""
@@ -122,7 +127,7 @@ class SharedProofMemory:
             raise
         if isinstance(answer, str):
             self._own.forget(jkt, jti, issued=issued)
-            raise KeySourceUnavailableError(f"the {self._what}: {answer}")
+            raise KeySourceUnavailableError(f"the {self._server.what}: {answer}")
         return answer is True
 
     async def _trip(self, uses: tuple[Use, ...]) -> Mapping[Use, bool | str]:

@@ -1,4 +1,5 @@
-"""Used DPoP proofs in an SQLite file: for several processes of one machine, and across restarts.
+"""Used DPoP proofs in an SQLite file, by the rules of ``auth.proofs.memory``: for several processes of one machine, and
+across restarts.
 
 A proof counts only when the transaction that remembers it has ended. Proofs that come meanwhile share the next one
 (``look_ups``). A thread of its own writes, so neither a slow disk nor another process that holds the file keeps the
@@ -6,8 +7,6 @@ event loop waiting: a caller waits ``timeout`` seconds, and is rejected then (50
 
 A transaction is in the file for every process, also after a kill, but it does not wait for the disk: with that,
 requests took 3 to 100 times as long, by what else the disk had to do. A power cut may damage the file.
-
-The rules are those of ``auth.proofs.memory``.
 """
 
 from __future__ import annotations

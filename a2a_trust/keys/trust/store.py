@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
@@ -175,6 +175,15 @@ class TrustSource(Protocol):
 
     def trust_store(self) -> TrustStore:
         """The keys that are trusted now; the same object as before while nothing has changed."""
+        ...
+
+
+@runtime_checkable
+class KeyFetcher(TrustSource, Protocol):
+    """A source of trusted keys some of which are on the network: ``TrustFile`` and its like."""
+
+    async def fetch(self, origin: str | None = None) -> TrustStore:
+        """The trusted keys; those for that URL are fetched if needed, and are in ``trust_store`` from then on."""
         ...
 
 

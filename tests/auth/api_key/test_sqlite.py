@@ -345,16 +345,16 @@ def test_a_forked_child_reads_over_a_connection_of_its_own(store: SqliteApiKeys,
         "issued = store.create(owner='alice')\n"
         "look = lambda: [r.revoked is None for r in asyncio.run(store.find((issued.record.digest,))).records]\n"
         "assert look() == [True]\n"
-        "lock = store._table._reader._lock; lock.acquire()\n"  # as by a thread that the child does not have
-        "opened = store._table._reader._opened\n"
+        "lock = store._reader._lock; lock.acquire()\n"  # as by a thread that the child does not have
+        "opened = store._reader._opened\n"
         "child = os.fork()\n"
         "if child == 0:\n"
-        "    own = look() == [True] and store._table._reader._opened is not opened\n"
+        "    own = look() == [True] and store._reader._opened is not opened\n"
         "    store.revoke(issued.record.key_id)\n"
         "    os._exit(0 if own else 1)\n"
         "lock.release()\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
-        "print(look(), store._table._reader._opened is opened)"
+        "print(look(), store._reader._opened is opened)"
     )
     assert finish(start(path, body)) == "[False] True\n"
 

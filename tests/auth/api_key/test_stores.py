@@ -399,6 +399,8 @@ async def test_the_databases_hold_digests_and_no_key(
     tmp_path: Path,
 ) -> None:
     url = postgres.database()
+    with redis_server.client() as client:
+        client.flushall()
     for keys in (PostgresApiKeys(url, timeout=20), RedisApiKeys(redis_server.url, create=True, timeout=20)):
         issued = keys.create(owner="ann")
         keys.import_key(FOREIGN, owner="bob")

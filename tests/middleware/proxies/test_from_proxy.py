@@ -10,9 +10,10 @@ import pytest
 
 from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.auth.certificate.proxy_forms import Apache, Caddy, HAProxy, Nginx, Traefik
-from a2a_trust.auth.peers import Networks, with_peer
+from a2a_trust.auth.peers import Networks
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.middleware.proxies.told import ANN, FORMS, NGINX_NONE, SECRET, TOLD, Headers, Told, b64, chain, scope, source
+from tests.peers import with_peer
 from tests.tables import walk
 
 HEADERS = sorted({name for told in TOLD.values() for name in told.form.names})

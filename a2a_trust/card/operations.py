@@ -2,7 +2,7 @@
 
 The tables are data. They hold everything that the specification's text, ``a2a.proto`` and the released SDKs have; where
 these disagree, all of them (``:subscribe`` is GET in the one and POST in the other). A test compares them with the
-routes and the messages of the SDKs. Sources: A2A 1.0.1 5.3, 9.1, 11.1; A2A 0.3.0 3.2.3, 3.5.6; A2A 0.1 and 0.2.
+SDKs. Sources: A2A 1.0.1 5.3, 9.1, 11.1; A2A 0.3.0 3.2.3, 3.5.6; A2A 0.1 and 0.2.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The members of a card in every generation: what they look like, and when one counts as present.
 
-One table has every message and field of AgentCard in ``a2a.proto`` 1.0.1, with presence by A2A 8.4.1 rule 1. A test
-compares it with the descriptors of the released a2a-sdk. ``signatures`` and AgentCardSignature are left out: no payload
-holds them. A second table has what 0.1 to 0.3 have beside 1.0, from those versions' JSON schemas; a third which of all
-these the models of a2a-python 0.3 know. A test compares that with the models of the released SDK.
+One table has every message and field of AgentCard in ``a2a.proto`` 1.0.1, with presence by A2A 8.4.1 rule 1.
+``signatures`` and AgentCardSignature are left out: no payload holds them. A second table has what 0.1 to 0.3 have
+beside 1.0, from their JSON schemas; a third which of all these the models of a2a-python 0.3 know. Tests compare them
+with the released SDKs.
 """
 
 from __future__ import annotations

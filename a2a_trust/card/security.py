@@ -14,7 +14,6 @@ from a2a_trust.card.view import Alternative, generation_of, read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 
-#: How a requirement list of 0.2 and 0.3, and one of 1.0, is named.
 _LEGACY, _CURRENT = "security", "securityRequirements"
 
 

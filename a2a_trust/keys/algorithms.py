@@ -48,7 +48,6 @@ _BY_NAME: Final = {name: each for each in ALGORITHMS.values() for name in (each.
 DEFAULT_ALGORITHM: Final = "ES256"
 
 _HASHES: Final = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
-
 _ORDER_OCTETS: Final = {"256": 32, "384": 48, "512": 66}  # P-521 has 521 bits
 
 ECDSA: Final = {f"ES{bits}": (ec.ECDSA(digest), _ORDER_OCTETS[bits]) for bits, digest in _HASHES.items()}

@@ -47,10 +47,7 @@ class HoldsSecret:
 
 
 class LocalSigner(HoldsSecret):
-    """A signer with its private key in memory. Its repr does not show the key, and it cannot be pickled.
-
-    ``save_private_key`` saves the key.
-    """
+    """A signer with its private key in memory. Its repr does not show the key, and it cannot be pickled."""
 
     __slots__ = ("_key", "public_key")
 

@@ -23,11 +23,8 @@ _WRAPPERS: Final = {type_: wrapper for wrapper, type_ in SCHEME_TYPES.items()}
 
 
 def members_unread_in_0_3(members: JSONObject, message: str = "AgentCard", path: str = "") -> Iterator[str]:
-    """JSON pointers of the members that a2a-python 0.3 reads in another way than ``project``.
-
-    Either its models reject the card (the member is missing, null, or has an unknown value), or they drop the member,
-    which belongs to another type of security scheme. The card must be unambiguous, so all types are right.
-    """
+    """JSON pointers of the members for which the models of a2a-python 0.3 reject the card (missing, null, or an unknown
+    value), or which they drop (they belong to another type of scheme). The card must be unambiguous."""
     if message == "SecurityScheme":
         yield from _unread_in_scheme(members, path)
     for name, field in MESSAGES_0_3[message].items():

@@ -8,8 +8,7 @@
   0.3; only for cards of 0.1 to 0.3.
 
 ``served`` and ``spec`` drop no member that has a meaning. The pruned forms do: they drop a security requirement without
-scopes, a mutual TLS scheme and an empty allow-list, so a signature in such a form does not protect these. The pruned
-forms are here to verify the signatures of SDKs. ``sign_card`` uses them for companions only, which never count here.
+scopes, a mutual TLS scheme and an empty allow-list, so a signature in such a form does not protect these.
 """
 
 from __future__ import annotations

@@ -42,9 +42,8 @@ def verify_cards(
     - ``workers``: the number of processes. Default: one for each usable core. With 1, or up to 250 cards, all is
       done in this process.
 
-    An error in place of a card is what ``verify_card`` raises; it has no ``card``, so it cannot be taken for
-    one. A worker is a fork. On systems without ``fork``, and in a program with threads, this process verifies all cards
-    itself.
+    An error in place of a card is what ``verify_card`` raises. A worker is a fork. On systems without ``fork``, and in
+    a program with threads, this process verifies all cards itself.
 
     ConfigurationError: an argument is wrong. OSError: a worker process was killed.
     """

@@ -194,9 +194,8 @@ def _check_interfaces(interfaces: list[tuple[str, str]], origins: Origins | Unsa
         except MalformedError as error:
             raise RejectedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
         if not origins.covers(host):
-            raise RejectedError(
-                FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}; {_ADD_HOST}"
-            )
+            text = f"{pointer}: the key is not trusted for the host {host}; {_ADD_HOST}"
+            raise RejectedError(FailureReason.WRONG_ORIGIN, text)
 
 
 def _failure(position: int, kid: str | None, reason: FailureReason, detail: str) -> SignatureFailure:

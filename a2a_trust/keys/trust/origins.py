@@ -53,11 +53,8 @@ def host_of(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port in one spelling: ``https://agent.example.com``, ``http://[::1]:8080``.
-
-    The default port of http and https is left out; a gRPC address ``host:port`` has no scheme.
-    MalformedError as for ``url_of``.
-    """
+    """Scheme, host and port in one spelling: ``https://agent.example.com``, ``http://[::1]:8080``. The default port of
+    http and https is left out; a gRPC address ``host:port`` has no scheme. MalformedError as for ``url_of``."""
     return url_of(url).origin
 
 

@@ -93,10 +93,7 @@ def signing_tool(text: object) -> SigningTool:
 
 @dataclass(frozen=True, slots=True)
 class TrustStore:
-    """The trusted keys, and the policies for cards of certain hosts. An empty store trusts no key.
-
-    ``TrustFile`` reads a store from a file that people edit.
-    """
+    """The trusted keys, and the policies for cards of certain hosts. An empty store trusts no key."""
 
     keys: tuple[TrustedKey, ...]
     policies: tuple[OriginPolicy, ...]

@@ -262,7 +262,7 @@ class Agents:
         finally:
             for agent in self._agents.values():
                 if agent.guarded is not None:
-                    agent.guarded.door.flush()
+                    agent.guarded.door.access.flush()
 
     async def _start(self, scope: Scope) -> str:
         """Make all agents whose cards exist now; returns the failures, or an empty string."""
@@ -371,9 +371,9 @@ def _check_card_of(card_of: Any, agents: Mapping[str, Agent]) -> None:
 
 
 async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:
-    if status == 404:
+    if scope["type"] == "websocket":
+        await close_websocket(receive, send, 1008 if status == 404 else 1013)
+    elif status == 404:
         await send_refusal(refusal_of(NOT_FOUND, None), scope, receive, send)
-    elif scope["type"] == "websocket":
-        await close_websocket(receive, send, 1013)
     else:
         await refuse(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])

@@ -40,9 +40,9 @@ from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replay
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, reject, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
-from a2a_trust.middleware.refusal import send_refusal
+from a2a_trust.middleware.refusal import Refusal, send_refusal
 from a2a_trust.middleware.routing import is_read
 
 _SHORT: Final = 1_048_576
@@ -72,7 +72,7 @@ class Door:
         for_callers: Mapping[str, ASGIApp] | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._app, self._access, self._calls = app, access, calls
+        self._app, self.access, self._calls = app, access, calls
         self._documents, self._for_callers = documents or {}, for_callers or {}
         self._clock = clock
         guard = access.guard
@@ -85,32 +85,32 @@ class Door:
             try:
                 await self._app(scope, receive, send)
             finally:
-                self._access.flush()
+                self.access.flush()
             return
-        seen = self._access.see(scope)
+        seen = self.access.see(scope)
         if seen.path in self._documents and is_read(seen.scope):
             await self._documents[seen.path](scope, receive, send)
             return
         if seen.is_public:
-            self._access.admit_public(seen)
+            self.access.admit_public(seen)
             if seen.method == "OPTIONS":
                 receive = replay(b"", partial(_after_body, receive))
             with Running(None, None):
                 await self._serve(None, seen, receive, send)
             return
         now = self._clock()
-        caller: Caller | Refused | None = self._access.known_caller(seen, now)
+        caller: Caller | Refused | None = self.access.known_caller(seen, now)
         ahead = None
         try:
             if caller is None:
                 ahead = ReadAhead(receive)
-                decision = self._access.find_caller(seen, now)
+                decision = self.access.find_caller(seen, now)
                 caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
                 receive = ahead.receive
             if isinstance(caller, Refused):
-                await send_refusal(self._access.reject(caller, seen, now), seen.scope, receive, send)
+                await send_refusal(self.access.reject(caller, seen, now), seen.scope, receive, send)
                 return
-            send = self._caching.apply(send, self._access.admit(caller, seen.scope))
+            send = self._caching.apply(send, self.access.admit(caller, seen.scope))
             with Running(caller, task):
                 await self._serve(caller, seen, receive, send)
         except ClientGoneError:
@@ -129,7 +129,7 @@ class Door:
         try:
             rule = self._calls.body_rule(seen)
         except CallRefusedError as refused:
-            return send_refusal(reject(refused, None, caller, scope), scope, receive, send)
+            return _reject(reject(refused, None, caller, scope), scope, receive, send)
         if rule is None:
             return self._app(scope, receive, send)
         return self._serve_call(self._calls, rule, caller, scope, receive, send)
@@ -144,7 +144,7 @@ class Door:
                 await calls.extended.answer(call, caller, scope, receive, send)
                 return
         except CallRefusedError as refused:
-            await send_refusal(reject(refused, rule, caller, scope), scope, receive, send)
+            await _reject(reject(refused, rule, caller, scope), scope, receive, send)
             return
         except ClientGoneError:
             return
@@ -177,10 +177,6 @@ class Door:
         finally:
             ahead.close()
         return call, ahead.receive
-
-    def flush(self) -> None:
-        """Log the rejections that were counted and not logged yet, at the end of the program."""
-        self._access.flush()
 
 
 class CardEnforcementMiddleware(Door):
@@ -234,6 +230,14 @@ class CardEnforcementMiddleware(Door):
             resource_metadata=resource_metadata,
         )
         super().__init__(app, access, clock=clock)
+
+
+async def _reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request that the rules do not allow."""
+    if scope["type"] == "websocket":
+        await close_websocket(receive, send)
+    else:
+        await send_refusal(refusal, scope, receive, send)
 
 
 async def _after_body(receive: Receive) -> Message:

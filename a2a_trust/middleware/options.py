@@ -6,7 +6,7 @@ A wrong option is a ConfigurationError at start that says how to write it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from inspect import iscoroutinefunction, signature
 from typing import Any, Final, TypeAlias
 
@@ -19,14 +19,6 @@ MAX_BODY: Final = 16_777_216
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
 """Whether a caller may use a tenant, whose name is not empty. Only True allows it."""
-
-_SWITCHES: Final = (
-    "allow_anonymous",
-    "handlers_check_skills",
-    "allow_cors_preflight",
-    "hide_credentials",
-    "keep_subject_token",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +61,10 @@ class GuardRules:
             object.__setattr__(self, name, listed(name, getattr(self, name)))
         if not isinstance(self.served_at, Mapping):
             raise ConfigurationError('served_at: write a dict: served_at={"https://host/path": "/path"}')
-        for name in _SWITCHES:
-            value = getattr(self, name)
+        for switch in [each.name for each in fields(self) if each.type == "bool"]:
+            value = getattr(self, switch)
             if type(value) is not bool:
-                raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")
+                raise ConfigurationError(f"{switch}: write True or False, not {value!r:.40}")
         if not isinstance(self.failures, FailureLimits):
             raise ConfigurationError(
                 'failures: write FailureLimits(…), as in failures=FailureLimits(by_credential="10/minute", '

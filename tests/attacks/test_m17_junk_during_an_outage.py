@@ -172,7 +172,7 @@ async def test_a_brute_force_is_one_warning_a_minute_whatever_it_tries(
     limits = FailureLimits(by_credential="10/hour", by_peer="100/hour")
     app = guarded(Agent(), failures=limits)
     clock = [0.0]
-    for repeated in app._access._repeated.values():
+    for repeated in app.access._repeated.values():
         repeated._clock = lambda: clock[0]
     async with http(app) as client:
         for number in range(300):

@@ -230,7 +230,7 @@ async def test_many_peers_and_names_do_not_grow_the_memory(monkeypatch: pytest.M
         headers = [(b"host", b"agent.example"), (b"x-login", b"user%d:x" % number)]
         request = httpx.Request("POST", "http://agent.example/rpc", headers=headers)
         assert (await transport.handle_async_request(request)).status_code == 401
-    assert len(app._access.guard._throttle._counters) == 64
+    assert len(app.access.guard._throttle._counters) == 64
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ async def test_guesses_do_not_flood_the_audit_trail(caplog: pytest.LogCaptureFix
     async with uvicorn_serving(app, "h11") as origin, calling(origin, ATTACKER) as attacker:
         for number in range(100):
             await attacker.login(f"ann:secret{number}")
-    app.flush()
+    app.access.flush()
     events = [record.__dict__["audit"] for record in caplog.records if record.name == "a2a_trust.audit"]
     assert Counter(event["reason"] for event in events) == {"invalid-credentials": 10, "too-many-requests": 2}
     first, count = events[10:]

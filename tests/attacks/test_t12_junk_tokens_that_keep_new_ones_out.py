@@ -97,7 +97,7 @@ async def test_tokens_that_were_valid_before_take_turns_as_well(monkeypatch: pyt
     async with world(monkeypatch, **tokens) as attacked:
         for name in tokens:
             await attacked.status(name)
-        verifier: Any = attacked._app._access.guard._schemes["oauth"].verifier
+        verifier: Any = attacked._app.access.guard._schemes["oauth"].verifier
         verifier._valid.clear()  # as thirty seconds later
         attacked.server.asked.clear()
         attacked.server.open.clear()

@@ -28,14 +28,14 @@ def lazy(package: str, modules: dict[str, str]) -> tuple[Callable[[str], Any], C
             return sorted(names)
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = _imported(names[name], name)
+        value = _import(names[name], name)
         setattr(sys.modules[package], name, value)
         return value
 
     return find, lambda: sorted({*vars(sys.modules[package]), *names})
 
 
-def _imported(module: str, name: str) -> Any:
+def _import(module: str, name: str) -> Any:
     """Import the name. ImportError: a library of an extra is missing; the text says which extra to install."""
     try:
         return getattr(import_module(module), name)

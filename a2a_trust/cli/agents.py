@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from a2a_trust.signing.verify import VerifiedCard
 
 
-def received(name: str, *, allow_private: bool) -> bytes:
+def read_or_fetch(name: str, *, allow_private: bool) -> bytes:
     """The unverified bytes of the card of that name, from the agent at that URL or from a file.
 
     FetchError, OSError: it cannot be fetched or read. ConfigurationError: the URL could mean an agent or a card.
@@ -70,7 +70,7 @@ def _fetcher(url: str) -> Fetcher | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Agents:
+class FetchSettings:
     """The card memory, and whether the keys of an unknown agent are trusted on first use.
 
     Without a memory, rollback is not checked.
@@ -91,7 +91,7 @@ class Agents:
         return run(verification.verify(document, origin), _fetcher(url) if self.allow_private else None)
 
 
-def agents(options: argparse.Namespace) -> Agents | None:
+def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
     """The settings for agents that the arguments name; None if they name no agent.
 
     A pipeline uses no memory that is not named: an earlier job, or another branch, may have filled that of the user.
@@ -108,7 +108,7 @@ def agents(options: argparse.Namespace) -> Agents | None:
     from a2a_trust.cli.stores import card_memory
 
     if options.memory is not None:
-        return Agents(card_memory(options.memory, create=True), options.on_first_use, options.allow_private)
+        return FetchSettings(card_memory(options.memory, create=True), options.on_first_use, options.allow_private)
     if in_pipeline():
         if options.on_first_use:
             raise ConfigurationError(
@@ -118,10 +118,10 @@ def agents(options: argparse.Namespace) -> Agents | None:
             "rollback was not checked: a pipeline (CI is set) uses no card memory of a user; to reject cards that are "
             "older than the last one, name a memory: --memory FILE|URL"
         )
-        return Agents(None, on_first_use=False, allow_private=options.allow_private)
+        return FetchSettings(None, on_first_use=False, allow_private=options.allow_private)
     path = default_memory_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Agents(card_memory(str(path), create=True), options.on_first_use, options.allow_private)
+        return FetchSettings(card_memory(str(path), create=True), options.on_first_use, options.allow_private)
     except OSError as error:
         raise OSError(f"the card memory of this user cannot be made: {error}; name another: --memory FILE") from None

@@ -14,7 +14,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _MemberText:
     """The text of one member of the outermost object: blanks, name, colon with blanks, value, blanks."""
 
     lead: str
@@ -24,7 +24,7 @@ class _Member:
     tail: str
 
 
-def rewritten(text: str, original: JSONObject, card: JSONObject) -> str:
+def rewrite(text: str, original: JSONObject, card: JSONObject) -> str:
     """``text``, the JSON of ``original``, with new text for the members that differ in ``card``.
 
     Equal members keep their characters. New text has the style of the document: indentation, line ends, blanks after
@@ -47,13 +47,13 @@ def rewritten(text: str, original: JSONObject, card: JSONObject) -> str:
     return f"{before}{','.join(pieces)}{after}"
 
 
-def _split(text: str) -> tuple[str, list[_Member], str]:
+def _split(text: str) -> tuple[str, list[_MemberText], str]:
     """The text before the members of the outermost object, the members, and the text after them.
 
     The text has passed the strict reader, so it is one JSON object and needs no checks.
     """
     at = text.index("{") + 1
-    before, members = text[:at], list[_Member]()
+    before, members = text[:at], list[_MemberText]()
     while True:
         start = _after_blanks(text, at)
         if text[start] == "}":
@@ -64,7 +64,7 @@ def _split(text: str) -> tuple[str, list[_Member], str]:
         end = _after_blanks(text, value_end)
         last = text[end] == "}"
         members.append(
-            _Member(
+            _MemberText(
                 lead=text[at:start],
                 name=text[start:name_end],
                 colon=text[name_end:value_start],
@@ -80,7 +80,7 @@ def _after_blanks(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _render(value: JSON, style: _Member, *, spaced: bool, ascii_only: bool) -> str:
+def _render(value: JSON, style: _MemberText, *, spaced: bool, ascii_only: bool) -> str:
     colon = style.colon.lstrip()
     line, newline, indent = style.lead.rpartition("\n")
     if not newline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report
+from a2a_trust.cli.report import Exit, exit_of, mark, printable, put, put_report, report_failure
 from a2a_trust.cli.stores import COMMAND_SECONDS, postgres_url
 from a2a_trust.databases.migrate import Migrated, migrate
 from a2a_trust.databases.schema import VERSION
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
             only_check=only_check,
         )
     except (TrustError, OSError) as error:
-        return failed(command, error, as_json=options.json, code=exit_of(error))
+        return report_failure(command, error, as_json=options.json, code=exit_of(error))
     code = Exit.OK if done.now >= VERSION else Exit.INVALID
     if options.json:
         put_report(command, code, {"before": done.before, "version": done.now, "needed": VERSION})

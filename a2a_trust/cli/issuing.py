@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from a2a_trust.cli.moments import moment
-from a2a_trust.cli.report import Exit, failed, reported, said
+from a2a_trust.cli.report import Exit, error_text, report_failure, run_and_report
 from a2a_trust.cli.sources import naming, read_input
 from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import TrustError
@@ -40,10 +40,10 @@ def run_action(
             return actions[options.action](options)
 
     try:
-        return reported(command, act, as_json=options.json)
+        return run_and_report(command, act, as_json=options.json)
     except _NotShownError as error:
         sys.stdout = None  # the rest of the output, and a report, must not be written
-        return failed(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
+        return report_failure(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
 
 
 class _NotShownError(Exception):
@@ -59,7 +59,7 @@ def check_output(kind: str) -> None:
 
 
 @contextmanager
-def signals_held() -> Iterator[Callable[[], object]]:
+def hold_signals() -> Iterator[Callable[[], object]]:
     """In the block, signals that end the command wait until the block ends or calls the yielded function.
 
     So a new secret is either shown or taken back.
@@ -92,7 +92,7 @@ class Unseen:
     def showing(self, release: Callable[[], object]) -> Iterator[None]:
         """Show the secret in the block; if that fails, take it back and raise _NotShownError.
 
-        ``release`` ends the block of ``signals_held`` in which the secret was made.
+        ``release`` ends the block of ``hold_signals`` in which the secret was made.
         """
         try:
             release()
@@ -103,9 +103,9 @@ class Unseen:
             raise
 
     def _take_back(self, error: BaseException) -> None:
-        why = getattr(error, "strerror", None) or (said(error) if isinstance(error, Exception) else "interrupted")
+        why = getattr(error, "strerror", None) or (error_text(error) if isinstance(error, Exception) else "interrupted")
         try:
-            with signals_held():
+            with hold_signals():
                 self.take_back()
         except TrustError as second:
             raise _NotShownError(

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, reported
+from a2a_trust.cli.moments import rfc3339
+from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report
 from a2a_trust.cli.sources import (
     check_not_secret,
     key_file_warnings,
     load_signers,
     naming,
     new_passphrase,
-    opened,
+    unlock,
 )
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.atomic import is_taken, write_atomically
@@ -43,14 +43,14 @@ def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Name
 
     # A key set on standard output must be the only output there.
     stream = sys.stderr if getattr(options, "output", None) == "-" else sys.stdout
-    return reported(command, members, as_json=options.json, code_of=exit_of_setup, stream=stream)
+    return run_and_report(command, members, as_json=options.json, code_of=exit_of_setup, stream=stream)
 
 
 def changed(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
     """The ring in the file after the change; asks for the passphrase if a new key needs one."""
     path = Path(options.file)
     try:
-        return opened(lambda passphrase: update_key_ring(path, change, passphrase=passphrase), options.file)
+        return unlock(lambda passphrase: update_key_ring(path, change, passphrase=passphrase), options.file)
     except FileNotFoundError:
         raise _no_ring(options.file) from None
 
@@ -67,11 +67,11 @@ def entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
         "alg": key.public_key.alg,
         "thumbprint": key.public_key.thumbprint,
         "state": ring.state(key, now),
-        "published_at": written(key.published_at),
-        "active_from": written(key.active_from),
-        "retired_at": written(key.retired_at),
-        "removed_at": written(key.removed_at),
-        "revoked_at": written(key.revoked_at),
+        "published_at": rfc3339(key.published_at),
+        "active_from": rfc3339(key.active_from),
+        "retired_at": rfc3339(key.retired_at),
+        "removed_at": rfc3339(key.removed_at),
+        "revoked_at": rfc3339(key.revoked_at),
     }
 
 
@@ -79,16 +79,16 @@ def plan(ring: KeyRing, key: RingKey, now: float) -> str:
     """The job of a key now, and when that changes."""
     match ring.state(key, now):
         case KeyState.NEXT:
-            return f"published, signs from {written(key.active_from)}"
+            return f"published, signs from {rfc3339(key.active_from)}"
         case KeyState.ACTIVE:
-            ends, goes = written(key.retired_at), written(key.removed_at)
+            ends, goes = rfc3339(key.retired_at), rfc3339(key.removed_at)
             return f"signs until {ends}, published until {goes}" if ends else "signs; no rotation is under way"
         case KeyState.RETIRED:
-            return f"does not sign, published until {written(key.removed_at)}"
+            return f"does not sign, published until {rfc3339(key.removed_at)}"
         case KeyState.REMOVED:
             return "not published; the next change of the ring removes it from the file"
         case KeyState.REVOKED:
-            return f"since {written(key.revoked_at)}; neither signs nor is published"
+            return f"since {rfc3339(key.revoked_at)}; neither signs nor is published"
 
 
 def _create(options: argparse.Namespace) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         name = printable(shlex.quote(options.file))
         put(f"{mark('revoked', 'green', sys.stdout)} {printable(options.kid)}")
         if was_revoked is not None:
-            put(f"  it was revoked before, at {written(was_revoked)}")
+            put(f"  it was revoked before, at {rfc3339(was_revoked)}")
         put(f"  {printable(active.kid)} {'signs from now on' if was_active else plan(ring, active, now)}")
         put(f"  publish the key set now: a2a-sign keys export {name}   (a server that reads the ring does this)")
         if was_active:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust import strict_json
-from a2a_trust.cli.card_text import rewritten
+from a2a_trust.cli.card_text import rewrite
 from a2a_trust.cli.named_cards import named_cards
 from a2a_trust.cli.positions import Position, positions_of
 from a2a_trust.cli.report import (
@@ -19,11 +19,11 @@ from a2a_trust.cli.report import (
     class_of,
     exit_of,
     exit_of_setup,
-    failed,
     mark,
     printable,
     put,
     put_json,
+    report_failure,
     warn,
 )
 from a2a_trust.cli.sources import read_input
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         if options.fix and "-" in names:
             raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
     except (ConfigurationError, OSError) as error:
-        return failed("lint", error, as_json=options.json, code=exit_of_setup(error))
+        return report_failure("lint", error, as_json=options.json, code=exit_of_setup(error))
     results, reports = Results("lint", options.json), list[_Report]()
     for name in names:
         report = _report(name, fix=options.fix)
@@ -101,7 +101,7 @@ def _put_sarif(reports: list[_Report]) -> None:
 def _put_not_read(report: _Report) -> None:
     """Write to standard error that the file could not be read, or not be fixed."""
     if report.unread is not None:
-        failed("lint", report.unread, as_json=False, code=report.code, file=report.name)
+        report_failure("lint", report.unread, as_json=False, code=report.code, file=report.name)
     if report.not_fixed is not None:
         warn(f"{report.name}: not fixed: {report.not_fixed}")
 
@@ -111,7 +111,7 @@ def _report(name: str, *, fix: bool) -> _Report:
     not_fixed = None
     try:
         if fix:
-            data, fixed, not_fixed = _fixed(Path(name))
+            data, fixed, not_fixed = _fix_file(Path(name))
         else:
             data = read_input(name)
     except OSError as error:
@@ -120,7 +120,7 @@ def _report(name: str, *, fix: bool) -> _Report:
     return _Report(name=name, findings=findings, places=_places(data, findings), fixed=fixed, not_fixed=not_fixed)
 
 
-def _fixed(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | ConfigurationError | None]:
+def _fix_file(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | ConfigurationError | None]:
     """The card in the file now, the pointers of the members that were removed, and why the card was not fixed."""
     with FileToWrite(path, Over.WHAT_WAS_READ) as file:
         file.lock()
@@ -144,7 +144,7 @@ def fixed_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:
     fixed, dropped = fix_card(card)
     if not dropped:
         return data, ()
-    text = rewritten(data.decode("utf-8"), card, fixed).encode("utf-8")
+    text = rewrite(data.decode("utf-8"), card, fixed).encode("utf-8")
     if strict_json.parse(text, what="card") != fixed:
         raise AssertionError("the new text differs from the fixed card; nothing was written")
     return text, dropped

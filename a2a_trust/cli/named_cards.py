@@ -42,19 +42,19 @@ def is_url(name: str) -> bool:
     return _SCHEME.match(name) is not None
 
 
-class GivenCard(NamedTuple):
+class CardSource(NamedTuple):
     """A card to read: its name, or its line with the name of the line."""
 
     name: str
     line: bytes | None = None
 
 
-def given_cards(options: argparse.Namespace) -> Iterator[GivenCard]:
+def card_sources(options: argparse.Namespace) -> Iterator[CardSource]:
     """The cards of ``named_cards``, which are in ``options.files`` now, and the lines of --cards-from.
 
     ConfigurationError: no line has a card. OSError: the file cannot be read.
     """
-    yield from map(GivenCard, options.files)
+    yield from map(CardSource, options.files)
     name, number = options.cards_from, 0
     if name is None:
         return
@@ -62,7 +62,7 @@ def given_cards(options: argparse.Namespace) -> Iterator[GivenCard]:
         raise OSError("standard input is closed")
     with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         for number, line in _lines(file):
-            yield GivenCard(f"{name}:{number}", line)
+            yield CardSource(f"{name}:{number}", line)
     if not number:
         raise ConfigurationError(f"--cards-from {name}: no line with a card; run the command only when there are cards")
 
@@ -95,7 +95,7 @@ def named_cards(options: argparse.Namespace) -> list[str]:
     cards_from = getattr(options, "cards_from", None)  # not every command reads lines
     sources = [*options.files, options.files_from, cards_from]
     if options.files_from is not None:
-        given += _listed(options.files_from)
+        given += _read_list(options.files_from)
     if sources.count("-") > 1 or given.count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
     if options.files_from == "-" and "-" in given:
@@ -104,10 +104,10 @@ def named_cards(options: argparse.Namespace) -> list[str]:
         )
     if cards_from == "-" and "-" in given:
         raise ConfigurationError("--cards-from -: standard input has the cards, so remove the name - from the list")
-    return list(dict.fromkeys(name for each in given for name in _meant(each)))
+    return list(dict.fromkeys(name for each in given for name in _expand(each)))
 
 
-def _listed(name: str) -> list[str]:
+def _read_list(name: str) -> list[str]:
     """The names in a list: separated by NUL if it has one (``find -print0``), else one per line."""
     if name == "-":
         if sys.stdin is None:
@@ -129,7 +129,7 @@ def _listed(name: str) -> list[str]:
     return found
 
 
-def _meant(name: str) -> list[str]:
+def _expand(name: str) -> list[str]:
     if name == "-" or is_url(name):
         return [name]
     if Path(name).is_dir():

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from a2a_trust.auth.basic.records import IssuedPassword, PasswordRecord
 from a2a_trust.auth.basic.sqlite import SqlitePasswords
-from a2a_trust.cli.issuing import Unseen, check_output, expiry, read_secret, run_action, signals_held
-from a2a_trust.cli.moments import written
+from a2a_trust.cli.issuing import Unseen, check_output, expiry, hold_signals, read_secret, run_action
+from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
 from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import ConfigurationError
@@ -34,7 +34,7 @@ def _create(options: argparse.Namespace) -> None:
     expires = expiry(options.expires)
     check_output("password")
     store = _passwords(options.store, create=True)
-    with signals_held() as release:
+    with hold_signals() as release:
         issued = store.create(user=options.user, scopes=options.scope, expires=expires)
         _show(issued, store, options, release)
 
@@ -66,7 +66,7 @@ def _rotate(options: argparse.Namespace) -> None:
     expires = None if options.expires is None else expiry(options.expires)
     check_output("password")
     store = _passwords(options.store)
-    with signals_held() as release:
+    with hold_signals() as release:
         issued = store.rotate(options.user, expires=expires)
         _show(issued, store, options, release)
 
@@ -134,20 +134,20 @@ def _entry(record: PasswordRecord) -> dict[str, Any]:
         "user": record.user,
         "scopes": sorted(record.scopes),
         "state": _state(record),
-        "created": written(record.created),
-        "changed": written(record.changed),
-        "expires": written(record.expires),
-        "revoked": written(record.revoked),
+        "created": rfc3339(record.created),
+        "changed": rfc3339(record.changed),
+        "expires": rfc3339(record.expires),
+        "revoked": rfc3339(record.revoked),
     }
 
 
 def _row(record: PasswordRecord) -> tuple[str, ...]:
-    changed, ends = written(record.changed) or "", written(record.expires) or "never"
+    changed, ends = rfc3339(record.changed) or "", rfc3339(record.expires) or "never"
     return (printable(record.user), _state(record), changed, ends, " ".join(sorted(record.scopes)))
 
 
 def _line(record: PasswordRecord) -> str:
-    ends = written(record.expires)
+    ends = rfc3339(record.expires)
     scopes = " ".join(sorted(record.scopes)) or "no scopes"
     return f"the password of {printable(record.user)}: {scopes}, {f'until {ends}' if ends else 'never expires'}"
 

@@ -75,10 +75,10 @@ def _find(text: str, root: _Wanted) -> None:
         elif around is not None and around.index is None and around.expects_name:
             around.expects_name = False
             around.name = None if around.wanted is None else around.wanted.below.get(json.loads(piece))
-            _found(around.name, match.start())
+            _set_offset(around.name, match.start())
         else:
             here = _here(around, root)
-            _found(here, match.start())
+            _set_offset(here, match.start())
             if piece in "{[":
                 stack.append(_Container(wanted=here, index=0 if piece == "[" else None))
 
@@ -92,7 +92,7 @@ def _here(around: _Container | None, root: _Wanted) -> _Wanted | None:
     return around.wanted.below.get(str(around.index))
 
 
-def _found(wanted: _Wanted | None, offset: int) -> None:
+def _set_offset(wanted: _Wanted | None, offset: int) -> None:
     if wanted is not None and wanted.offset is None:
         wanted.offset = offset
 

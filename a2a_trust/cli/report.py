@@ -213,7 +213,7 @@ def warn(text: object) -> None:
 
 
 @contextmanager
-def log_shown(*, verbose: bool) -> Iterator[None]:
+def show_log(*, verbose: bool) -> Iterator[None]:
     """In the block, warnings in the log of the package go to standard error; with ``verbose``, the whole log does."""
     import logging  # only commands with --verbose log, and they have imported it already
 
@@ -237,7 +237,7 @@ def log_shown(*, verbose: bool) -> Iterator[None]:
         log.setLevel(level)
 
 
-def said(error: Exception, file: str | None = None) -> str:
+def error_text(error: Exception, file: str | None = None) -> str:
     """The text of the error. An error of the operating system comes without its number and the name of ``file``."""
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | bytes | os.PathLike):
         name = os.fsdecode(error.filename)
@@ -245,7 +245,7 @@ def said(error: Exception, file: str | None = None) -> str:
     return getattr(error, "on_command_line", "") or str(error)
 
 
-def failed(
+def report_failure(
     command: str,
     error: Exception,
     *,
@@ -260,15 +260,18 @@ def failed(
     ``as_json`` is ``options.json``, ``stream`` is for JSON reports, ``details`` are more members of their ``error``.
     """
     if as_json:
-        report = {"class": class_of(code), "message": said(error, file), **details}
+        report = {"class": class_of(code), "message": error_text(error, file), **details}
         put_report(command, code, {"file": file, "error": report}, stream, form=str(as_json))
     else:
         where = f"{printable(file)}: " if file else ""
-        put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(said(error, file))}", sys.stderr)
+        put(
+            f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(error_text(error, file))}",
+            sys.stderr,
+        )
     return code
 
 
-def reported(
+def run_and_report(
     command: str,
     act: Callable[[], dict[str, Any] | None],
     *,
@@ -282,7 +285,7 @@ def reported(
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
-        return failed(command, error, as_json=as_json, code=code_of(error), stream=stream)
+        return report_failure(command, error, as_json=as_json, code=code_of(error), stream=stream)
     if as_json and members is not None:
         put_report(command, Exit.OK, members, stream)
     return Exit.OK

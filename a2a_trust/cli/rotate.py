@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from a2a_trust.cli.keys import changed, done, entry, plan, present
-from a2a_trust.cli.moments import duration, written
+from a2a_trust.cli.moments import duration, rfc3339
 from a2a_trust.cli.report import mark, printable, put
 from a2a_trust.keys.rotation import KeyRing, new_ring_key
 
@@ -33,7 +33,7 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
     if following is None:
         raise AssertionError("a rotation leaves a key that follows")
     if not options.json:
-        name, when = printable(shlex.quote(options.file)), written(following.active_from)
+        name, when = printable(shlex.quote(options.file)), rfc3339(following.active_from)
         if under_way[-1]:
             put(f"{printable(options.file)}: a rotation is under way already; nothing was changed")
         else:
@@ -48,6 +48,6 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
         "rotated": not under_way[-1],
         "active": active.kid,
         "next": following.kid,
-        "signs_from": written(following.active_from),
+        "signs_from": rfc3339(following.active_from),
         "keys": [entry(ring, key, now) for key in ring.keys],
     }

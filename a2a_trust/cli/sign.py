@@ -19,20 +19,20 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from a2a_trust import strict_json
-from a2a_trust.cli.card_text import rewritten
+from a2a_trust.cli.card_text import rewrite
 from a2a_trust.cli.moments import duration, moment
-from a2a_trust.cli.named_cards import GivenCard, given_cards, named_cards, reader_for
+from a2a_trust.cli.named_cards import CardSource, card_sources, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
     Results,
     class_of,
+    error_text,
     exit_of,
-    failed,
     mark,
     printable,
     put,
-    said,
+    report_failure,
     warn,
     word_of,
 )
@@ -149,7 +149,9 @@ def run(options: argparse.Namespace) -> int:
             details["written"] = progress.written
             warn(f"these cards were signed and written before the error: {', '.join(progress.written)}")
         code = exit_of(error)
-        return failed("sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details)
+        return report_failure(
+            "sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details
+        )
     return _report(works, job, stream)
 
 
@@ -183,7 +185,7 @@ def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
             for number, work in enumerate(works):
                 if work.reason is not None or work.target == "-":
                     progress.at = work.target
-                    works[number] = _written(work, job, folders)
+                    works[number] = _write_card(work, job, folders)
                     progress.written.append(work.target)
         finally:
             for folder in folders:
@@ -191,7 +193,7 @@ def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
     return works
 
 
-def _written(work: _Work, job: _Job, folders: set[Path]) -> _Work:
+def _write_card(work: _Work, job: _Job, folders: set[Path]) -> _Work:
     """Write a card; ``folders`` gets its folder, which has to be flushed.
 
     A card that has changed since it was read is read and signed again, under the lock of its file.
@@ -202,7 +204,7 @@ def _written(work: _Work, job: _Job, folders: set[Path]) -> _Work:
     with FileToWrite(Path(work.target), Over.ANYTHING if work.read is None else Over.WHAT_WAS_READ) as file:
         file.lock()
         if work.read is not None and sha256(data := file.read(strict_json.MAX_BYTES + 1)).digest() != work.read:
-            work = _signed(work.name, work.target, data, job)
+            work = _sign(work.name, work.target, data, job)
         if work.reason is not None:
             file.prepare(work.data)
             file.commit(folders.add)
@@ -216,7 +218,7 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
 
     def signed_lines() -> Iterator[bytes]:
         with Progress(None) as shown:
-            for work in on_all_cores(partial(_signed_line, job), given_cards(options)):
+            for work in on_all_cores(partial(_sign_line, job), card_sources(options)):
                 works.append(replace(work, data=b""))
                 shown.show(len(works), 0)
                 yield work.data + b"\n"
@@ -244,19 +246,19 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
     return works
 
 
-def _signed_line(job: _Job, card: GivenCard) -> _Work:
+def _sign_line(job: _Job, card: CardSource) -> _Work:
     """The outcome for the card in a line; its ``data`` is the whole line."""
     from a2a_trust.signing.lines import read_line  # msgspec is slow to import
 
     try:
         line = read_line(card.line or b"")
-        work = _signed(card.name, card.name, line.card, job)
+        work = _sign(card.name, card.name, line.card, job)
     except (TrustError, OSError) as error:
-        return _refused(card.name, card.name, error)
+        return _rejected(card.name, card.name, error)
     return replace(work, data=line.with_card(work.data))
 
 
-def _refused(name: str, target: str, error: TrustError | OSError) -> _Work:
+def _rejected(name: str, target: str, error: TrustError | OSError) -> _Work:
     findings = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
     return _Work(name=name, target=target, error=error, entry=findings)
 
@@ -266,9 +268,9 @@ def _work(job: _Job, name: str) -> _Work:
     target = job.options.output or name
     try:
         data = read_input(name)
-        work = _signed(name, target, data, job)
+        work = _sign(name, target, data, job)
     except (TrustError, OSError) as error:
-        return _refused(name, target, error)
+        return _rejected(name, target, error)
     in_place = name != "-" and Path(name).is_file() and os.path.realpath(name) == os.path.realpath(target)
     return replace(work, read=sha256(data).digest()) if in_place else work
 
@@ -330,7 +332,7 @@ def _check_lines(options: argparse.Namespace) -> None:
         raise ConfigurationError("--cards-from and -o are one file; write the signed lines to another file")
 
 
-def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
+def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
     options = job.options
     read = reader_for(options)
     signed = sign_unverified(
@@ -348,7 +350,7 @@ def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
         reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until, read=read)
     if reason is not None:
         # The text is what will be written, so that is verified.
-        data = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
+        data = rewrite(data.decode("utf-8"), original, signed.card).encode("utf-8")
         check_own_work(data, signed.payload, job.signers, job.now, read)
     notes = signed.notes_naming(_OPTIONS)
     return _Work(
@@ -411,7 +413,7 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
     quiet, name = job.options.quiet, printable(work.name)
     kids = printable(", ".join(f"{signer.kid} ({signer.alg})" for signer in job.signers))
     if work.error is not None:
-        failed("sign", work.error, as_json="", code=exit_of(work.error), file=work.name)
+        report_failure("sign", work.error, as_json="", code=exit_of(work.error), file=work.name)
     elif status is _Status.TO_SIGN:
         put(f"{name}: {mark('has to be signed', 'yellow', stream)}: {printable(work.reason)}", stream)
     elif status is _Status.UNCHANGED and not quiet:
@@ -442,7 +444,12 @@ def _entry(signed: SignedCard, findings: tuple[Finding, ...]) -> dict[str, Any]:
 def _members(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
     """The members of a JSON report."""
     if work.error is not None:
-        return {"file": work.name, "code": word_of(work.error), "message": said(work.error, work.name), **work.entry}
+        return {
+            "file": work.name,
+            "code": word_of(work.error),
+            "message": error_text(work.error, work.name),
+            **work.entry,
+        }
     return {
         "file": work.name,
         "output": work.target,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from a2a_trust import strict_json
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
-from a2a_trust.cli.report import said, warn
+from a2a_trust.cli.report import error_text, warn
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import is_reserved
 from a2a_trust.keys.algorithms import algorithm_named
@@ -210,7 +210,7 @@ def naming(file: str) -> Iterator[None]:
     try:
         yield
     except (MalformedError, ConfigurationError) as error:
-        text = said(error)
+        text = error_text(error)
         is_named = file in text and not file.isalnum()  # a file named "key" is not in "private key"
         raise ConfigurationError(text if is_named else f"{file}: {text}") from None
 
@@ -282,9 +282,9 @@ def _key_in(data: bytes, name: str, kid: str | None, alg: str | None) -> LocalSi
                 raise ConfigurationError(
                     f"--kid names a single key, and {name} is a key ring, whose keys have names; leave out --kid"
                 )
-            return opened(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), name)
+            return unlock(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), name)
     needed = algorithm_option(alg) if alg is not None and b"-----BEGIN ENCRYPTED" in data else None
-    return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, alg=needed, kid=kid), name)
+    return unlock(lambda passphrase: read_private_key(data, passphrase=passphrase, alg=needed, kid=kid), name)
 
 
 def _is_key_set(data: bytes) -> bool:
@@ -307,7 +307,7 @@ def key_file_warnings() -> Iterator[None]:
         warn(message)
 
 
-def opened(load: Callable[[str | None], _T], name: str) -> _T:
+def unlock(load: Callable[[str | None], _T], name: str) -> _T:
     """The result of ``load`` with the passphrase of the environment; if it needs one and there is none, asks for it."""
     try:
         return load(_passphrase_of_environment())

@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.cli.moments import moment, written
-from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, reported, warn
+from a2a_trust.cli.moments import moment, rfc3339
+from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report, warn
 from a2a_trust.cli.sources import (
     algorithm_option,
     given_alg,
@@ -51,7 +51,7 @@ from a2a_trust.keys.trust_file import (
 
 def run(options: argparse.Namespace) -> int:
     """Run the action on the trust file ``options.file``."""
-    return reported(
+    return run_and_report(
         f"trust {options.action}",
         lambda: {"file": options.file, **_ACTIONS[options.action](options)},
         as_json=options.json,
@@ -202,7 +202,7 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
         gone[:] = _named_entries(before, options)
         return without_entries(text, before, gone)
 
-    _existing(options.file, remove)
+    _update(options.file, remove)
     if not options.json:
         put(f"{mark('removed', 'green', sys.stdout)} {printable(options.what)}")
         for entry in gone:
@@ -239,12 +239,12 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     was_revoked: list[bool] = []
 
     def revoke(text: str, before: TrustDocument) -> str:
-        key = replace(_meant(options, before, path), at=now, reason=options.reason)
+        key = replace(_named_key(options, before, path), at=now, reason=options.reason)
         revoked.append(key)
         was_revoked.append(not before.lacks(key))
         return text if was_revoked[-1] else with_revoked(text, key)
 
-    after = _existing(options.file, revoke)
+    after = _update(options.file, revoke)
     key = revoked[-1]
     mistake = key.mistake(_listed_keys(after.entries, path)[0])
     if mistake is not None:
@@ -267,7 +267,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
+def _named_key(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
     """The key that the arguments name, by thumbprint if that is known; ConfigurationError if they name no key."""
     if options.thumbprint is not None:
         return _key_of_thumbprint(options)
@@ -280,13 +280,13 @@ def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> 
             f"--entry: no entry of {path} has the name or jwks_url {ascii(entry)[:128]}; to see all: a2a-sign trust "
             f"list {shlex.quote(str(path))}"
         )
-    written = _written_keys(called, path, kid)
-    if len(written) > 1:
+    thumbprints = _written_keys(called, path, kid)
+    if len(thumbprints) > 1:
         raise ConfigurationError(
-            f"{len(written)} keys of {path} have the kid {ascii(kid)[:128]}; name one of them with --thumbprint: "
-            f"{', '.join(sorted(written))}"
+            f"{len(thumbprints)} keys of {path} have the kid {ascii(kid)[:128]}; name one of them with --thumbprint: "
+            f"{', '.join(sorted(thumbprints))}"
         )
-    for thumbprint in written:
+    for thumbprint in thumbprints:
         return RevokedKey(kid=kid if kid != thumbprint else None, thumbprint=thumbprint)
     if entry is None:
         raise ConfigurationError(
@@ -355,7 +355,7 @@ def _fetched_thumbprint(url: str, kid: str) -> str:
     return found.pop()
 
 
-def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
+def _update(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
     try:
         return update_trust_file(Path(name), change)
     except FileNotFoundError:
@@ -386,7 +386,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
             needed = "all" if each.policy.count == len(parties) else each.policy.count
             put(f"policy: cards of {printable(hosts)} need signatures by {needed} of {printable(', '.join(parties))}")
         for key in document.revoked:
-            since = "" if key.at is None else f" since {written(key.at)}"
+            since = "" if key.at is None else f" since {rfc3339(key.at)}"
             where = "" if key.entry is None else f" in {key.entry}"
             name = key.kid or key.thumbprint
             put(f"revoked: {printable(f'{name}{where}')}{since}{f': {printable(key.reason)}' if key.reason else ''}")
@@ -396,7 +396,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
             {"origins": list(each.origins.patterns), "parties": sorted(each.policy.parties), "count": each.policy.count}
             for each in document.policies
         ],
-        "revoked": [{**asdict(key), "at": written(key.at)} for key in document.revoked],
+        "revoked": [{**asdict(key), "at": rfc3339(key.at)} for key in document.revoked],
     }
 
 
@@ -435,7 +435,7 @@ def _rows(
 
 def _validity(starts: float, ends: float, now: float, *, is_revoked: bool) -> dict[str, Any]:
     state = "revoked" if is_revoked else "not yet valid" if now < starts else "expired" if now >= ends else "trusted"
-    return {"not_before": written(starts if starts > 0 else None), "not_after": written(ends), "state": state}
+    return {"not_before": rfc3339(starts if starts > 0 else None), "not_after": rfc3339(ends), "state": state}
 
 
 def _patterns(entry: TrustEntry) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Final
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.postgres import Postgres, Session
+from a2a_trust.databases.postgres import Postgres, Transaction
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.keys.origins import host_of
 
@@ -63,24 +63,24 @@ class PostgresCardMemory(TableCardMemory):
 
     def records(self) -> tuple[Remembered, ...]:
         """All records, by location."""
-        with self._database.transaction(tells=True) as session:
+        with self._database.transaction(audits=True) as session:
             return _records(session)
 
     def expects_signature(self, url: str) -> bool:
         location = named_location(url)
-        with self._database.transaction(tells=True) as session:
+        with self._database.transaction(audits=True) as session:
             return bool(_records(session, "WHERE location = $1", location))
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
-        with self._database.transaction(tells=True) as session:
+        with self._database.transaction(audits=True) as session:
             yield _Table(session)
 
 
 class _Table:
     """The table inside a transaction. Every method locks the hosts first."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Transaction) -> None:
         self._session = session
         self._locked: set[str] = set()
 
@@ -119,7 +119,7 @@ class _Table:
             self._locked |= needed
 
 
-def _records(session: Session, where: str = "", *values: object) -> tuple[Remembered, ...]:
+def _records(session: Transaction, where: str = "", *values: object) -> tuple[Remembered, ...]:
     records = map(Remembered.of_row, session.fetch(f"{_SELECT} {where} ORDER BY location", *values))
     return tuple(
         record if record.version is None else replace(record, version=json.loads(record.version)) for record in records

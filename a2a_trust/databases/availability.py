@@ -49,20 +49,20 @@ class Database(ABC):
         """The fault, without a value of a command or a password."""
 
     @contextmanager
-    def _translated(self, *, tells: bool = False, is_part: bool = False) -> Iterator[None]:
-        """Errors of the connection and of the server become ``unavailable``, which ``tells`` the audit trail. After a
+    def _translate(self, *, audits: bool = False, is_part: bool = False) -> Iterator[None]:
+        """Errors of the connection and of the server become ``unavailable``, which ``audits`` the audit trail. After a
         part of a request nobody knows yet if the database works.
         """
         try:
             yield
         except self._errors as error:
             why = self._reason(error)
-            if tells and not self._is_lost:
+            if audits and not self._is_lost:
                 self._is_lost = True
                 event = {"event": "store-lost", "detail": f"{self.what}: {why}"}
                 _log.warning("lost the %s: %s", self.what, why, extra={"audit": event})
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        if tells and not is_part and self._is_lost:
+        if audits and not is_part and self._is_lost:
             self._is_lost = False
             event = {"event": "store-found", "detail": self.what}
             _log.warning("the %s is back", self.what, extra={"audit": event})
@@ -117,7 +117,7 @@ class Pause:
         return True
 
     @contextmanager
-    def trip(self) -> Iterator[None]:
+    def attempt(self) -> Iterator[None]:
         """The block uses the store, and raises if that cannot be used."""
         try:
             yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from a2a_trust.databases.postgres import Connection, Postgres, background
+from a2a_trust.databases.postgres import Postgres, SqlConnection, background
 from a2a_trust.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
@@ -33,7 +33,7 @@ def migrate(url: str, *, unavailable: type[TrustError], timeout: float, only_che
     database = Postgres(url, what="tables of a2a-trust", unavailable=unavailable, timeout=timeout)
 
     async def work() -> Migrated:
-        async with database.unchecked() as connection, connection.transaction():
+        async with database.connect_unchecked() as connection, connection.transaction():
             await connection.execute(_LOCK)
             await connection.execute("SET LOCAL statement_timeout = 0")  # a large table takes its time
             before = await _version(connection, database.url.shown)
@@ -46,7 +46,7 @@ def migrate(url: str, *, unavailable: type[TrustError], timeout: float, only_che
     return background().result(work())
 
 
-async def _version(connection: Connection, shown: str) -> int:
+async def _version(connection: SqlConnection, shown: str) -> int:
     ((is_there,),) = await connection.fetch(_THERE)
     if not is_there:
         return 0

@@ -52,20 +52,20 @@ class RedisServer(Database):
         self._errors = (OSError, TimeoutError, redis.RedisError)
         self._may_drop = may_drop
         self.pause: Final = Pause()
-        self._clients: PerLoop[Any] = PerLoop(self._made)
+        self._clients: PerLoop[Any] = PerLoop(self._make_client)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
         """The client of the running event loop for the block, which must end in time, too."""
         client = self._clients.get()
-        with self._translated(tells=True), self.pause.trip():
+        with self._translate(audits=True), self.pause.attempt():
             async with asyncio.timeout(self._timeout):
                 yield client
 
     @contextmanager
     def blocking(self) -> Iterator[Any]:
         """A client for synchronous code, for the block."""
-        with self._translated(), self._redis.Redis.from_url(self.url.text, **self._options()) as client:
+        with self._translate(), self._redis.Redis.from_url(self.url.text, **self._options()) as client:
             if not self._may_drop:
                 self.check_room(client.info("memory"))
             yield client
@@ -99,12 +99,12 @@ class RedisServer(Database):
         if client is not None:
             await client.aclose()
 
-    def _made(self) -> Any:
+    def _make_client(self) -> Any:
         pool = self._redis.asyncio.BlockingConnectionPool.from_url(
             self.url.text,
             max_connections=_CONNECTIONS,
             timeout=self._timeout,
-            redis_connect_func=self._connected,
+            redis_connect_func=self._set_up,
             **self._options(),
         )
         return self._redis.asyncio.Redis.from_pool(pool)
@@ -121,7 +121,7 @@ class RedisServer(Database):
             "retry": Retry(NoBackoff(), 0),
         }
 
-    async def _connected(self, connection: Any) -> None:
+    async def _set_up(self, connection: Any) -> None:
         """Each new connection: log in, and check the server."""
         await connection.on_connect()
         if not self._may_drop:

@@ -105,7 +105,7 @@ class FileToWrite:
         """
         with _naming(self.path):
             while _regular(self.path) is not None:
-                self._target = _followed(self.path)
+                self._target = _follow(self.path)
                 try:
                     descriptor = _open_to_lock(self.path)
                 except FileNotFoundError:
@@ -114,7 +114,7 @@ class FileToWrite:
                     if self.over is Over.WHAT_WAS_READ:
                         raise
                     return True  # it can be replaced unread
-                lock = _waited_for(descriptor, self.path) if wait else _flock(descriptor)
+                lock = _wait_for_lock(descriptor, self.path) if wait else _flock(descriptor)
                 if lock is not _Lock.BUSY and _is_at(descriptor, self._target):
                     self._file, self.is_locked = os.fdopen(descriptor, "rb"), lock is _Lock.HELD
                     if self.is_locked:
@@ -153,16 +153,16 @@ class FileToWrite:
         """Write the new content, or its parts, to the disk, beside the old one. FileExistsError as ``commit``."""
         parts = (data,) if isinstance(data, bytes) else data
         with _naming(self.path, _ADVICE):
-            if is_reserved(self.path) or is_reserved(_followed(self.path)):
+            if is_reserved(self.path) or is_reserved(_follow(self.path)):
                 raise OSError(errno.EINVAL, "such names are reserved for temporary files; name another file")
             self.check()  # otherwise a removed file would be made again, with the default rights
-            old = self._replaced()
+            old = self._status_of_old()
             if old is not None and self._file is None and not _has_a_name(old):
                 self._for_device, self._is_secret = b"".join(parts), mode is not None
                 self._check_device(old)
                 return
             if self.over is not Over.NOTHING:
-                self._target = _followed(self.path)
+                self._target = _follow(self.path)
             self._is_new = old is None
             is_secret = mode is not None
             if is_secret:
@@ -226,7 +226,7 @@ class FileToWrite:
             raise AssertionError("prepare comes before commit")
         return self._new
 
-    def _replaced(self) -> os.stat_result | None:
+    def _status_of_old(self) -> os.stat_result | None:
         """The status of the file that the new content replaces."""
         if self.over is Over.NOTHING:
             if os.path.lexists(self.path):
@@ -277,7 +277,7 @@ class FileToWrite:
                     raise
             else:
                 return
-        temporary = self._temporary or self._named()
+        temporary = self._temporary or self._give_name()
         if not _is_at(self._descriptor, temporary):
             raise _changed_meanwhile(self.path)  # only where nothing can be locked
         self.check()  # as late as possible: only a change between this and the next call is not detected
@@ -292,7 +292,7 @@ class FileToWrite:
             temporary.replace(self._target)
         self._temporary = None
 
-    def _named(self) -> Path:
+    def _give_name(self) -> Path:
         """Give the new content its temporary name."""
         temporary = _temporary_of(self._target)
         self._temporary = temporary  # before it is there: a signal may come at any moment
@@ -329,7 +329,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replac
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[FileToWrite]:
+def lock_file(path: Path) -> Iterator[FileToWrite]:
     """In the block, the file is locked, so no other process changes it.
 
     FileNotFoundError: it does not exist. ConfigurationError: the system or file system has no locks.
@@ -351,7 +351,7 @@ class _Lock(Enum):
     UNAVAILABLE = auto()
 
 
-def _waited_for(descriptor: int, path: Path) -> _Lock:
+def _wait_for_lock(descriptor: int, path: Path) -> _Lock:
     """As ``_flock``, after waiting for the process that has the lock. TimeoutError: it keeps the lock."""
     begun, is_told = time.monotonic(), False
     while (lock := _flock(descriptor)) is _Lock.BUSY:
@@ -404,7 +404,7 @@ def _has_a_name(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_nlink > 0
 
 
-def _followed(path: Path) -> Path:
+def _follow(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
@@ -471,7 +471,7 @@ def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.
             if lock is _Lock.BUSY and wait_for:
                 if os.fstat(descriptor).st_uid not in wait_for:
                     raise PermissionError(errno.EPERM, "another user's")
-                lock = _waited_for(descriptor, temporary)
+                lock = _wait_for_lock(descriptor, temporary)
             if lock is not _Lock.BUSY and _is_at(descriptor, temporary):
                 temporary.unlink()
         finally:

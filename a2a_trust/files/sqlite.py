@@ -81,7 +81,7 @@ class SqliteFile:
         ConfigurationError: it does not exist (``if_missing`` says what to do), it is not a file of this kind, or
         everybody can write to it. OSError: it cannot be made. sqlite3.Error: it cannot be read.
         """
-        with self.translated():
+        with self.translate_errors():
             makes = not self.path.exists()
             if makes:
                 if not create:
@@ -102,7 +102,7 @@ class SqliteFile:
                 raise error
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """OSErrors and sqlite3.Errors of the block become ``unavailable``, if there is one."""
         try:
             yield
@@ -120,7 +120,7 @@ class SqliteFile:
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for the block; it raises as ``open`` does."""
-        with self.translated(), closing(self.open()) as connection:
+        with self.translate_errors(), closing(self.open()) as connection:
             yield connection
 
     @contextmanager
@@ -141,9 +141,9 @@ class SqliteFile:
         ConfigurationError: the file is of another kind now, everybody can write to it, or as ``check_beside``.
         OSError, sqlite3.Error: it cannot be read.
         """
-        return self.followed()._open(read_only=read_only)
+        return self.follow_links()._open(read_only=read_only)
 
-    def followed(self) -> SqliteFile:
+    def follow_links(self) -> SqliteFile:
         """This file under the name to which symbolic links in ``path`` lead now: SQLite keeps its journal there.
 
         Links may change, so every opening does this.
@@ -185,15 +185,15 @@ class SqliteFile:
                 f"{self.version}; use the release of a2a-trust that made it, {way_out}"
             )
 
-    def beside(self, suffix: str) -> Path:
+    def path_beside(self, suffix: str) -> Path:
         """The file that SQLite keeps beside this one: its journal (``-journal``) or its log (``-wal``)."""
         return self.path.with_name(f"{self.path.name}{suffix}")
 
     def check_beside(self) -> None:
         """ConfigurationError: a stranger could change a file beside this one, or there is a write-ahead log."""
         for suffix in ("-journal", "-wal", "-shm"):
-            self._check_owner(self.beside(suffix))
-        log = self.beside("-wal")
+            self._check_owner(self.path_beside(suffix))
+        log = self.path_beside("-wal")
         has_log = _size(log) > 0  # before the header, which is the first to change when the mode does
         header = _descriptors.header(self.path)
         quoted = shlex.quote(str(self.path))
@@ -235,7 +235,7 @@ class SqliteFile:
         """Make an empty file at ``path``; a file that another process has just made stays."""
         path = self.path
         for suffix in ("-wal", "-journal"):
-            left = self.beside(suffix)
+            left = self.path_beside(suffix)
             if (
                 os.path.lexists(left) and not path.exists()
             ):  # in this order: one that another process has just made comes first
@@ -290,11 +290,11 @@ class SqliteReader:
         if self._process != os.getpid():
             _INHERITED.append(self._opened)  # SQLite allows a child neither to use nor to close it
             self._begin_in_this_process()
-        with self._file.translated():
+        with self._file.translate_errors():
             if not self._lock.acquire(timeout=self._file.timeout):
                 raise sqlite3.OperationalError("an earlier read in another thread has not ended; try again")
             try:
-                connection = self._begun()
+                connection = self._begin_or_recover()
                 yield connection
                 connection.execute("ROLLBACK")
             except BaseException:
@@ -303,7 +303,7 @@ class SqliteReader:
             finally:
                 self._lock.release()
 
-    def _begun(self) -> sqlite3.Connection:
+    def _begin_or_recover(self) -> sqlite3.Connection:
         """The connection, in a transaction. The change of a process that died while writing is undone first."""
         try:
             return self._begin()
@@ -323,11 +323,11 @@ class SqliteReader:
     def _connection(self) -> sqlite3.Connection:
         identity = _identity(self._file.path.stat())
         if self._opened is not None and self._identity == identity:
-            if any(os.path.lexists(self._opened_file.beside(suffix)) for suffix in ("-wal", "-journal")):
+            if any(os.path.lexists(self._opened_file.path_beside(suffix)) for suffix in ("-wal", "-journal")):
                 self._opened_file.check_beside()
             return self._opened
         self._close()
-        self._opened_file = file = self._file.followed()
+        self._opened_file = file = self._file.follow_links()
         # When the file is replaced between the two, the next read notices: it finds another one than this.
         self._identity = _identity(file.path.stat())
         self._opened = opened = file.open(read_only=True)

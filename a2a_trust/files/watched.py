@@ -57,7 +57,7 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def missing(path: Path, kind: str, maker: str) -> FileNotFoundError:
+def missing_file(path: Path, kind: str, maker: str) -> FileNotFoundError:
     """The error for a file that does not exist; ``maker`` is a command that makes such a file."""
     return FileNotFoundError(errno.ENOENT, f"no such {kind}; check the path, or make one with: {maker}", str(path))
 
@@ -79,7 +79,7 @@ def reason_of(error: Exception) -> str:
     return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
 
 
-def told_in_log(
+def log_outcome(
     log: Logger, what: object, reason: Callable[[Exception], str] = reason_of
 ) -> Callable[[Exception | None], None]:
     """A ``tell`` for ``Watched`` that logs what became of ``what``."""

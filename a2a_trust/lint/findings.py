@@ -45,7 +45,7 @@ class Finding:
     fix: str
 
 
-class Found(NamedTuple):
+class Problem(NamedTuple):
     """A finding of a rule; ``severity`` if it is not that of the rule."""
 
     pointer: str
@@ -54,7 +54,7 @@ class Found(NamedTuple):
     severity: Severity | None = None
 
 
-_Check: TypeAlias = Callable[[Subject], Iterator[Found]]
+_Check: TypeAlias = Callable[[Subject], Iterator[Problem]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

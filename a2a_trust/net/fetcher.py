@@ -244,7 +244,7 @@ class Fetcher:
         FetchError: the document cannot be fetched by the rules of this module. ConfigurationError: a header is invalid,
         or one that the fetcher sets itself.
         """
-        target = self._allowed(url, configured)
+        target = self._read_allowed(url, configured)
         asked = _request_headers(target, headers, known, content, "application/json")
 
         def check(status: int, answered: dict[str, str]) -> None:
@@ -253,7 +253,7 @@ class Fetcher:
 
         answer = await self._ask(target, configured, asked, content, check)
         if answer.status == 304 and known is not None:
-            return _as_known(target, answer.headers, known)
+            return _update_known(target, answer.headers, known)
         return Fetched(body=answer.body, max_age=_max_age(answer.headers), **_validators(answer.headers))
 
     async def post_form(
@@ -264,7 +264,7 @@ class Fetcher:
         ``form`` is ``application/x-www-form-urlencoded``; ``headers`` are credentials and other headers.
         ``answer_type`` is the media type of an answer with status 200, if that is not JSON. Errors as of ``fetch``.
         """
-        target = self._allowed(url, configured=True)
+        target = self._read_allowed(url, configured=True)
         asked = _request_headers(target, headers, None, form, "application/x-www-form-urlencoded")
         if answer_type:
             asked["Accept"] = answer_type
@@ -279,7 +279,7 @@ class Fetcher:
 
         FetchError: the rules do not allow the URL. It is raised here, not at the first fetch.
         """
-        self._allowed(url, configured)
+        self._read_allowed(url, configured)
 
         async def load() -> tuple[bytes, float | None]:
             fetched = await self.fetch(url, configured=configured)
@@ -287,7 +287,7 @@ class Fetcher:
 
         return load
 
-    def _allowed(self, url: str, configured: bool) -> Url:
+    def _read_allowed(self, url: str, configured: bool) -> Url:
         target = _target_of(url)
         if target.scheme != "https" and not self._is_exempt(target, configured):
             text = f"{target.origin}: only https URLs are fetched"
@@ -504,7 +504,7 @@ def _request_headers(
     return headers
 
 
-def _as_known(target: Url, headers: Mapping[str, str], known: Fetched) -> Fetched:
+def _update_known(target: Url, headers: Mapping[str, str], known: Fetched) -> Fetched:
     """The known answer, updated by a 304 (RFC 9111 4.3.4)."""
     if known.etag is not None and headers.get("etag", known.etag) != known.etag:
         raise FetchError(f"{target.origin}: it answers with status 304 for another ETag than the one in the request")

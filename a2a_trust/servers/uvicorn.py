@@ -57,10 +57,10 @@ def _tell(protocol: Any, transport: Any) -> None:
     extensions = extensions_of(transport)
     protocol.app = with_extensions(protocol.app, extensions)
     if protocol.ws_protocol_class is not None:
-        protocol.ws_protocol_class = partial(_upgraded, protocol.ws_protocol_class, extensions)
+        protocol.ws_protocol_class = partial(_upgrade, protocol.ws_protocol_class, extensions)
 
 
-def _upgraded(kind: Any, extensions: dict[str, Any], **settings: Any) -> Any:
+def _upgrade(kind: Any, extensions: dict[str, Any], **settings: Any) -> Any:
     """The protocol of a connection that becomes a websocket."""
     protocol = kind(**settings)
     protocol.app = with_extensions(protocol.app, extensions)

@@ -43,10 +43,7 @@ def check_allow_private(options: argparse.Namespace) -> None:
 
 
 def _fetcher(url: str) -> Fetcher | None:
-    """A fetcher for an agent on this machine or at a private address; None for a URL that no fetcher accepts.
-
-    FetchError: http to another machine, or an address that is never fetched from.
-    """
+    """A fetcher for an agent at a private address; None for a URL that no fetcher accepts."""
     from a2a_trust.net.fetcher import Fetcher
 
     try:
@@ -81,7 +78,7 @@ class FetchSettings:
     allow_private: bool
 
     def verify(self, document: bytes, url: str, origin: str, trust: TrustStore) -> VerifiedCard:
-        """Verify a card that was fetched from that URL; the errors are those of ``fetch_card``."""
+        """Verify a card that was fetched from that URL. Errors as of ``fetch_card``."""
         with needing_client("to fetch cards"):
             from a2a_trust.client.first_use import TrustOnFirstUse
             from a2a_trust.client.flow import run
@@ -94,7 +91,7 @@ class FetchSettings:
 def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
     """The settings for agents that the arguments name; None if they name no agent.
 
-    A pipeline uses no memory that is not named: an earlier job, or another branch, may have filled that of the user.
+    A pipeline uses no memory that is not named: an earlier job or another branch may have filled the user's memory.
 
     ConfigurationError, CardMemoryUnavailableError, OSError: the memory cannot be opened.
     """

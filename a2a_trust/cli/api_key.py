@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
-from a2a_trust.cli.issuing import Unseen, check_output, expiry, hold_signals, read_secret, run_action
+from a2a_trust.cli.issuing import (
+    Unseen,
+    check_output,
+    expiry,
+    hold_signals,
+    read_secret,
+    rights_of,
+    run_action,
+    state_of,
+)
 from a2a_trust.cli.moments import duration, rfc3339
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
 from a2a_trust.cli.stores import ApiKeys, api_keys
@@ -127,18 +136,12 @@ def _given(name: str) -> str:
         ) from None
 
 
-def _state(record: ApiKeyRecord) -> str:
-    if record.revoked is not None:
-        return "revoked"
-    return "valid" if record.is_good(time.time()) else "expired"
-
-
 def _entry(record: ApiKeyRecord) -> dict[str, Any]:
     return {
         "id": record.key_id,
         "owner": record.owner,
         "scopes": sorted(record.scopes),
-        "state": _state(record),
+        "state": state_of(record),
         "created": rfc3339(record.created),
         "expires": rfc3339(record.expires),
         "revoked": rfc3339(record.revoked),
@@ -149,15 +152,13 @@ def _entry(record: ApiKeyRecord) -> dict[str, Any]:
 
 
 def _row(record: ApiKeyRecord) -> tuple[str, ...]:
-    state = _state(record) if record.replaced_by is None else f"{_state(record)}, replaced by {record.replaced_by}"
+    state = state_of(record) if record.replaced_by is None else f"{state_of(record)}, replaced by {record.replaced_by}"
     used, ends = rfc3339(record.last_used) or "never", rfc3339(record.expires) or "never"
     return (record.key_id, printable(record.owner), state, ends, used, " ".join(sorted(record.scopes)))
 
 
 def _line(record: ApiKeyRecord) -> str:
-    ends = rfc3339(record.expires)
-    scopes = " ".join(sorted(record.scopes)) or "no scopes"
-    return f"{record.key_id} of {printable(record.owner)}: {scopes}, {f'until {ends}' if ends else 'never expires'}"
+    return f"{record.key_id} of {printable(record.owner)}: {rights_of(record)}"
 
 
 _ACTIONS: Final = {"create": _create, "import": _import, "list": _list, "rotate": _rotate, "revoke": _revoke}

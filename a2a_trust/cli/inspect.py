@@ -70,15 +70,25 @@ _NOT_CHECKED: Final = "NOT CHECKED; give --trust, --jwks or --public-key"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show every card; the exit code is that of the first card that is unreadable or, with keys, not verified."""
+    """Show every card. The first card that is unreadable or, with keys, not verified sets the exit code."""
     keys: TrustedKeys | None = None
     try:
         options.files = named_cards(options)
         check_allow_private(options)
         if options.trust is not None or options.jwks or options.public_key:
             keys = trusted_keys(options)
-        else:
-            _check_nothing_to_verify_with(options)
+        elif (
+            options.origin is not None
+            or options.origin_from_card
+            or options.any_origin
+            or options.signer
+            or options.kid is not None
+            or options.alg is not None
+        ):
+            raise ConfigurationError(
+                "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
+                "--trust FILE, --jwks FILE or --public-key FILE"
+            )
     except (TrustError, OSError) as error:
         return report_failure("inspect", error, as_json=options.json, code=exit_of_setup(error))
     results = Results("inspect", options.json)
@@ -97,28 +107,15 @@ def run(options: argparse.Namespace) -> int:
     return results.put()
 
 
-def _check_nothing_to_verify_with(options: argparse.Namespace) -> None:
-    """ConfigurationError for arguments that say how to verify, without any keys."""
-    if (
-        options.origin is not None
-        or options.origin_from_card
-        or options.any_origin
-        or options.signer
-        or options.kid is not None
-        or options.alg is not None
-    ):
-        raise ConfigurationError(
-            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
-            "--trust FILE, --jwks FILE or --public-key FILE"
-        )
-
-
 def _inspect(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[dict[str, Any], Exit]:
     """The report on a card. MalformedError: it is not a JSON object."""
     card = strict_json.parse(document, what="card")
     if type(card) is not dict:
         raise MalformedError("card: not a JSON object")
-    proof = None if keys is None else _Trust.of(document, keys, name)
+    proof = None
+    if keys is not None:
+        origin = keys.origin_of(name)
+        proof = _Trust(keys.store_for(document, origin), origin)
     problems = []
     view = None
     try:
@@ -137,7 +134,12 @@ def _inspect(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[dict
         "provider": _text(provider, "organization"),
         "provider_url": _text(provider, "url"),
         "problems": list(dict.fromkeys(problems)),
-        "interfaces": None if view is None else _interfaces(view),
+        "interfaces": None
+        if view is None
+        else [
+            {"url": each.url, "binding": each.binding, "version": each.version or None, "tenant": each.tenant or None}
+            for each in view.interfaces
+        ],
         "authentication": None if view is None else _sentence(view.requirements, view),
         "anonymous": None if view is None else _admits_everybody(view),
         "extended_card": None if view is None else view.has_extended_card,
@@ -167,13 +169,6 @@ def _leave_open(entry: dict[str, Any], view: CardView) -> None:
 def _text(members: JSON, name: str) -> str | None:
     value = members.get(name) if type(members) is dict else None
     return value if type(value) is str and value else None
-
-
-def _interfaces(view: CardView) -> list[dict[str, Any]]:
-    return [
-        {"url": each.url, "binding": each.binding, "version": each.version or None, "tenant": each.tenant or None}
-        for each in view.interfaces
-    ]
 
 
 def _admits_everybody(view: CardView) -> bool:
@@ -269,11 +264,6 @@ class _Trust(NamedTuple):
     trust: TrustStore
     origin: str | OriginFromCard | UnsafeAnyOrigin
 
-    @classmethod
-    def of(cls, document: bytes, keys: TrustedKeys, name: str) -> _Trust:
-        origin = keys.origin_of(name)
-        return cls(keys.store_for(document, origin), origin)
-
 
 def _outcomes(document: bytes, proof: _Trust) -> list[VerifiedSignature | str]:
     """The outcome for each signature of the card by itself, without policies: verified, or why it is rejected."""
@@ -332,13 +322,12 @@ def _verdict(document: bytes, proof: _Trust) -> tuple[dict[str, Any], Exit]:
     except TrustError as error:
         code = exit_of(error)
         message = error.message if isinstance(error, CardVerificationError) else str(error)
-        uncovered = list(error.pointers) if isinstance(error, UncoveredFieldsError) else []
         return {
             "verified": False,
             "class": class_of(code),
             "code": error.code,
             "message": message.rstrip(":"),
-            "uncovered": uncovered,
+            "uncovered": list(error.pointers) if isinstance(error, UncoveredFieldsError) else [],
         }, code
     return {
         "verified": True,

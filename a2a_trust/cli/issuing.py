@@ -17,19 +17,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from a2a_trust.cli.moments import moment
+from a2a_trust.cli.moments import moment, rfc3339
 from a2a_trust.cli.report import Exit, error_text, report_failure, run_and_report
 from a2a_trust.cli.sources import naming, read_input
 from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import TrustError
 
+if TYPE_CHECKING:
+    from a2a_trust.auth.api_key.verifier import ApiKeyRecord
+    from a2a_trust.auth.basic.records import PasswordRecord
+
 
 def run_action(
-    name: str,
-    actions: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | None]],
-    options: argparse.Namespace,
+    name: str, actions: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | None]], options: argparse.Namespace
 ) -> int:
     """Run ``options.action`` on the store ``options.store``, and report it as JSON if the options ask for JSON."""
     command = f"{name} {options.action}"
@@ -132,3 +134,16 @@ def read_secret(name: str, kind: str) -> bytes:
 def expiry(lifetime: str | None) -> float:
     """The moment of --expires in seconds since the epoch; infinity without it."""
     return math.inf if lifetime is None else moment(lifetime, time.time(), "--expires")
+
+
+def state_of(record: ApiKeyRecord | PasswordRecord) -> str:
+    """Whether the secret is revoked, valid or expired now."""
+    if record.revoked is not None:
+        return "revoked"
+    return "valid" if record.is_good(time.time()) else "expired"
+
+
+def rights_of(record: ApiKeyRecord | PasswordRecord) -> str:
+    """The scopes of a secret, and how long it is valid, for people."""
+    ends = rfc3339(record.expires)
+    return f"{' '.join(sorted(record.scopes)) or 'no scopes'}, {f'until {ends}' if ends else 'never expires'}"

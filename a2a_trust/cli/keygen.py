@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from a2a_trust.cli.report import Exit, exit_of_setup, mark, printable, put, put_report, report_failure
-from a2a_trust.cli.sources import (
-    algorithm_option,
-    default_key_path,
-    key_file_warnings,
-    naming,
-    new_passphrase,
-    unlock,
-)
+from a2a_trust.cli.sources import algorithm_option, default_key_path, key_file_warnings, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.files.atomic import FileToWrite, Over, is_taken
 from a2a_trust.keys.algorithms import RSA_PADDING
@@ -29,8 +22,8 @@ from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
 #: Algorithms that follow from the kind of key in a PEM file. Only a JWK can hold the others.
-_ENCRYPTED_PEM_TELLS = ("ES256", "ES384", "ES512", "EdDSA")
-_PEM_TELLS = (*_ENCRYPTED_PEM_TELLS, "RS256")
+_IN_ENCRYPTED_PEM = ("ES256", "ES384", "ES512", "EdDSA")
+_IN_PEM = (*_IN_ENCRYPTED_PEM, "RS256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +99,7 @@ def _exists_error(path: Path | str) -> ConfigurationError:
 
 
 def _format(options: argparse.Namespace, alg: str) -> Literal["pem", "jwk"]:
-    fits_pem = options.kid is None and alg in (_ENCRYPTED_PEM_TELLS if options.encrypt else _PEM_TELLS)
+    fits_pem = options.kid is None and alg in (_IN_ENCRYPTED_PEM if options.encrypt else _IN_PEM)
     if options.format == "pem" and not fits_pem:
         raise ConfigurationError("--format pem: PEM cannot hold --kid or this --alg; use --format jwk")
     chosen: Literal["pem", "jwk"] | None = options.format

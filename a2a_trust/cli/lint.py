@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,9 +58,16 @@ class _Report:
             return Exit.INVALID
         return Exit.OK if self.not_fixed is None else exit_of(self.not_fixed)
 
+    @property
+    def outcome(self) -> str:
+        """The word for the summary."""
+        if self.unread is not None:
+            return "not read"
+        return f"with {self.findings[0].severity}s" if self.findings else "without problems"
+
 
 def run(options: argparse.Namespace) -> int:
-    """Lint every card; the exit code is that of the first card with an error."""
+    """Lint every card. The first card with an error sets the exit code."""
     try:
         names = named_cards(options)
         if options.fix and "-" in names:
@@ -70,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     results, reports = Results("lint", options.json), list[_Report]()
     for name in names:
         report = _report(name, fix=options.fix)
-        results.add(_entry(report), report.code, _outcome(report))
+        results.add(_entry(report), report.code, report.outcome)
         if options.sarif:
             reports.append(report)
         elif not options.json:
@@ -79,14 +86,6 @@ def run(options: argparse.Namespace) -> int:
         _put_sarif(reports)
         return results.exit
     return results.put(quiet=options.quiet)
-
-
-def _outcome(report: _Report) -> str:
-    """The word for the summary."""
-    if report.unread is not None:
-        return "not read"
-    worst = min((finding.severity for finding in report.findings), key=list(Severity).index, default=None)
-    return "without problems" if worst is None else f"with {worst}s"
 
 
 def _put_sarif(reports: list[_Report]) -> None:
@@ -107,17 +106,17 @@ def _put_not_read(report: _Report) -> None:
 
 
 def _report(name: str, *, fix: bool) -> _Report:
-    fixed: tuple[str, ...] = ()
-    not_fixed = None
     try:
-        if fix:
-            data, fixed, not_fixed = _fix_file(Path(name))
-        else:
-            data = read_input(name)
+        data, fixed, not_fixed = _fix_file(Path(name)) if fix else (read_input(name), (), None)
     except OSError as error:
         return _Report(name=name, unread=error)
     findings = lint_card(data)
-    return _Report(name=name, findings=findings, places=_places(data, findings), fixed=fixed, not_fixed=not_fixed)
+    pointers = [finding.pointer for finding in findings]
+    if any(finding.rule == "unreadable-document" for finding in findings):  # not a card: the beginning of the text
+        places = dict.fromkeys(pointers, Position(line=1, column=1))
+    else:
+        places = positions_of(data.decode("utf-8"), pointers)
+    return _Report(name=name, findings=findings, places=places, fixed=fixed, not_fixed=not_fixed)
 
 
 def _fix_file(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | ConfigurationError | None]:
@@ -150,29 +149,11 @@ def fixed_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:
     return text, dropped
 
 
-def _places(data: bytes, findings: tuple[Finding, ...]) -> dict[str, Position]:
-    """The positions of the findings in the text; its beginning for a text that is not a card."""
-    pointers = [finding.pointer for finding in findings]
-    if any(finding.rule == "unreadable-document" for finding in findings):
-        return dict.fromkeys(pointers, Position(line=1, column=1))
-    return positions_of(data.decode("utf-8"), pointers)
-
-
 def _entry(report: _Report) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": report.name, "ok": report.code is Exit.OK, "class": class_of(report.code)}
     if report.unread is not None:
         return {**entry, "message": str(report.unread)}
-    findings = [
-        {
-            "rule": finding.rule,
-            "severity": finding.severity,
-            "pointer": finding.pointer,
-            **report.places[finding.pointer]._asdict(),
-            "message": finding.message,
-            "fix": finding.fix,
-        }
-        for finding in report.findings
-    ]
+    findings = [{**asdict(finding), **report.places[finding.pointer]._asdict()} for finding in report.findings]
     not_fixed = None if report.not_fixed is None else str(report.not_fixed)
     return {**entry, "findings": findings, "fixed": list(report.fixed), "not_fixed": not_fixed}
 

@@ -136,7 +136,8 @@ def _options(arguments: list[str]) -> argparse.Namespace | int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
+    name = "keys" if options.command == "rotate" else options.command.replace("-", "_")
+    command = import_module(f"a2a_trust.cli.{name}")
     if "verbose" not in options:
         return int(command.run(options))
     from a2a_trust.cli.report import show_log

@@ -87,7 +87,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def named_cards(options: argparse.Namespace) -> list[str]:
-    """The names of the cards, each once; those of a directory or a glob in alphabetical order.
+    """The names of the cards, each once; names from a directory or a glob in alphabetical order.
 
     ConfigurationError: a directory, a glob or a list has no card. OSError: a list or a directory cannot be read.
     """
@@ -135,7 +135,8 @@ def _expand(name: str) -> list[str]:
     if Path(name).is_dir():
         return _cards_below(name)
     if not _MAGIC.search(name) or os.path.lexists(name):
-        return [_checked(name, may_be_pipe=True)]  # a shell makes a pipe for <(command)
+        _check_regular(name, may_be_pipe=True)  # a shell makes a pipe for <(command)
+        return [name]
     steps = name.split("/")
     first = next(number for number, step in enumerate(steps) if _MAGIC.search(step))
     folder = "/".join(steps[:first]) or "/" * name.startswith("/")
@@ -168,7 +169,8 @@ def _matches(folder: str, steps: Sequence[str]) -> list[str]:
                 fitting = {state for state in states if _fits(entry.name, steps[state])}
                 after = _with_next(steps, {state + (steps[state] != "**") for state in fitting})
                 if len(steps) in after:
-                    found.append(_checked(path))
+                    _check_regular(path)
+                    found.append(path)
                 deeper = after - {len(steps)}
                 if deeper and entry.is_dir():
                     if entry.is_symlink() and any(steps[state] == "**" for state in deeper):
@@ -194,12 +196,11 @@ def _fits(name: str, step: str) -> bool:
     return step == "**" or fnmatchcase(name, step)
 
 
-def _checked(path: str, *, may_be_pipe: bool = False) -> str:
-    """The path; ConfigurationError for a device or a pipe, whose content may never end."""
+def _check_regular(path: str, *, may_be_pipe: bool = False) -> None:
+    """ConfigurationError for a device or a pipe, whose content may never end."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  many names
     except (OSError, ValueError):
-        return path  # the error comes when the card is read
+        return  # the error comes when the card is read
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
         raise ConfigurationError(f"{path}: not a regular file; move it away, or name the cards")
-    return path

@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from a2a_trust.auth.basic.records import IssuedPassword, PasswordRecord
 from a2a_trust.auth.basic.sqlite import SqlitePasswords
-from a2a_trust.cli.issuing import Unseen, check_output, expiry, hold_signals, read_secret, run_action
+from a2a_trust.cli.issuing import (
+    Unseen,
+    check_output,
+    expiry,
+    hold_signals,
+    read_secret,
+    rights_of,
+    run_action,
+    state_of,
+)
 from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
 from a2a_trust.databases.addresses import is_database_url
@@ -123,17 +131,11 @@ def _given(name: str) -> str:
     raise ConfigurationError("the imported password is not UTF-8 text; write it in UTF-8")
 
 
-def _state(record: PasswordRecord) -> str:
-    if record.revoked is not None:
-        return "revoked"
-    return "valid" if record.is_good(time.time()) else "expired"
-
-
 def _entry(record: PasswordRecord) -> dict[str, Any]:
     return {
         "user": record.user,
         "scopes": sorted(record.scopes),
-        "state": _state(record),
+        "state": state_of(record),
         "created": rfc3339(record.created),
         "changed": rfc3339(record.changed),
         "expires": rfc3339(record.expires),
@@ -143,13 +145,11 @@ def _entry(record: PasswordRecord) -> dict[str, Any]:
 
 def _row(record: PasswordRecord) -> tuple[str, ...]:
     changed, ends = rfc3339(record.changed) or "", rfc3339(record.expires) or "never"
-    return (printable(record.user), _state(record), changed, ends, " ".join(sorted(record.scopes)))
+    return (printable(record.user), state_of(record), changed, ends, " ".join(sorted(record.scopes)))
 
 
 def _line(record: PasswordRecord) -> str:
-    ends = rfc3339(record.expires)
-    scopes = " ".join(sorted(record.scopes)) or "no scopes"
-    return f"the password of {printable(record.user)}: {scopes}, {f'until {ends}' if ends else 'never expires'}"
+    return f"the password of {printable(record.user)}: {rights_of(record)}"
 
 
 _ACTIONS: Final = {"create": _create, "import": _import, "list": _list, "rotate": _rotate, "revoke": _revoke}

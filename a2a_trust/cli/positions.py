@@ -42,7 +42,7 @@ class _Container:
 
 
 def positions_of(text: str, pointers: Iterable[str]) -> dict[str, Position]:
-    """The position of each pointer's member (its name); for a missing member, that of the innermost value around it.
+    """The position of each pointer's member (its name); for a missing member, the innermost value around it.
 
     The text has passed the strict reader. It is read once for all pointers.
     """

@@ -67,7 +67,7 @@ def class_of(code: Exit) -> str:
 
 
 def word_of(error: Exception) -> str:
-    """The stable word for an error, for machines; for errors of other libraries, that of the exit code."""
+    """The stable word for an error, for machines; for errors of other libraries, the word for the exit code."""
     return error.code if isinstance(error, TrustError) else class_of(exit_of(error))
 
 
@@ -83,7 +83,9 @@ def printable(text: object) -> str:
 def printable_lines(text: object) -> str:
     """As ``printable``, for our own texts of several lines; each further line begins with two blanks."""
     escaped = "".join(
-        char if (char.isprintable() and char not in _BLANK_LETTERS) or char == "\n" else _escaped(char)
+        char
+        if (char.isprintable() and char not in _BLANK_LETTERS) or char == "\n"
+        else char.encode("unicode_escape").decode()
         for char in str(text)
     )
     escaped = re.sub(r"\n(?!  )", r"\\n", escaped.replace("##", r"#\x23"))
@@ -92,10 +94,6 @@ def printable_lines(text: object) -> str:
 
 _BLANK_LETTERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
 """Python calls these letters printable; people see blanks."""
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode()
 
 
 def mark(text: str, color: str | None, stream: TextIO | None) -> str:
@@ -107,7 +105,6 @@ def mark(text: str, color: str | None, stream: TextIO | None) -> str:
 
 
 def mark_verified(*, in_part: bool) -> str:
-    """The word for a card that is verified, for standard output."""
     return mark("verified in part", "yellow", sys.stdout) if in_part else mark("verified", "green", sys.stdout)
 
 
@@ -123,12 +120,7 @@ def put(text: str, stream: _Stream = _STANDARD_OUTPUT) -> None:
         print(text, file=target)
 
 
-def put_json(
-    value: dict[str, Any],
-    stream: _Stream = _STANDARD_OUTPUT,
-    *,
-    form: str = "object",
-) -> None:
+def put_json(value: dict[str, Any], stream: _Stream = _STANDARD_OUTPUT, *, form: str = "object") -> None:
     """Write the value as JSON to the stream; in one line for the ``form`` ``lines``."""
     put(json_line(value) if form == "lines" else _harmless(json.dumps(value, indent=2)), stream)
 
@@ -144,12 +136,7 @@ def _harmless(text: str) -> str:
 
 
 def put_report(
-    command: str,
-    code: Exit,
-    members: Mapping[str, Any],
-    stream: _Stream = _STANDARD_OUTPUT,
-    *,
-    form: str = "object",
+    command: str, code: Exit, members: Mapping[str, Any], stream: _Stream = _STANDARD_OUTPUT, *, form: str = "object"
 ) -> None:
     """Write the JSON report of a command: the members that every report has, and ``members``."""
     put_json({"command": command, "ok": code == Exit.OK, "exit": code, **members}, stream, form=form)

@@ -43,11 +43,11 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, checked_claims, sign_unverified
+from a2a_trust.signing.sign import Arguments, check_own_work, checked_claims, sign_unverified
 from a2a_trust.workers import on_all_cores
 
 #: Rules of lint whose errors make a card ambiguous or contradictory. Such a card is signed only with --allow RULE.
-#: ``ambiguous-member`` is missing here, because ``sign_card`` refuses such a card and no option allows it.
+#: ``ambiguous-member`` is missing here, because ``sign_card`` rejects such a card and no option allows it.
 _REJECTED: Final = (
     "missing-member",
     "proto-name",
@@ -82,7 +82,7 @@ class _Work:
     ``data`` is the signed text, and ``read`` the SHA-256 of the card in a file that is signed in place. ``reason`` says
     why the card has to be signed; None when it stays as it is. ``findings`` are errors of lint that --allow names, or
     that do not forbid to sign. ``entry`` has members for a JSON report. ``notes`` are for people, and for JSON;
-    ``is_noted`` stands for them where nobody reads them.
+    ``is_noted`` stands for them where they are not shown.
     """
 
     name: str
@@ -344,7 +344,10 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
             "card: /name is missing or empty, so this is not an Agent Card; nothing was signed. Name another file, or "
             "add the agent's name"
         )
-    findings = _errors(name, data, options.allow)
+    findings = errors_in(data)
+    rejected = [finding for finding in findings if finding.rule in _REJECTED and finding.rule not in options.allow]
+    if rejected:
+        raise _RejectedCardError(name, rejected)
     reason: str | None = ""
     if options.check or options.if_needed:
         reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until, read=read)
@@ -353,29 +356,26 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
         data = rewrite(data.decode("utf-8"), original, signed.card).encode("utf-8")
         check_own_work(data, signed.payload, job.signers, job.now, read)
     notes = signed.notes_naming(_OPTIONS)
+    entry = {
+        "companion": signed.companion,
+        "left_open": list(signed.left_open),
+        "normalized": list(signed.normalized),
+        "findings": list(map(asdict, findings)),
+    }
     return _Work(
         name=name,
         target=target,
         data=data,
         reason=reason,
         findings=findings,
-        entry=_entry(signed, findings) if options.json else {},
+        entry=entry if options.json else {},
         notes=notes if options.json or len(options.files) == 1 else (),
         is_noted=bool(notes),
     )
 
 
-def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
-    """The errors that lint finds in the card; _RejectedCardError when one of them forbids to sign."""
-    errors = errors_in(data)
-    rejected = [finding for finding in errors if finding.rule in _REJECTED and finding.rule not in allowed]
-    if rejected:
-        raise _RejectedCardError(name, rejected)
-    return errors
-
-
 def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
-    """Report the outcome of every card; the exit code is that of the first card that failed."""
+    """Report the outcome of every card."""
     options, noted = job.options, 0
     results, is_given_up = Results("sign", options.json, stream), any(work.error is not None for work in works)
     for work in works:
@@ -430,15 +430,6 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
 _OPTIONS: Final = Arguments(
     companion="--companion", no_companion="--no-companion", no_iat="--no-iat", end="--expires 90d"
 )
-
-
-def _entry(signed: SignedCard, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    return {
-        "companion": signed.companion,
-        "left_open": list(signed.left_open),
-        "normalized": list(signed.normalized),
-        "findings": list(map(asdict, findings)),
-    }
 
 
 def _members(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:

@@ -79,11 +79,6 @@ def _of_option(option: str, name: str) -> Iterator[None]:
         raise FileNotFoundError(f"{option} {name}: no such file; check the name") from None
 
 
-def load_signers(files: list[str], kid: str | None, alg: str | None = None) -> list[LocalSigner]:
-    """The signers from the arguments, the environment or the default key; ``alg`` is --alg."""
-    return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid, alg)]
-
-
 def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
     """ConfigurationError for a target that is a secret: one of these key files, one of the environment, a default key.
 
@@ -100,8 +95,8 @@ def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
             raise ConfigurationError(f"{name} is {kind}, and would be overwritten; name another file")
 
 
-def _signers(files: list[str], kid: str | None, alg: str | None) -> list[tuple[LocalSigner, str]]:
-    """The signers, and the source of each."""
+def load_signers(files: list[str], kid: str | None, alg: str | None = None) -> list[LocalSigner]:
+    """The signers from the arguments, the environment or the default key; ``alg`` is --alg."""
     if files:
         if kid is not None and len(files) > 1:
             raise ConfigurationError("--kid names one key, and --key was given several times; leave out --kid")
@@ -110,16 +105,18 @@ def _signers(files: list[str], kid: str | None, alg: str | None) -> list[tuple[L
             with _of_option("--key", name):
                 signers.append(_from_file(Path(name), kid, alg))
         _check_different(files, signers)
-        return list(zip(signers, files, strict=True))
+        return [_with_alg(signer, alg, name) for signer, name in zip(signers, files, strict=True)]
     value, file = _variable("A2A_SIGN_KEY"), _variable("A2A_SIGN_KEY_FILE")
     if value and file:
         raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
     if value:
         with naming("A2A_SIGN_KEY"):
-            return [(_key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid, alg), "A2A_SIGN_KEY")]
+            signer = _key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid, alg)
+        return [_with_alg(signer, alg, "A2A_SIGN_KEY")]
     file = file or _default_key()
     with _of_option("A2A_SIGN_KEY_FILE", file):
-        return [(_from_file(Path(file), kid, alg), file)]
+        signer = _from_file(Path(file), kid, alg)
+    return [_with_alg(signer, alg, file)]
 
 
 def _default_key() -> str:
@@ -355,36 +352,29 @@ def _ask(prompt: str) -> str:
 
 def public_key(name: str, kid: str | None) -> PublicKey:
     """The public key in the PEM or JWK file of --public-key."""
+    from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
+
     with _of_option("--public-key", name):
         data = read_input(name).strip()
     _check_no_ring(name, data)
-    with naming(name):
-        return _public_key_in(data, name, kid)
-
-
-def _public_key_in(data: bytes, name: str, kid: str | None) -> PublicKey:
-    from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
-
-    is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
-    if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
-        raise _is_private(name)
-    if data.startswith(b"-----BEGIN"):
-        return public_key_from_pem(data, kid=kid)
-    jwk = strict_json.parse(data, what=name)
-    if isinstance(jwk, dict) and "keys" in jwk:
-        raise ConfigurationError(f"{name} is a JWK Set; give it with --jwks")
-    if isinstance(jwk, dict) and "d" in jwk:
-        raise _is_private(name)
-    if isinstance(jwk, dict) and kid is not None:
-        jwk["kid"] = kid
-    return public_key_from_jwk(jwk)
-
-
-def _is_private(name: str) -> ConfigurationError:
-    return ConfigurationError(
+    private = ConfigurationError(
         f"{name} is a private key, which only its signer needs; give the public key, in the JWK Set that keygen wrote "
         "beside it: --jwks FILE"
     )
+    is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
+    if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
+        raise private
+    with naming(name):
+        if data.startswith(b"-----BEGIN"):
+            return public_key_from_pem(data, kid=kid)
+        jwk = strict_json.parse(data, what=name)
+        if isinstance(jwk, dict) and "keys" in jwk:
+            raise ConfigurationError(f"{name} is a JWK Set; give it with --jwks")
+        if isinstance(jwk, dict) and "d" in jwk:
+            raise private
+        if isinstance(jwk, dict) and kid is not None:
+            jwk["kid"] = kid
+        return public_key_from_jwk(jwk)
 
 
 def _check_no_ring(name: str, data: bytes) -> None:

@@ -39,14 +39,7 @@ from a2a_trust.keys.trust_edit import (
     with_revoked,
     without_entries,
 )
-from a2a_trust.keys.trust_file import (
-    RevokedKey,
-    TrustDocument,
-    TrustEntry,
-    keys_of_file,
-    load_trust,
-    read_trust,
-)
+from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, keys_of_file, load_trust, read_trust
 
 
 def run(options: argparse.Namespace) -> int:
@@ -76,9 +69,12 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
             _check_new(entry, before, path)
             text = with_entries(text, [toml])
             added.append(entry.url or entry.keys[0].kid)
-        for key in filter(before.lacks, _only_revoked(given, f"revoked in {options.jwks}", now)):
-            text = with_revoked(text, key)
-            added.append(key.thumbprint or "")
+        # Keys that the set revokes and that get no entry, because something else in their JWK is wrong.
+        for thumbprint in sorted(given.revoked - {key.thumbprint for key in given.keys}):
+            gone = RevokedKey(thumbprint=thumbprint, at=now, reason=f"revoked in {options.jwks}")
+            if before.lacks(gone):
+                text = with_revoked(text, gone)
+                added.append(thumbprint)
         return text
 
     try:
@@ -95,16 +91,12 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"
         put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
-        _put_added(added, given, members)
+        if not added:
+            put("  already there; nothing was changed")
+        for name in added:
+            state = "is revoked" if name in given.revoked else f"is trusted for {', '.join(members['origins'])}"
+            put(f"  {printable(name)} {printable(state)}")
     return {"added": added, "origins": members["origins"]}
-
-
-def _put_added(added: list[str], given: KeySet, members: Members) -> None:
-    if not added:
-        put("  already there; nothing was changed")
-    for name in added:
-        said = "is revoked" if name in given.revoked else f"may speak for {', '.join(members['origins'])}"
-        put(f"  {printable(name)} {printable(said)}")
 
 
 def _members(options: argparse.Namespace, now: float) -> Members:
@@ -118,12 +110,6 @@ def _members(options: argparse.Namespace, now: float) -> Members:
     if options.not_after is not None:
         members["not_after"] = moment(options.not_after, now, "--not-after")
     return members
-
-
-def _only_revoked(given: KeySet, reason: str, now: float) -> list[RevokedKey]:
-    """The keys that the set revokes and that get no entry, because something else in their JWK is wrong."""
-    gone = given.revoked - {key.thumbprint for key in given.keys}
-    return [RevokedKey(thumbprint=thumbprint, at=now, reason=reason) for thumbprint in sorted(gone)]
 
 
 def _warn_of_dead(given: Iterable[PublicKey], revoked: Iterable[PublicKey], path: Path, now: float) -> None:
@@ -259,12 +245,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         elif key.entry is not None:
             scope = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
             put(f"  {scope} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
-    return {
-        "kid": key.kid,
-        "thumbprint": key.thumbprint,
-        "entry": key.entry,
-        "was_revoked": was_revoked[-1],
-    }
+    return {"kid": key.kid, "thumbprint": key.thumbprint, "entry": key.entry, "was_revoked": was_revoked[-1]}
 
 
 def _named_key(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
@@ -366,7 +347,7 @@ def _no_file(name: str) -> OSError:
     return FileNotFoundError(f"there is no trust file at {name}; to make one: {making_trust_file(name)}")
 
 
-_HEADINGS: Final = ("KID", "ALG", "NAME", "MAY SPEAK FOR", "SIGNER", "VALID", "STATE", "KEY FROM")
+_HEADINGS: Final = ("KID", "ALG", "NAME", "TRUSTED FOR", "SIGNER", "VALID", "STATE", "KEY FROM")
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def _hosts_in(document: bytes) -> list[str]:
 
 
 def _named_keys(options: argparse.Namespace) -> KeySet:
-    """The keys of --jwks and --public-key; keys without an algorithm get that of --alg."""
+    """The keys of --jwks and --public-key; keys without an algorithm get the one of --alg."""
     keys: list[PublicKey] = []
     revoked: frozenset[str] = frozenset()
     for name in options.jwks:

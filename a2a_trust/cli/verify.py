@@ -37,13 +37,7 @@ from a2a_trust.cli.report import (
     word_of,
 )
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
-from a2a_trust.errors import (
-    CardVerificationError,
-    ConfigurationError,
-    FailureReason,
-    PartialSignatureError,
-    TrustError,
-)
+from a2a_trust.errors import CardVerificationError, ConfigurationError, FailureReason, PartialSignatureError, TrustError
 from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.verify import VerifiedCard, verify_document
 from a2a_trust.workers import in_threads, on_all_cores
@@ -106,7 +100,7 @@ class _Verification:
                 for warning in verified.warnings
                 if not warning.startswith("origin:")  # the line says so
             )
-        report = report_of_verified(verified) if self._reports else {}
+        report = report_of_verified(verified) if self.options.json or self.options.report is not None else {}
         if report and self.asked is not None and is_url(name):
             report["rollback_checked"] = self.asked.memory is not None
         card = {"card": verified.card} if self.options.json else {}
@@ -132,10 +126,6 @@ class _Verification:
             lines=() if self.options.json else tuple(_lines_of_failure(name, error, code, self.keys)),
         )
 
-    @property
-    def _reports(self) -> bool:
-        return bool(self.options.json) or self.options.report is not None
-
     def _entry(self, name: str, code: Exit, report: dict[str, Any]) -> dict[str, Any] | str:
         entry = {"file": name, "ok": code == Exit.OK, "class": class_of(code), **report}
         if self.options.json == "lines":
@@ -150,7 +140,7 @@ class _Verification:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify every card; the exit code is that of the first card that fails."""
+    """Verify every card. The first card that fails sets the exit code."""
     try:
         verifying = _prepare(options)
         report = _new_report(options.report)

@@ -31,13 +31,7 @@ class RedisServer(Database):
     """A Redis server."""
 
     def __init__(
-        self,
-        url: str,
-        *,
-        what: str,
-        unavailable: type[TrustError],
-        timeout: float,
-        may_drop: bool = False,
+        self, url: str, *, what: str, unavailable: type[TrustError], timeout: float, may_drop: bool = False
     ) -> None:
         """``may_drop`` says that the server may forget ``what`` it holds. ConfigurationError: the URL is not one of
         Redis, or the extra is not installed.

@@ -114,7 +114,6 @@ class Resolver(Protocol):
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """All IPv4 and IPv6 addresses of the host, best first; OSError if it has no address."""
-        ...
 
 
 class SystemResolver:

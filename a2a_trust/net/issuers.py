@@ -22,17 +22,14 @@ class EndpointClient(Protocol):
     @property
     def client_id(self) -> str:
         """The name that the server knows the client by."""
-        ...
 
     @property
     def issuer(self) -> str:
         """The name of the server."""
-        ...
 
     @property
     def clock(self) -> Callable[[], float]:
         """Seconds since the epoch."""
-        ...
 
 
 def check_issuer(issuer: str) -> None:

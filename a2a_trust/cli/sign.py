@@ -165,7 +165,16 @@ def _job(options: argparse.Namespace) -> _Job:
             raise ConfigurationError(
                 "--expires-within: every new signature would expire within that time; give a later --expires"
             )
-    signers = _signers(options, now)
+    try:
+        signers = load_signers(options.key, options.kid, options.alg)
+    except MalformedError as error:
+        raise ConfigurationError(str(error)) from None  # the operator's key is wrong, not a card
+    for signer in signers:
+        if not signer.public_key.is_valid_at(now):
+            raise ConfigurationError(
+                f"the key {signer.kid!a} is revoked or not valid now, according to nbf, exp or revoked in its JWK; "
+                "sign with another key: --key FILE"
+            )
     claims = checked_claims(tuple(signers), now, iat=False if options.no_iat else None, exp=exp, jku=options.jku)
     return _Job(options=options, signers=signers, claims=claims, now=now, until=until)
 
@@ -273,20 +282,6 @@ def _work(job: _Job, name: str) -> _Work:
         return _rejected(name, target, error)
     in_place = name != "-" and Path(name).is_file() and os.path.realpath(name) == os.path.realpath(target)
     return replace(work, read=sha256(data).digest()) if in_place else work
-
-
-def _signers(options: argparse.Namespace, now: float) -> list[LocalSigner]:
-    try:
-        signers = load_signers(options.key, options.kid, options.alg)
-    except MalformedError as error:
-        raise ConfigurationError(str(error)) from None  # the operator's key is wrong, not a card
-    for signer in signers:
-        if not signer.public_key.is_valid_at(now):
-            raise ConfigurationError(
-                f"the key {signer.kid!a} is revoked or not valid now, according to nbf, exp or revoked in its JWK; "
-                "sign with another key: --key FILE"
-            )
-    return signers
 
 
 def _write(data: bytes) -> None:

@@ -50,8 +50,9 @@ class Database(ABC):
 
     @contextmanager
     def _translate(self, *, audits: bool = False, is_part: bool = False) -> Iterator[None]:
-        """Errors of the connection and of the server become ``unavailable``, which ``audits`` the audit trail. After a
-        part of a request nobody knows yet if the database works.
+        """Errors of the connection and of the server become ``unavailable``; with ``audits`` they are audit events.
+
+        After a part of a request (``is_part``) it is still unknown whether the database works.
         """
         try:
             yield
@@ -99,17 +100,14 @@ class PerLoop(Generic[_T]):
 
 
 class Pause:
-    """Leaves a lost store alone, for requests that can do without it: not all of them wait for its time limit.
-
-    After a failure, one request per second tries the store. The others go on without it.
-    """
+    """Circuit breaker for optional stores: after a failure one request a second tries it, the others skip it."""
 
     def __init__(self) -> None:
         self._is_lost = False
         self._ends = -math.inf
 
     def may_try(self) -> bool:
-        """Whether to use the store now. If so, do."""
+        """Whether to use the store now. A caller that gets True has to use it."""
         now = time.monotonic()
         if self._is_lost and now < self._ends:
             return False

@@ -11,7 +11,7 @@ from a2a_trust.errors import ConfigurationError, TrustError
 _LONGEST: Final = 3_600.0
 """How long one migration may take, in seconds."""
 
-#: One migration at a time; the number is that of this package only.
+#: One migration at a time; no other program uses this number.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(x'a2a7'::int)"
 _THERE: Final = "SELECT to_regclass('a2a_trust.schema_version') IS NOT NULL"
 _DONE: Final = "UPDATE a2a_trust.schema_version SET version = $1, works_from = $2"

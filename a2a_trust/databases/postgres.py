@@ -1,8 +1,8 @@
 """PostgreSQL: connections for the event loops and the threads of every process, with short time limits.
 
 - Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
-- A request waits for ``timeout`` seconds at most, for a connection and for its answer together. Nothing is tried again
-  in secret, and after an outage the next request connects again.
+- A request waits for ``timeout`` seconds at most, for a connection and for its answer together. There are no silent
+  retries, and after an outage the next request connects again.
 - Without ``sslmode`` in the URL, a connection to another machine is encrypted, and its certificate must be valid.
 - Synchronous code uses an event loop in a thread of its own, one in each process.
 
@@ -47,7 +47,7 @@ class SqlConnection(Protocol):
 
 
 class Postgres(Database):
-    """A database whose schema is that of this release (``databases.schema``)."""
+    """A database with the tables of this release (``databases.schema``)."""
 
     def __init__(self, url: str, *, what: str, unavailable: type[TrustError], timeout: float = REQUEST_SECONDS) -> None:
         """ConfigurationError: the URL is not one of PostgreSQL, or the extra is not installed."""
@@ -114,7 +114,7 @@ class Postgres(Database):
         """A transaction for synchronous code, which must end in time, too. It is undone when the block raises.
 
         It is READ COMMITTED, whatever is the default of the server: a query sees all that was committed before it, so
-        what follows a lock sees what the holder before has written. ``audits``: the audit trail hears of a loss.
+        what follows a lock sees what the holder before has written. ``audits``: a loss is an event in the audit trail.
         """
         own = background()
         session = own.result(self._begin(own, audits=audits))
@@ -122,9 +122,9 @@ class Postgres(Database):
             yield session
         except BaseException:
             with suppress(TrustError):
-                session._end(commit=False)
+                own.result(session._end(commit=False))
             raise
-        session._end(commit=True)
+        own.result(session._end(commit=True))
 
     async def _begin(self, own: _Background, *, audits: bool) -> Transaction:
         ends = asyncio.get_running_loop().time() + self._timeout
@@ -209,11 +209,9 @@ class Transaction:
     audits: bool
 
     def fetch(self, query: str, *values: object) -> list[Any]:
-        """The rows of a query."""
         return self.own.result(self._do(self.connection.fetch, query, *values))
 
     def execute(self, query: str, *values: object) -> None:
-        """Run a statement."""
         self.own.result(self._do(self.connection.execute, query, *values))
 
     async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], *values: object, is_part: bool = True) -> _T:
@@ -227,10 +225,7 @@ class Transaction:
                     self.database._drop(self.connection)  # else its end would wait for the answer
                     raise
 
-    def _end(self, *, commit: bool) -> None:
-        self.own.result(self._finish(commit=commit))
-
-    async def _finish(self, *, commit: bool) -> None:
+    async def _end(self, *, commit: bool) -> None:
         try:
             await self._do(self.transaction.commit if commit else self.transaction.rollback, is_part=not commit)
         except BaseException:
@@ -272,4 +267,4 @@ def background() -> _Background:
 
 
 async def _nothing(connection: object) -> None:
-    """No session changes its settings, so there is nothing to reset, which saves a trip."""
+    """No session changes its settings, so there is nothing to reset, which saves a round trip."""

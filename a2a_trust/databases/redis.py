@@ -1,11 +1,10 @@
 """Redis and Valkey: connections for the event loops and the threads of every process, with short time limits.
 
 - Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
-- A request waits for ``timeout`` seconds at most. Nothing is tried again in secret, and after an outage the next
-  request connects again.
+- A request waits for ``timeout`` seconds at most. There are no silent retries, and after an outage the next request
+  connects again.
 - A URL without a password takes the one in ``REDISCLI_AUTH``, as redis-cli does.
-- Each new connection checks that the server drops nothing to make room: a dropped record would count as one that never
-  was.
+- Each new connection checks that the server evicts nothing: an evicted record would look as if it never existed.
 
 One server, or a failover behind one address; no cluster.
 """
@@ -127,8 +126,9 @@ class RedisServer(Database):
             self.check_room(dict(line.partition(":")[::2] for line in lines))
 
     def check_room(self, said: Mapping[str, object]) -> None:
-        """redis.ConnectionError, if by its INFO the server would drop records to make room. Somebody may change that
-        while connections are open, so those who lose by it ask each time.
+        """redis.ConnectionError if, by its INFO, the server evicts records when its memory is full.
+
+        This setting can change while connections are open, so callers that need all records check each time.
         """
         if str(said.get("maxmemory")) != "0" and said.get("maxmemory_policy") != "noeviction":
             raise self._redis.ConnectionError(
@@ -137,9 +137,7 @@ class RedisServer(Database):
             )
 
     def check_role(self, said: Mapping[str, object]) -> None:
-        """redis.ConnectionError, if by its INFO the server is a replica. It answers even when it has lost its master,
-        and does not know what changed since then.
-        """
+        """redis.ConnectionError if, by its INFO, the server is a replica, which may lack the last changes."""
         if said.get("role") != "master":
             raise self._redis.ConnectionError("it is a replica, which may lack the last changes")
 

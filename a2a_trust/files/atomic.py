@@ -104,7 +104,7 @@ class FileToWrite:
         False. Then ``commit`` detects a change by another process, and fails.
         """
         with _naming(self.path):
-            while _regular(self.path) is not None:
+            while (status := _status(self.path)) is not None and _has_a_name(status):
                 self._target = _follow(self.path)
                 try:
                     descriptor = _open_to_lock(self.path)
@@ -166,7 +166,7 @@ class FileToWrite:
             self._is_new = old is None
             is_secret = mode is not None
             if is_secret:
-                old = None  # a stranger may have put the file there: its owner and group must not get the secret
+                old = None  # another user may have put the file there: its owner and group must not get the secret
             elif old is not None:
                 mode = stat.S_IMODE(old.st_mode)
             # Never more than the final rights: others must not read a secret, not even for a moment.
@@ -242,28 +242,25 @@ class FileToWrite:
         """Open and lock the file for the new content, for a secret without a name if the system supports that."""
         temporary = _temporary_of(self._target)
         self._new = _open_without_name(self._target.parent, rights) if is_secret else None
-        if self._new is None:
-            self._temporary = temporary  # before it is made: a signal may come at any moment
-            self._open_temporary(temporary, rights)
+        if self._new is not None:
+            _flock(self._new)
+            if self._is_new:
+                _remove_leftover(temporary)
             return
-        _flock(self._new)
-        if self._is_new:
-            _remove_leftover(temporary)
-
-    def _open_temporary(self, temporary: Path, rights: int) -> None:
+        self._temporary = temporary  # before it is made: a signal may come at any moment
         while True:
             try:
-                # Exclusive: neither a link nor a file that somebody put there is opened.
+                # Exclusive: neither a link nor a file of another process is opened.
                 self._new = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights)
             except FileExistsError:
                 self._clear(temporary)
                 continue
             if _flock(self._new) is not _Lock.BUSY and _is_at(self._new, temporary):
                 return
-            os.close(self._new)  # before the lock, another process took it for a leftover and removed it
+            os.close(self._new)  # before the lock, another process removed it as a leftover
 
     def _clear(self, temporary: Path) -> None:
-        """Remove a temporary file after waiting for its process, unless that belongs to a stranger."""
+        """Remove a temporary file after waiting for its process, unless another user owns it."""
         target = _status(self._target)
         us = os.geteuid() if os.name == "posix" else 0
         _remove_leftover(temporary, wait_for={us, us if target is None else target.st_uid})
@@ -306,7 +303,7 @@ class FileToWrite:
 
 
 def is_reserved(path: Path) -> bool:
-    """Whether the name is that of a temporary file, which the next command may remove."""
+    """Whether it is the name of a temporary file, which the next command may remove."""
     return path.name.startswith(".") and path.name.endswith(".a2a-sign")
 
 
@@ -394,11 +391,6 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _regular(path: Path) -> os.stat_result | None:
-    status = _status(path)
-    return status if status is not None and _has_a_name(status) else None
-
-
 def _has_a_name(status: os.stat_result) -> bool:
     """Whether it is a regular file with a name; ``/dev/stdout`` may be a deleted file, which is written to directly."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink > 0
@@ -441,7 +433,7 @@ def _open_without_name(folder: Path, rights: int) -> int | None:
 
 
 def _link(descriptor: int, path: Path) -> None:
-    """Give the file a name. FileExistsError: the name is taken."""
+    """Give the open file a name; FileExistsError."""
     # src_dir_fd is not needed, but only with it Python follows the link in /proc.
     os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
@@ -455,7 +447,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.stat_result | None = None) -> None:
-    """Remove a temporary file that a killed process left; that of a running process stays.
+    """Remove a temporary file that a killed process left; a running process keeps its file.
 
     With ``wait_for``, wait for the process if one of these users owns the temporary file; else OSError. ``of`` is the
     locked target: a killed process may have left it with both names.

@@ -46,15 +46,11 @@ def open_regular(path: Path) -> BinaryIO:
 
     Opening a pipe normally waits for its writer, and would block an event loop.
     """
-    file = path.open("rb") if os.name != "posix" else open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def missing_file(path: Path, kind: str, maker: str) -> FileNotFoundError:

@@ -1,7 +1,7 @@
 """A card for the rules of lint: the card itself, its unreadable parts, and its readable rest as a view.
 
 An ambiguous card is checked, too: its ambiguous members are removed one by one until the rest is readable. A list is
-removed as a whole, so all pointers stay those of the card.
+removed as a whole, so all pointers stay valid in the card.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from a2a_trust.strict_json.jcs import canonicalize_received
 from a2a_trust.strict_json.pointer import Path
 
 _MAX_ERRORS: Final = 50
-"""The largest number of refusals: a document with more is not a card."""
+"""The largest number of errors: a document with more is not a card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class Finding:
 
 
 class Problem(NamedTuple):
-    """A finding of a rule; ``severity`` if it is not that of the rule."""
+    """A finding of a rule; ``severity`` if it differs from the rule's."""
 
     pointer: str
     message: str
@@ -59,7 +59,7 @@ _Check: TypeAlias = Callable[[Subject], Iterator[Problem]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule. ``section`` is that of A2A 1.0.1; ``is_fixable``: ``fix_card`` fixes it, and no meaning changes."""
+    """A rule. ``section`` is of A2A 1.0.1; ``is_fixable``: ``fix_card`` fixes it, and no meaning changes."""
 
     id: str
     severity: Severity

@@ -29,7 +29,7 @@ class Challenge:
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The scopes that the agent asks for (RFC 6750 3); empty if one of them is not a scope."""
+        """The scopes that the agent requires (RFC 6750 3); empty if one of them is not a scope."""
         names = self.parameters.get("scope", "").split(" ")
         return frozenset(names) if all(SCOPE.fullmatch(name) for name in names) else frozenset()
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 from a2a_trust.auth.certificate.identities import subject_of
 from a2a_trust.auth.peers import peer_extension
 
-__all__ = ["extensions_of", "with_extensions"]
-
 
 def extensions_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
     """Extensions for every scope of the connection, by name: the peer, and for TLS ``tls`` (ASGI TLS 0.2)."""

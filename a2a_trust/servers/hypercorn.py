@@ -5,10 +5,11 @@
     python -m a2a_trust.servers.hypercorn agent:app --bind 0.0.0.0:8443 --certfile server.pem --keyfile server.key \\
         --ca-certs ca.pem --verify-mode CERT_OPTIONAL
 
-The command has the arguments of ``hypercorn``, and ``serve`` those of ``hypercorn.asyncio.serve``. Every scope, also of
-HTTP/2 and websockets, has the socket's peer and the client's certificate (ASGI TLS extension 0.2), which ``FromTls()``
-reads. ``CERT_OPTIONAL`` asks callers for a certificate; ``CERT_REQUIRED`` rejects connections without one. HTTP/3
-records neither, so ``FromTls()`` rejects its requests. ``protect`` needs workers of asyncio or uvloop, not of trio.
+The command has the arguments of ``hypercorn``, and ``serve`` the arguments of ``hypercorn.asyncio.serve``. Every
+scope, also of HTTP/2 and websockets, has the socket's peer and the client's certificate (ASGI TLS extension 0.2), which
+``FromTls()`` reads. ``CERT_OPTIONAL`` asks callers for a certificate; ``CERT_REQUIRED`` rejects connections without
+one. HTTP/3 records neither, so ``FromTls()`` rejects its requests. ``protect`` needs workers of asyncio or uvloop, not
+of trio.
 """
 
 from __future__ import annotations

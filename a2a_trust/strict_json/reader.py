@@ -1,4 +1,4 @@
-"""A strict JSON reader for documents of strangers.
+"""A strict JSON reader for untrusted documents.
 
 It accepts JSON (RFC 8259) that every reader reads in the same way (RFC 8785 3.1, RFC 7493). It rejects encodings other
 than UTF-8, byte order marks, duplicate members, lone surrogates, numbers that are not finite doubles, data after the

@@ -24,7 +24,8 @@ from a2a_trust.strict_json.pointer import steps_of
     is_fixable=True,
 )
 def explicit_default(subject: Subject) -> Iterator[Problem]:
-    for pointer in _defaults(subject):
+    # Cards before 1.0 are signed as they are.
+    for pointer in () if subject.rest is None or subject.is_legacy else present_members(subject.rest)[1]:
         yield Problem(
             safe_pointer(pointer),
             "the member has no meaning, but gives the card several canonical forms: SDKs that sign the card as it is "
@@ -94,13 +95,6 @@ def _pruned_rule(pointer: str) -> tuple[str, str] | None:
     if "params" in steps:
         return "an empty value in params", f"Remove it if that means the same; {companion}"
     return None
-
-
-def _defaults(subject: Subject) -> tuple[str, ...]:
-    """The members that signing drops; none for cards before 1.0, which are signed as they are."""
-    if subject.rest is None or subject.is_legacy:
-        return ()
-    return present_members(subject.rest)[1]
 
 
 _SCHEMES: Final = ("/securitySchemes/", "/security_schemes/")

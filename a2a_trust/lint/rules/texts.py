@@ -56,7 +56,7 @@ def bidirectional_character(subject: Subject) -> Iterator[Problem]:
         )
 
 
-@rule("invisible-character", Severity.WARNING, "A text has characters that nobody sees.", "13.4")
+@rule("invisible-character", Severity.WARNING, "A text has invisible characters.", "13.4")
 def invisible_character(subject: Subject) -> Iterator[Problem]:
     for pointer in _with_any(subject, _INVISIBLE, _INVISIBLE):
         yield Problem(

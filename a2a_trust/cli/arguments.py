@@ -58,19 +58,7 @@ def _add_sign(command: argparse.ArgumentParser) -> None:
         help="with --if-needed or --check: a card also has to be signed when its signature expires within this time: "
         "14d, 12h, 30m",
     )
-    command.add_argument(
-        "--key",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="private key (PEM, JWK) or key ring to sign with; repeat to sign with several keys",
-    )
-    command.add_argument(
-        "--kid", help="name of the key in the signature (default: the kid in the key file, else the key's thumbprint)"
-    )
-    command.add_argument(
-        "--alg", help="algorithm of an RSA key: RS256 … PS512 (default: the alg in the key file, else RS256)"
-    )
+    _add_signing_keys(command)
     command.add_argument(
         "--jku", metavar="URL", help="https URL of the JWK Set with the public key, written into the signature"
     )
@@ -105,6 +93,22 @@ def _add_sign(command: argparse.ArgumentParser) -> None:
     _add_cards_from(command)
     _add_quiet(command)
     _add_json_of_cards(command)
+
+
+def _add_signing_keys(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="private key (PEM, JWK) or key ring to sign with; repeat to sign with several keys",
+    )
+    command.add_argument(
+        "--kid", help="name of the key in the signature (default: the kid in the key file, else the key's thumbprint)"
+    )
+    command.add_argument(
+        "--alg", help="algorithm of an RSA key: RS256 … PS512 (default: the alg in the key file, else RS256)"
+    )
 
 
 def _add_keygen(command: argparse.ArgumentParser) -> None:

@@ -202,7 +202,7 @@ def _add_rotate(command: argparse.ArgumentParser) -> None:
         help="how long the old key stays published after that; at least the longest --expires plus the max-age of the "
         "cards (default: 91d)",
     )
-    command.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: that of the last key)")
+    command.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: as the last key)")
     _add_json(command)
 
 

@@ -90,7 +90,7 @@ def _flush() -> None:
 def _end_on_signals(came: list[int]) -> Iterator[None]:
     """In the block SIGTERM and SIGHUP end the command as Ctrl-C does, and ``came`` gets the first of them.
 
-    A signal that the caller ignores stays ignored. On the way out, temporary files are removed.
+    A signal that the caller ignores stays ignored. Temporary files are removed before the end.
     """
     import signal
     from threading import Timer, current_thread, main_thread

@@ -103,14 +103,14 @@ class _Status(StrEnum):
     SIGNED = "signed"
     UNCHANGED = "unchanged"
     TO_SIGN = "to-sign"
-    REFUSED = "refused"
+    REJECTED = "refused"  # a stable word of reports
     NOT_WRITTEN = "not-written"
     """It could be signed, but another card could not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """How all cards are signed: ``claims`` are those of ``checked_claims``.
+    """How all cards are signed: ``claims`` are as ``checked_claims`` returns them.
 
     A signature that expires before ``until`` has to be made again.
     """
@@ -395,7 +395,7 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
 def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[_Status, Exit]:
     """The outcome for the card, and its exit code."""
     if work.error is not None:
-        return _Status.REFUSED, exit_of(work.error)
+        return _Status.REJECTED, exit_of(work.error)
     if work.reason is None:
         return _Status.UNCHANGED, Exit.OK
     if options.check:
@@ -414,7 +414,7 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
     elif status is _Status.UNCHANGED and not quiet:
         put(f"{name}: unchanged, signed by {kids}", stream)
     elif status is _Status.NOT_WRITTEN and not quiet:
-        put(f"{name}: not written, because another card was refused", stream)
+        put(f"{name}: not written, because another card was rejected", stream)
     elif status is _Status.SIGNED and not quiet:
         arrow = "" if work.target in ("-", work.name) else f" -> {printable(work.target)}"
         put(f"{name}{arrow}: {mark('signed', 'green', stream)} by {kids}", stream)

@@ -81,8 +81,8 @@ class Admitted(NamedTuple):
     """The application may have the request.
 
     - ``request``: for the application, with the caller in place of the credentials.
-    - ``caller``: None for a public path, and for a preflight.
-    - ``call``: None for a request of no interface. The extended card is not of the application: for
+    - ``caller``: without one, as for a public path or a preflight, it is None.
+    - ``call``: without one, for a request of no interface, it is None. The extended card is not of the application: for
       ``GET_EXTENDED_CARD``, ``ExtendedCardEndpoint.answer`` answers.
     - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2).
     """

@@ -13,7 +13,6 @@ from a2a_trust.errors import KeySourceUnavailableError, TrustError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Migrate the database ``options.url``, or check it."""
     command = f"database {options.action}"
     only_check = options.action == "check"
     try:

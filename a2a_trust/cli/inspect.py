@@ -194,9 +194,6 @@ def _skills(card: JSONObject, view: CardView | None) -> list[dict[str, Any]]:
     return found
 
 
-# How to authenticate, in sentences
-
-
 def _sentence(requirements: tuple[Alternative, ...] | None, view: CardView) -> str:
     if not requirements:
         return "nothing: the card requires no credential, so anybody may call"
@@ -253,9 +250,6 @@ def _scheme(scheme: SecurityScheme) -> str:
             return f"{_phrase(scheme)}; {url}"
         case _:
             return _phrase(scheme)
-
-
-# Signatures
 
 
 class _Trust(NamedTuple):
@@ -336,9 +330,6 @@ def _verdict(document: bytes, proof: _Trust) -> tuple[dict[str, Any], Exit]:
         "origin": verified.origin,
         "unverified": list(verified.unverified),
     }, Exit.OK
-
-
-# For people
 
 
 def _put(name: str, entry: dict[str, Any]) -> None:

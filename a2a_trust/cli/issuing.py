@@ -137,7 +137,6 @@ def expiry(lifetime: str | None) -> float:
 
 
 def state_of(record: ApiKeyRecord | PasswordRecord) -> str:
-    """Whether the secret is revoked, valid or expired now."""
     if record.revoked is not None:
         return "revoked"
     return "valid" if record.is_good(time.time()) else "expired"

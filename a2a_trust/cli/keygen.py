@@ -107,7 +107,6 @@ def _format(options: argparse.Namespace, alg: str) -> Literal["pem", "jwk"]:
 
 
 def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
-    """A new key, and the content of its file."""
     signer = generate_signer(options.alg, kid=options.kid)
     chosen = _format(options, signer.alg)
     passphrase = new_passphrase() if options.encrypt else None

@@ -23,8 +23,6 @@ from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the key ring ``options.file``."""
-
     def members() -> dict[str, Any]:
         with key_file_warnings(), naming(options.file):
             return {"file": options.file, **_ACTIONS[options.action](options)}

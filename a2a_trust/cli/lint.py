@@ -98,7 +98,6 @@ def _put_sarif(reports: list[_Report]) -> None:
 
 
 def _put_not_read(report: _Report) -> None:
-    """Write to standard error that the file could not be read, or not be fixed."""
     if report.unread is not None:
         report_failure("lint", report.unread, as_json=False, code=report.code, file=report.name)
     if report.not_fixed is not None:

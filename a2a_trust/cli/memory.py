@@ -16,8 +16,6 @@ from a2a_trust.client.memory import Remembered, acceptance
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the card memory ``options.file``."""
-
     def act() -> dict[str, Any]:
         name = str(default_memory_path()) if options.file is None else memory_name(options.file)
         with naming(name):

@@ -3,17 +3,13 @@
 The first rule that fits decides what a name means:
 
 1. ``-`` is standard input, and a URL is an agent.
-2. A directory stands for every ``*.json`` file in it and below it. Hidden files and directories are left out, except
-   ``.well-known``, from which agents serve their cards.
+2. A directory stands for every ``*.json`` file in it and below it.
 3. The name of an existing file is that file, even with ``*``, ``?`` or ``[`` in it.
-4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories, of which only
-   ``.well-known`` may be hidden.
+4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories.
 
-A check that skipped cards must not pass. So these are errors:
-
-- a directory, a glob or a list without a card,
-- a directory that cannot be read,
-- a link to a directory that would be searched with everything below it.
+Of hidden files and directories only ``.well-known`` is searched, from which agents serve their cards. A check that
+skipped cards must not pass: a directory, glob or list without a card, a directory that cannot be read, and a link to a
+directory on the way of ``**`` are errors.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from a2a_trust.errors import ConfigurationError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the store ``options.store``."""
     return run_action("password", _ACTIONS, options)
 
 

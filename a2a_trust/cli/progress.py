@@ -47,7 +47,6 @@ class Progress:
         print(f"\r{done:,}{of} cards, {rate:,.0f} a second{left}{wrong}\x1b[K", end="", file=self._stream, flush=True)
 
     def hide(self) -> None:
-        """Remove the line until it is shown again."""
         if self._is_shown and self._stream is not None:
             self._is_shown = False
             print("\r\x1b[K", end="", file=self._stream, flush=True)

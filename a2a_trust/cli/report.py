@@ -40,7 +40,6 @@ class Exit(IntEnum):
 
 
 def exit_of(error: Exception) -> Exit:
-    """The exit code for an error."""
     if isinstance(error, OSError | FetchError | CardMemoryUnavailableError | KeySourceUnavailableError):
         return Exit.INPUT_OUTPUT
     if isinstance(error, ConfigurationError):
@@ -62,7 +61,6 @@ def exit_of_setup(error: Exception) -> Exit:
 
 
 def class_of(code: Exit) -> str:
-    """The word for an exit code in JSON reports."""
     return code.name.lower().replace("_", "-")
 
 
@@ -114,7 +112,6 @@ _Stream: TypeAlias = TextIO | Literal["standard output"] | None
 
 
 def put(text: str, stream: _Stream = _STANDARD_OUTPUT) -> None:
-    """Write a line to the stream."""
     target = sys.stdout if stream == _STANDARD_OUTPUT else stream
     if target is not None:
         print(text, file=target)
@@ -173,7 +170,6 @@ class Results:
 
     @property
     def total(self) -> int:
-        """The number of cards so far."""
         return self.counts.total()
 
     def put(self, *, quiet: bool = False) -> Exit:

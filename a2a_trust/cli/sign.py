@@ -370,7 +370,6 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
 
 
 def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
-    """Report the outcome of every card."""
     options, noted = job.options, 0
     results, is_given_up = Results("sign", options.json, stream), any(work.error is not None for work in works)
     for work in works:
@@ -393,7 +392,6 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
 
 
 def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[_Status, Exit]:
-    """The outcome for the card, and its exit code."""
     if work.error is not None:
         return _Status.REJECTED, exit_of(work.error)
     if work.reason is None:
@@ -428,7 +426,6 @@ _OPTIONS: Final = Arguments(
 
 
 def _members(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
-    """The members of a JSON report."""
     if work.error is not None:
         return {
             "file": work.name,

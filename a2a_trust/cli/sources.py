@@ -61,7 +61,6 @@ def in_pipeline() -> bool:
 
 
 def making_trust_file(name: str) -> str:
-    """The command that makes a trust file."""
     return f"a2a-sign trust add {shlex.quote(name)} --origin HOST --public-key FILE"
 
 
@@ -137,7 +136,6 @@ def _default_key() -> str:
 
 
 def algorithm_option(alg: str) -> str:
-    """The algorithm that --alg names."""
     try:
         return algorithm_named(alg).name
     except ConfigurationError as error:

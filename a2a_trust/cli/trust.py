@@ -43,7 +43,6 @@ from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, key
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the trust file ``options.file``."""
     return run_and_report(
         f"trust {options.action}",
         lambda: {"file": options.file, **_ACTIONS[options.action](options)},

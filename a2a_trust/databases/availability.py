@@ -1,5 +1,9 @@
 """What PostgreSQL and Redis have in common: a client for each event loop, time limits, errors, and audit events when a
 database is lost and when it is back.
+
+- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
+- A request waits for ``timeout`` seconds at most, for a connection and for its answer together. There are no silent
+  retries, and after an outage the next request connects again.
 """
 
 from __future__ import annotations

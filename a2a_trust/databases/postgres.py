@@ -1,8 +1,5 @@
 """PostgreSQL: connections for the event loops and the threads of every process, with short time limits.
 
-- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
-- A request waits for ``timeout`` seconds at most, for a connection and for its answer together. There are no silent
-  retries, and after an outage the next request connects again.
 - Without ``sslmode`` in the URL, a connection to another machine is encrypted, and its certificate must be valid.
 - Synchronous code uses an event loop in a thread of its own, one in each process.
 

@@ -1,8 +1,5 @@
 """Redis and Valkey: connections for the event loops and the threads of every process, with short time limits.
 
-- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
-- A request waits for ``timeout`` seconds at most. There are no silent retries, and after an outage the next request
-  connects again.
 - A URL without a password takes the one in ``REDISCLI_AUTH``, as redis-cli does.
 - Each new connection checks that the server evicts nothing: an evicted record would look as if it never existed.
 

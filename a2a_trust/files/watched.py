@@ -119,7 +119,6 @@ class Watched(Generic[_T]):
         self._value, self._seen = read()
 
     def value(self) -> _T:
-        """The newest value that could be read."""
         with self._lock:
             now = monotonic()  # not the time of day, which can jump
             if now - self._looked_at >= self._every:

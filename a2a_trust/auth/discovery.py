@@ -24,7 +24,7 @@ from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.issuers import metadata_locations, metadata_urls
+from a2a_trust.net.metadata import metadata_locations, metadata_urls
 from a2a_trust.net.urls import read_url
 
 if TYPE_CHECKING:

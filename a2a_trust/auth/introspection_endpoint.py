@@ -43,7 +43,7 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.net.fetcher import Fetcher, FormAnswer
-from a2a_trust.net.issuers import EndpointClient
+from a2a_trust.net.metadata import EndpointClient
 from a2a_trust.strict_json import JSONObject
 
 _log: Final = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ The first rule that fits decides what a name means:
 3. The name of an existing file is that file, even with ``*``, ``?`` or ``[`` in it.
 4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories.
 
-Of hidden files and directories only ``.well-known`` is searched, from which agents serve their cards. A check that
+Hidden files and directories are left out, except ``.well-known``, from which agents serve their cards. A check that
 skipped cards must not pass: a directory, glob or list without a card, a directory that cannot be read, and a link to a
 directory on the way of ``**`` are errors.
 """
@@ -38,19 +38,19 @@ def is_url(name: str) -> bool:
     return _SCHEME.match(name) is not None
 
 
-class CardSource(NamedTuple):
+class NamedCard(NamedTuple):
     """A card to read: its name, or its line with the name of the line."""
 
     name: str
     line: bytes | None = None
 
 
-def card_sources(options: argparse.Namespace) -> Iterator[CardSource]:
+def card_sources(options: argparse.Namespace) -> Iterator[NamedCard]:
     """The cards of ``named_cards``, which are in ``options.files`` now, and the lines of --cards-from.
 
     ConfigurationError: no line has a card. OSError: the file cannot be read.
     """
-    yield from map(CardSource, options.files)
+    yield from map(NamedCard, options.files)
     name, number = options.cards_from, 0
     if name is None:
         return
@@ -58,7 +58,7 @@ def card_sources(options: argparse.Namespace) -> Iterator[CardSource]:
         raise OSError("standard input is closed")
     with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         for number, line in _lines(file):
-            yield CardSource(f"{name}:{number}", line)
+            yield NamedCard(f"{name}:{number}", line)
     if not number:
         raise ConfigurationError(f"--cards-from {name}: no line with a card; run the command only when there are cards")
 

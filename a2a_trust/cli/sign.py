@@ -21,7 +21,7 @@ from typing import Any, Final, TextIO
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewrite
 from a2a_trust.cli.moments import duration, moment
-from a2a_trust.cli.named_cards import CardSource, card_sources, named_cards, reader_for
+from a2a_trust.cli.named_cards import NamedCard, card_sources, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
@@ -255,7 +255,7 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
     return works
 
 
-def _sign_line(job: _Job, card: CardSource) -> _Work:
+def _sign_line(job: _Job, card: NamedCard) -> _Work:
     """The outcome for the card in a line; its ``data`` is the whole line."""
     from a2a_trust.signing.lines import read_line  # msgspec is slow to import
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from a2a_trust.cli.agents import FetchSettings, fetch_settings, read_or_fetch
-from a2a_trust.cli.named_cards import CardSource, card_sources, is_url, named_cards, reader_for
+from a2a_trust.cli.named_cards import NamedCard, card_sources, is_url, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
@@ -68,7 +68,7 @@ class _Verification:
     asked: FetchSettings | None
     now: float
 
-    def outcome(self, card: CardSource) -> _Outcome:
+    def outcome(self, card: NamedCard) -> _Outcome:
         """Read and verify a card."""
         data = card.line
         try:
@@ -79,7 +79,7 @@ class _Verification:
             return self._failure(card.name, data, error)
         return self._success(card.name, data, verified)
 
-    def _verify(self, card: CardSource, data: bytes) -> VerifiedCard:
+    def _verify(self, card: NamedCard, data: bytes) -> VerifiedCard:
         document, origin = data, self.keys.origin_of(card.name)
         if card.line is not None:
             from a2a_trust.signing.lines import origin_in, read_line  # msgspec is slow to import

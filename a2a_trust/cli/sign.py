@@ -351,19 +351,21 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
         data = rewrite(data.decode("utf-8"), original, signed.card).encode("utf-8")
         check_own_work(data, signed.payload, job.signers, job.now, read)
     notes = signed.notes_naming(_OPTIONS)
-    entry = {
-        "companion": signed.companion,
-        "left_open": list(signed.left_open),
-        "normalized": list(signed.normalized),
-        "findings": list(map(asdict, findings)),
-    }
+    entry: dict[str, Any] = {}
+    if options.json:
+        entry = {
+            "companion": signed.companion,
+            "left_open": list(signed.left_open),
+            "normalized": list(signed.normalized),
+            "findings": list(map(asdict, findings)),
+        }
     return _Work(
         name=name,
         target=target,
         data=data,
         reason=reason,
         findings=findings,
-        entry=entry if options.json else {},
+        entry=entry,
         notes=notes if options.json or len(options.files) == 1 else (),
         is_noted=bool(notes),
     )

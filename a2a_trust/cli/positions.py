@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from a2a_trust.strict_json.pointer import steps_of
 
-_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_BETWEEN: Final = re.compile(r"[ \t\r\n,:]*")
+_DECODER: Final = json.JSONDecoder()
 
 
 class Position(NamedTuple):
@@ -29,18 +30,6 @@ class _Wanted:
     offset: int | None = None
 
 
-@dataclass(slots=True)
-class _Container:
-    """An array or object that is being read; ``wanted`` is None if no pointer leads into it."""
-
-    wanted: _Wanted | None
-    index: int | None
-    """The index of the next element of an array; None in an object."""
-    name: _Wanted | None = None
-    """In an object, the wanted step of the member whose name was read last."""
-    expects_name: bool = True
-
-
 def positions_of(text: str, pointers: Iterable[str]) -> dict[str, Position]:
     """The position of each pointer's member (its name); for a missing member, the innermost value around it.
 
@@ -53,48 +42,30 @@ def positions_of(text: str, pointers: Iterable[str]) -> dict[str, Position]:
         for step in steps_of(pointer):
             way.append(way[-1].below.setdefault(step, _Wanted()))
         ways[pointer] = way
-    _find(text, root)
+    root.offset = _after_blanks(text, 0)
+    _find(text, root.offset, root)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
     return {pointer: _position(way, lines) for pointer, way in ways.items()}
 
 
-def _find(text: str, root: _Wanted) -> None:
-    """Set the offset of every wanted step that the text has."""
-    stack: list[_Container] = []
-    for match in _PIECE.finditer(text):
-        piece = match[0]
-        around = stack[-1] if stack else None
-        if piece in "}]":
-            stack.pop()
-        elif piece == ",":
-            if around is not None:
-                around.expects_name = True
-                around.index = None if around.index is None else around.index + 1
-        elif piece == ":":
-            continue
-        elif around is not None and around.index is None and around.expects_name:
-            around.expects_name = False
-            around.name = None if around.wanted is None else around.wanted.below.get(json.loads(piece))
-            _set_offset(around.name, match.start())
-        else:
-            here = _here(around, root)
-            _set_offset(here, match.start())
-            if piece in "{[":
-                stack.append(_Container(wanted=here, index=0 if piece == "[" else None))
+def _find(text: str, at: int, wanted: _Wanted) -> int:
+    """Set the offsets of the wanted steps in the value at ``at``; returns the end of the value."""
+    if not wanted.below or text[at] not in "{[":
+        return _DECODER.raw_decode(text, at)[1]
+    is_object, index = text[at] == "{", 0
+    at = _after_blanks(text, at + 1)
+    while text[at] not in "}]":
+        name, end = _DECODER.raw_decode(text, at) if is_object else (str(index), at)
+        step = wanted.below.get(name, _Wanted())
+        step.offset = at
+        at = _after_blanks(text, _find(text, _after_blanks(text, end), step))
+        index += 1
+    return at + 1
 
 
-def _here(around: _Container | None, root: _Wanted) -> _Wanted | None:
-    """The wanted step at the value that begins now."""
-    if around is None:
-        return root
-    if around.index is None or around.wanted is None:
-        return around.name
-    return around.wanted.below.get(str(around.index))
-
-
-def _set_offset(wanted: _Wanted | None, offset: int) -> None:
-    if wanted is not None and wanted.offset is None:
-        wanted.offset = offset
+def _after_blanks(text: str, at: int) -> int:
+    match = _BETWEEN.match(text, at)
+    return match.end() if match else at
 
 
 def _position(way: list[_Wanted], lines: list[int]) -> Position:

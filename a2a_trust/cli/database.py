@@ -7,7 +7,7 @@ import sys
 
 from a2a_trust.cli.report import Exit, exit_of, mark, printable, put, put_report, report_failure
 from a2a_trust.cli.stores import COMMAND_SECONDS, postgres_url
-from a2a_trust.databases.migrate import Migrated, migrate
+from a2a_trust.databases.migrate import migrate
 from a2a_trust.databases.schema import VERSION
 from a2a_trust.errors import KeySourceUnavailableError, TrustError
 
@@ -27,13 +27,8 @@ def run(options: argparse.Namespace) -> int:
     code = Exit.OK if done.now >= VERSION else Exit.INVALID
     if options.json:
         put_report(command, code, {"before": done.before, "version": done.now, "needed": VERSION})
-    else:
-        _show(options.url, done)
-    return code
-
-
-def _show(url: str, done: Migrated) -> None:
-    name = printable(url)
+        return code
+    name = printable(options.url)
     if done.now < VERSION:
         put(f"{mark('old', 'red', sys.stdout)} {name}: version {done.now}, and this release needs {VERSION}")
         put(f"  run: a2a-sign database migrate {name}")
@@ -42,3 +37,4 @@ def _show(url: str, done: Migrated) -> None:
     else:
         put(f"{mark('migrated', 'green', sys.stdout)} {name}: from version {done.before} to {done.now}")
         put("  allow the roles of servers what docs/operations.md lists: they need no right to change tables")
+    return code

@@ -45,7 +45,12 @@ def positions_of(text: str, pointers: Iterable[str]) -> dict[str, Position]:
     root.offset = _after_blanks(text, 0)
     _find(text, root.offset, root)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
-    return {pointer: _position(way, lines) for pointer, way in ways.items()}
+    positions = {}
+    for pointer, way in ways.items():
+        offset = next((step.offset for step in reversed(way) if step.offset is not None), 0)
+        line = bisect_right(lines, offset) - 1
+        positions[pointer] = Position(line=line + 1, column=offset - lines[line] + 1)
+    return positions
 
 
 def _find(text: str, at: int, wanted: _Wanted) -> int:
@@ -66,9 +71,3 @@ def _find(text: str, at: int, wanted: _Wanted) -> int:
 def _after_blanks(text: str, at: int) -> int:
     match = _BETWEEN.match(text, at)
     return match.end() if match else at
-
-
-def _position(way: list[_Wanted], lines: list[int]) -> Position:
-    offset = next((step.offset for step in reversed(way) if step.offset is not None), 0)
-    line = bisect_right(lines, offset) - 1
-    return Position(line=line + 1, column=offset - lines[line] + 1)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import BinaryIO, Final, Self
 
 from a2a_trust.errors import ConfigurationError
@@ -212,9 +212,7 @@ class FileToWrite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self.discard()
         finally:
@@ -316,11 +314,8 @@ def is_taken(path: Path) -> bool:
 
 def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replace: bool = True) -> None:
     """Write ``data`` to the file, as ``FileToWrite`` does. FileExistsError: it exists, and ``replace`` is False."""
-    if not replace and is_taken(path):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     with FileToWrite(path, Over.ANYTHING if replace else Over.NOTHING) as file:
-        if replace:
-            file.lock()
+        file.lock(wait=replace)  # this also removes what a killed process left
         file.prepare(data, mode=mode)
         file.commit()
 

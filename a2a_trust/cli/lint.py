@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust import strict_json
-from a2a_trust.cli.card_text import rewrite
+from a2a_trust.cli.card_text import Position, positions_of, rewrite
 from a2a_trust.cli.named_cards import named_cards
-from a2a_trust.cli.positions import Position, positions_of
 from a2a_trust.cli.report import (
     Exit,
     Results,

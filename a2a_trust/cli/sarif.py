@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from a2a_trust.cli.positions import Position
+from a2a_trust.cli.card_text import Position
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.rules import RULES
 

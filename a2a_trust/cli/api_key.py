@@ -40,7 +40,7 @@ def _create(options: argparse.Namespace) -> None:
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
-    expires, text = expiry(options.expires), _given(options.file)
+    expires, text = expiry(options.expires), _read_key(options.file)
     store = api_keys(options.store, create=True)
     record = store.import_key(text, owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
     if not options.json:
@@ -121,7 +121,7 @@ def _others(record: ApiKeyRecord, of_owner: Iterable[ApiKeyRecord]) -> int:
     return sum(other.key_id != record.key_id and other.is_good(now) for other in of_owner)
 
 
-def _given(name: str) -> str:
+def _read_key(name: str) -> str:
     """The key to import, from a file, from standard input for ``-``, or typed in without an echo."""
     if name == "-" and sys.stdin.isatty():
         from getpass import getpass

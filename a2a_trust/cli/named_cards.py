@@ -18,15 +18,14 @@ import argparse
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
+from a2a_trust.cli.sources import open_input
 from a2a_trust.errors import ConfigurationError
 
 _MAGIC: Final = re.compile(r"[*?\[]")
@@ -54,9 +53,7 @@ def card_sources(options: argparse.Namespace) -> Iterator[NamedCard]:
     name, number = options.cards_from, 0
     if name is None:
         return
-    if name == "-" and sys.stdin is None:
-        raise OSError("standard input is closed")
-    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+    with open_input(name) as file:
         for number, line in _lines(file):
             yield NamedCard(f"{name}:{number}", line)
     if not number:
@@ -105,12 +102,8 @@ def named_cards(options: argparse.Namespace) -> list[str]:
 
 def _read_list(name: str) -> list[str]:
     """The names in a list: separated by NUL if it has one (``find -print0``), else one per line."""
-    if name == "-":
-        if sys.stdin is None:
-            raise OSError("standard input is closed")
-        data = sys.stdin.buffer.read()
-    else:
-        data = Path(name).read_bytes()
+    with open_input(name) as file:
+        data = file.read()
     names = data.split(b"\0") if b"\0" in data else data.splitlines()
     found = [os.fsdecode(each) for each in names if each]
     if not found:

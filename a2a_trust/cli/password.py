@@ -47,7 +47,7 @@ def _create(options: argparse.Namespace) -> None:
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
-    expires, text = expiry(options.expires), _given(options.file)
+    expires, text = expiry(options.expires), _read_password(options.file)
     store = _passwords(options.store, create=True)
     record = store.import_password(text, user=options.user, scopes=options.scope, expires=expires)
     if not options.json:
@@ -114,7 +114,7 @@ def _show(
         put("  note: the user had a password before, which is no longer valid; both name the same caller", sys.stderr)
 
 
-def _given(name: str) -> str:
+def _read_password(name: str) -> str:
     """The password to import, from a file, from standard input for ``-``, or typed in twice without an echo."""
     if name == "-" and sys.stdin.isatty():
         from getpass import getpass

@@ -9,9 +9,9 @@ import time
 import warnings
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from a2a_trust import strict_json
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
@@ -45,13 +45,18 @@ def default_memory_path() -> Path:
     return user_data_path("a2a-trust", appauthor=False) / "cards.db"
 
 
+def open_input(name: str) -> AbstractContextManager[BinaryIO]:
+    """A file, or standard input for ``-``, for a block."""
+    if name != "-":
+        return Path(name).open("rb")
+    if sys.stdin is None:
+        raise OSError("standard input is closed; name a file instead of -")
+    return nullcontext(sys.stdin.buffer)
+
+
 def read_input(name: str) -> bytes:
     """The content of a file, or of standard input for ``-``: at most one byte more than the reader accepts."""
-    if name == "-":
-        if sys.stdin is None:
-            raise OSError("standard input is closed; name a file instead of -")
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
-    with Path(name).open("rb") as file:
+    with open_input(name) as file:
         return file.read(MAX_BYTES + 1)
 
 
@@ -60,7 +65,7 @@ def in_pipeline() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def making_trust_file(name: str) -> str:
+def trust_file_command(name: str) -> str:
     return f"a2a-sign trust add {shlex.quote(name)} --origin HOST --public-key FILE"
 
 
@@ -152,7 +157,7 @@ def _with_alg(key: _K, alg: str | None, name: str) -> _K:
         raise ConfigurationError(f"--alg: {name}: {error}") from None
 
 
-def given_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[PublicKey]:
+def keys_for_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[PublicKey]:
     """The keys of a file, for the algorithm of --alg; in a set of several keys, those for other ones are skipped."""
     if alg is None or len(keys) < 2:
         return [_with_alg(key, alg, name) for key in keys]

@@ -16,11 +16,11 @@ from a2a_trust.cli.moments import moment, rfc3339
 from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report, warn
 from a2a_trust.cli.sources import (
     algorithm_option,
-    given_alg,
-    making_trust_file,
+    keys_for_alg,
     needing_client,
     public_key,
     public_keys,
+    trust_file_command,
 )
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
@@ -156,11 +156,11 @@ def _given_keys(options: argparse.Namespace) -> KeySet:
         raise ConfigurationError("--kid works only with --public-key; the keys of a JWK Set have their own names")
     if options.public_key is not None:
         given = [public_key(options.public_key, options.kid)]
-        return KeySet(keys=tuple(given_alg(given, options.alg, options.public_key)))
+        return KeySet(keys=tuple(keys_for_alg(given, options.alg, options.public_key)))
     if options.jwks is None:
         return KeySet(keys=())
     found = public_keys(options.jwks)
-    keys = given_alg(found.keys, options.alg, options.jwks)
+    keys = keys_for_alg(found.keys, options.alg, options.jwks)
     if options.name is not None and len(keys) > 1:
         raise ConfigurationError(
             f"--name: {options.jwks} has {len(keys)} keys, and --jwks makes an entry for each key. To give one name to "
@@ -343,7 +343,7 @@ def _update(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocu
 
 
 def _no_file(name: str) -> OSError:
-    return FileNotFoundError(f"there is no trust file at {name}; to make one: {making_trust_file(name)}")
+    return FileNotFoundError(f"there is no trust file at {name}; to make one: {trust_file_command(name)}")
 
 
 _HEADINGS: Final = ("KID", "ALG", "NAME", "TRUSTED FOR", "SIGNER", "VALID", "STATE", "KEY FROM")

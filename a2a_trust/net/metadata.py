@@ -1,4 +1,4 @@
-"""What authorization servers and agents say of themselves: issuers, URLs of metadata, scopes, and challenges.
+"""Metadata of authorization servers and agents: issuers, URLs, scopes, and challenges.
 
 A ``WWW-Authenticate`` header is not trusted. Its URLs are never fetched, and a malformed header gives no challenges.
 

@@ -26,14 +26,14 @@ def extensions_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
 def with_extensions(app: Any, extensions: dict[str, Any]) -> Any:
     """``app``, with a copy of these extensions in every scope; other arguments are passed on."""
 
-    async def telling(scope: Any, *others: Any) -> None:
+    async def recording(scope: Any, *others: Any) -> None:
         scope["extensions"] = {
             **(scope.get("extensions") or {}),
             **{name: value.copy() for name, value in extensions.items()},
         }
         await app(scope, *others)
 
-    return telling
+    return recording
 
 
 def _tls(connection: ssl.SSLObject) -> dict[str, Any]:

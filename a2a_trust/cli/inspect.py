@@ -10,7 +10,7 @@ import textwrap
 import time
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import UnambiguousCard, check_card
@@ -66,6 +66,8 @@ _MOST_WAYS: Final = 16
 _COLUMN: Final = 16
 """The column of the text after a label."""
 _UNKNOWN: Final = "unknown: not verified by this signature"
+_Trust: TypeAlias = tuple[TrustStore, str | OriginFromCard | UnsafeAnyOrigin]
+"""The keys and the origin that a card is verified with."""
 _NOT_CHECKED: Final = "NOT CHECKED; give --trust, --jwks or --public-key"
 
 
@@ -115,7 +117,7 @@ def _inspect(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[dict
     proof = None
     if keys is not None:
         origin = keys.origin_of(name)
-        proof = _Trust(keys.store_for(document, origin), origin)
+        proof = keys.store_for(document, origin), origin
     problems = []
     view = None
     try:
@@ -252,17 +254,10 @@ def _scheme(scheme: SecurityScheme) -> str:
             return _phrase(scheme)
 
 
-class _Trust(NamedTuple):
-    """The keys and the origin that a card is verified with."""
-
-    trust: TrustStore
-    origin: str | OriginFromCard | UnsafeAnyOrigin
-
-
 def _outcomes(document: bytes, proof: _Trust) -> list[VerifiedSignature | str]:
     """The outcome for each signature of the card by itself, without policies: verified, or why it is rejected."""
     try:
-        _, _, verified, failures = verify_each(document, proof.trust, proof.origin, time.time(), UnambiguousCard)
+        _, _, verified, failures = verify_each(document, *proof, time.time(), UnambiguousCard)
     except (CardVerificationError, MalformedError) as error:
         return [str(error)] * MAX_SIGNATURES
     found: dict[int, VerifiedSignature | str] = {failure.index: failure.detail for failure in failures}
@@ -312,7 +307,7 @@ def _signature(entry: JSON, outcome: VerifiedSignature | str | None) -> dict[str
 
 def _verdict(document: bytes, proof: _Trust) -> tuple[dict[str, Any], Exit]:
     try:
-        verified = verify_document(document, proof.trust, proof.origin, time.time(), read=UnambiguousCard)
+        verified = verify_document(document, *proof, time.time(), read=UnambiguousCard)
     except TrustError as error:
         code = exit_of(error)
         message = error.message if isinstance(error, CardVerificationError) else str(error)

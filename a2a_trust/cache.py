@@ -22,8 +22,7 @@ _Entry: TypeAlias = tuple[_V, float, float, int]
 class BoundedCache(Generic[_K, _V]):
     """A mapping of at most ``max_entries`` entries and ``max_bytes`` bytes; the oldest entry is dropped first.
 
-    The oldest entry is the one that was put first, not the one that was used last: an order by last use made a hit 1.6
-    times as slow, even without the lock that it needs.
+    Eviction is first in, first out: an order by last use made a hit 1.6 times as slow, even without its lock.
 
     The caller says how many bytes an entry takes. An entry that is larger than the whole cache is not kept.
 
@@ -107,7 +106,7 @@ class SingleFlight(Generic[_K, _V]):
 
     - Cancelling a caller does not cancel the call. The call runs to its end even without callers, so it needs its own
       time limit.
-    - All waiting callers get its result or its error, which is not remembered: the next caller begins a new call.
+    - All waiting callers get its result or its error, which is not cached: the next caller begins a new call.
     - There is one call at a time for each key and *event loop*. Loops in other threads make their own calls, because a
       call ends with its loop.
     - The call runs in a new context, without the context variables of the first caller's request.

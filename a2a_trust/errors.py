@@ -119,7 +119,7 @@ class FailureReason(StrEnum):
     """Why one signature of a card was rejected: stable words for machines."""
 
     MALFORMED = "malformed"
-    """The entry or its protected header does not conform to RFC 7515 and A2A 8.4.2, or is that of a token."""
+    """The entry or its protected header does not conform to RFC 7515 and A2A 8.4.2, or belongs to a token."""
     UNKNOWN_KEY = "unknown-key"
     """No trusted key has this ``kid`` and the key type of this ``alg``."""
     WRONG_ORIGIN = "wrong-origin"
@@ -204,7 +204,7 @@ class PolicyNotMetError(UntrustedCardError):
 class UncoveredFieldsError(CardVerificationError):
     """A valid signature does not cover some members of the card. ``pointers`` names them (RFC 6901).
 
-    ``pointers`` has 100 entries of 512 characters at most, so that a stranger's card cannot fill the memory.
+    ``pointers`` has 100 entries of 512 characters at most, so that an untrusted card cannot fill the memory.
     """
 
     code = "uncovered"
@@ -224,7 +224,7 @@ class PartialSignatureError(CardVerificationError):
 
 
 class CardMemoryError(CardVerificationError):
-    """The card is verified, but rejected because of earlier cards. ``location`` is the one that it came from.
+    """The card is verified, but rejected because of earlier cards. ``location`` is where it came from.
 
     A location is the origin and the path before the well-known name.
     """
@@ -322,7 +322,7 @@ class AuthenticationError(TrustError):
 
 
 class MissingCredentialsError(AuthenticationError):
-    """The request has no credential for any scheme of the card, or not the one that a handler asks for."""
+    """The request has no credential for any scheme of the card, or lacks what a handler requires."""
 
     code = "missing-credentials"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "starlette")
 _EXTRAS: Final = {"client": ("clients", "client"), "testing": ("tests", "server,client")}
-"""Room -> the users of its names, and the extra to install. All other rooms are for servers."""
+"""Package -> the users of its names, and the extra to install. All other packages are for servers."""
 
 
 def lazy(package: str, modules: dict[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -28,14 +28,14 @@ def lazy(package: str, modules: dict[str, str]) -> tuple[Callable[[str], Any], C
             return sorted(names)
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = _imported(names[name], name)
+        value = _import(names[name], name)
         setattr(sys.modules[package], name, value)
         return value
 
     return find, lambda: sorted({*vars(sys.modules[package]), *names})
 
 
-def _imported(module: str, name: str) -> Any:
+def _import(module: str, name: str) -> Any:
     """Import the name. ImportError: a library of an extra is missing; the text says which extra to install."""
     try:
         return getattr(import_module(module), name)
@@ -43,6 +43,5 @@ def _imported(module: str, name: str) -> Any:
         library = (error.name or "").partition(".")[0]
         if library not in _LIBRARIES_OF_EXTRAS:
             raise
-        room = module.split(".")[1]
-        user, extra = _EXTRAS.get(room, ("servers", "server"))
+        user, extra = _EXTRAS.get(module.split(".")[1], ("servers", "server"))
         raise ImportError(f'{name} is for {user} and needs {library}: pip install "./a2a-trust[{extra}]"') from None

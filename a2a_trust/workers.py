@@ -128,13 +128,13 @@ def _by_workers(workers: dict[Any, BaseProcess], items: Iterator[_C]) -> Iterato
         if not under_way:
             return
         for ready in wait(list(under_way)):
-            under_way.pop(ready).append(_received(ready, workers[ready]))
+            under_way.pop(ready).append(_receive(ready, workers[ready]))
             idle.append(ready)
         while ordered and ordered[0]:
             yield from ordered.popleft()[0]
 
 
-def _received(connection: Any, process: BaseProcess) -> list[Any]:
+def _receive(connection: Any, process: BaseProcess) -> list[Any]:
     results: list[Any]
     try:
         results, failure = connection.recv()

@@ -28,7 +28,7 @@ _METHOD: Final = """\
 
 - The contenders of a row take turns, round by round, in one process or in a server each. A number is the median of all
   rounds.
-- Compare ratios. Times are those of one machine with 2 cores, which other programs shared.
+- Compare ratios. Times are from one machine with 2 cores, which other programs shared.
 - The contender with ratio 1.00 is the baseline of the row. It is named in the text, and is often the least possible
   work, such as one raw signature.
 - Some peers do less than this package: the row's title and notes say what is compared.

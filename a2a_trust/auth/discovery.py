@@ -35,7 +35,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.trust.jwks_cache import JwksCache, JwksCacheTimes
 from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.issuers import metadata_locations, metadata_urls
+from a2a_trust.net.metadata import metadata_locations, metadata_urls
 from a2a_trust.net.urls import read_url
 
 if TYPE_CHECKING:

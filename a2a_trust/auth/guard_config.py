@@ -29,7 +29,7 @@ from a2a_trust.card.view import (
     SecurityScheme,
 )
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.net.issuers import SCOPE
+from a2a_trust.net.metadata import SCOPE
 
 _BY_DPOP: Final = HttpAuthorization("dpop")
 _BASIC: Final = HttpAuthorization("basic")

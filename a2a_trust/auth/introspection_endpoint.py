@@ -41,7 +41,7 @@ from a2a_trust.auth.peers import FairQueue, Path
 from a2a_trust.auth.token_claims import is_for
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TrustError, UnrecognizedCredentialsError
 from a2a_trust.net.fetcher import Fetcher, FormAnswer
-from a2a_trust.net.issuers import EndpointClient
+from a2a_trust.net.metadata import EndpointClient
 from a2a_trust.strict_json import JSONObject
 
 _log: Final = logging.getLogger(__name__)

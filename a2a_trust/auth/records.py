@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.net.issuers import SCOPE
+from a2a_trust.net.metadata import SCOPE
 
 _log: Final = logging.getLogger("a2a_trust")
 

@@ -19,7 +19,7 @@ from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, Ke
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, UnrecognizedCredentialsError
 from a2a_trust.keys import base64url
-from a2a_trust.net.issuers import check_issuer
+from a2a_trust.net.metadata import check_issuer
 from a2a_trust.strict_json import JSONObject
 
 ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]

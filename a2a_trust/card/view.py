@@ -28,7 +28,7 @@ from a2a_trust.card.schema import (
 )
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.pointer import escaped
+from a2a_trust.strict_json.pointer import escape_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +261,9 @@ def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative
     for member in holder:
         begin = member.partition("\0")[0].casefold()  # to protobuf's reader in Python, a name ends at its first NUL
         if member not in REQUIREMENT_MEMBERS and begin in map(str.casefold, REQUIREMENT_MEMBERS):
-            raise _unread(f"{pointer}/{escaped(member)}", "write securityRequirements; in this spelling it goes unread")
+            raise _unread(
+                f"{pointer}/{escape_step(member)}", "write securityRequirements; in this spelling it goes unread"
+            )
     found = {}
     for name in ("securityRequirements", "security"):
         value = _member(holder, name, pointer)
@@ -284,7 +286,7 @@ def _alternative(value: JSON, pointer: str) -> Alternative:
         members = {} if inner is None else _object(inner, f"{pointer}/schemes")
         pointer = f"{pointer}/schemes"
     return Alternative(
-        tuple(sorted((name, _scopes(scopes, f"{pointer}/{escaped(name)}")) for name, scopes in members.items()))
+        tuple(sorted((name, _scopes(scopes, f"{pointer}/{escape_step(name)}")) for name, scopes in members.items()))
     )
 
 
@@ -316,7 +318,7 @@ def _schemes(card: Mapping[str, JSON]) -> dict[str, SecurityScheme]:
     if value is None:
         return {}
     members = _object(value, "/securitySchemes")
-    return {name: _scheme(name, item, f"/securitySchemes/{escaped(name)}") for name, item in members.items()}
+    return {name: _scheme(name, item, f"/securitySchemes/{escape_step(name)}") for name, item in members.items()}
 
 
 def _scheme(name: str, value: JSON, pointer: str) -> SecurityScheme:

@@ -1,1 +1,1 @@
-"""The command ``a2a-sign``: one module per command, imported when its arguments are good."""
+"""The command ``a2a-sign``: one module per command, imported after its arguments were read."""

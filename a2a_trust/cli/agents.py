@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from a2a_trust.signing.verify import VerifiedCard
 
 
-def received(name: str, *, allow_private: bool) -> bytes:
+def read_or_fetch(name: str, *, allow_private: bool) -> bytes:
     """The unverified bytes of the card of that name, from the agent at that URL or from a file.
 
     FetchError, OSError: it cannot be fetched or read. ConfigurationError: the URL could mean an agent or a card.
@@ -43,10 +43,7 @@ def check_allow_private(options: argparse.Namespace) -> None:
 
 
 def _fetcher(url: str) -> Fetcher | None:
-    """A fetcher for an agent on this machine or at a private address; None for a URL that no fetcher accepts.
-
-    FetchError: http to another machine, or an address that is never fetched from.
-    """
+    """A fetcher for an agent at a private address; None for a URL that no fetcher accepts."""
     from a2a_trust.net.fetcher import Fetcher
 
     try:
@@ -70,7 +67,7 @@ def _fetcher(url: str) -> Fetcher | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Agents:
+class FetchSettings:
     """The card memory, and whether the keys of an unknown agent are trusted on first use.
 
     Without a memory, rollback is not checked.
@@ -81,7 +78,7 @@ class Agents:
     allow_private: bool
 
     def verify(self, document: bytes, url: str, origin: str, trust: TrustStore) -> VerifiedCard:
-        """Verify a card that was fetched from that URL; the errors are those of ``fetch_card``."""
+        """Verify a card that was fetched from that URL. Errors as of ``fetch_card``."""
         with needing_client("to fetch cards"):
             from a2a_trust.client.flow import run
             from a2a_trust.client.verification import TrustOnFirstUse, Verification
@@ -90,10 +87,10 @@ class Agents:
         return run(verification.verify(document, origin), _fetcher(url) if self.allow_private else None)
 
 
-def agents(options: argparse.Namespace) -> Agents | None:
+def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
     """The settings for agents that the arguments name; None if they name no agent.
 
-    A pipeline uses no memory that is not named: an earlier job, or another branch, may have filled that of the user.
+    A pipeline uses no memory that is not named: an earlier job or another branch may have filled the user's memory.
 
     ConfigurationError, CardMemoryUnavailableError, OSError: the memory cannot be opened.
     """
@@ -107,7 +104,7 @@ def agents(options: argparse.Namespace) -> Agents | None:
     from a2a_trust.cli.stores import card_memory
 
     if options.memory is not None:
-        return Agents(card_memory(options.memory, create=True), options.on_first_use, options.allow_private)
+        return FetchSettings(card_memory(options.memory, create=True), options.on_first_use, options.allow_private)
     if in_pipeline():
         if options.on_first_use:
             raise ConfigurationError(
@@ -117,10 +114,10 @@ def agents(options: argparse.Namespace) -> Agents | None:
             "rollback was not checked: a pipeline (CI is set) uses no card memory of a user; to reject cards that are "
             "older than the last one, name a memory: --memory FILE|URL"
         )
-        return Agents(None, on_first_use=False, allow_private=options.allow_private)
+        return FetchSettings(None, on_first_use=False, allow_private=options.allow_private)
     path = default_memory_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Agents(card_memory(str(path), create=True), options.on_first_use, options.allow_private)
+        return FetchSettings(card_memory(str(path), create=True), options.on_first_use, options.allow_private)
     except OSError as error:
         raise OSError(f"the card memory of this user cannot be made: {error}; name another: --memory FILE") from None

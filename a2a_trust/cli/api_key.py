@@ -10,15 +10,23 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
-from a2a_trust.cli.issuing import Unseen, check_output, expiry, read_secret, run_action, signals_held
-from a2a_trust.cli.moments import duration, written
+from a2a_trust.cli.issuing import (
+    Unseen,
+    check_output,
+    expiry,
+    hold_signals,
+    read_secret,
+    rights_of,
+    run_action,
+    state_of,
+)
+from a2a_trust.cli.moments import duration, rfc3339
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
 from a2a_trust.cli.stores import ApiKeys, api_keys
 from a2a_trust.errors import ConfigurationError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the store ``options.store``."""
     return run_action("api-key", _ACTIONS, options)
 
 
@@ -26,13 +34,13 @@ def _create(options: argparse.Namespace) -> None:
     expires = expiry(options.expires)
     check_output("key")
     store = api_keys(options.store, create=True)
-    with signals_held() as release:
+    with hold_signals() as release:
         issued = store.create(owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
         _show(issued, store, options, release)
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
-    expires, text = expiry(options.expires), _given(options.file)
+    expires, text = expiry(options.expires), _read_key(options.file)
     store = api_keys(options.store, create=True)
     record = store.import_key(text, owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
     if not options.json:
@@ -62,7 +70,7 @@ def _rotate(options: argparse.Namespace) -> None:
     check_output("key")
     store = api_keys(options.store)
     overlap = duration(options.overlap, "--overlap")
-    with signals_held() as release:
+    with hold_signals() as release:
         issued = store.rotate(options.id, overlap=overlap, expires=expires)
         _show(issued, store, options, release)
 
@@ -91,7 +99,7 @@ def _show(issued: IssuedApiKey, store: ApiKeys, options: argparse.Namespace, rel
         others = _others(record, of_owner)
         old = next((other for other in of_owner if other.replaced_by == record.key_id), None)
         if options.json:
-            replaces = {} if old is None else {"replaces": {"id": old.key_id, "expires": written(old.expires)}}
+            replaces = {} if old is None else {"replaces": {"id": old.key_id, "expires": rfc3339(old.expires)}}
             report = {"key": issued.text, **_entry(record), "other_keys": others, **replaces}
             put_report(f"api-key {options.action}", Exit.OK, report)
         else:
@@ -104,7 +112,7 @@ def _show(issued: IssuedApiKey, store: ApiKeys, options: argparse.Namespace, rel
         verb = "key of this owner is" if others == 1 else "keys of this owner are"
         put(f"  note: {others} more {verb} valid; all keys of an owner name the same caller", sys.stderr)
     if old is not None:
-        put(f"  {old.key_id}, which it replaces, is valid until {written(old.expires)}", sys.stderr)
+        put(f"  {old.key_id}, which it replaces, is valid until {rfc3339(old.expires)}", sys.stderr)
 
 
 def _others(record: ApiKeyRecord, of_owner: Iterable[ApiKeyRecord]) -> int:
@@ -113,7 +121,7 @@ def _others(record: ApiKeyRecord, of_owner: Iterable[ApiKeyRecord]) -> int:
     return sum(other.key_id != record.key_id and other.is_good(now) for other in of_owner)
 
 
-def _given(name: str) -> str:
+def _read_key(name: str) -> str:
     """The key to import, from a file, from standard input for ``-``, or typed in without an echo."""
     if name == "-" and sys.stdin.isatty():
         from getpass import getpass
@@ -127,37 +135,29 @@ def _given(name: str) -> str:
         ) from None
 
 
-def _state(record: ApiKeyRecord) -> str:
-    if record.revoked is not None:
-        return "revoked"
-    return "valid" if record.is_good(time.time()) else "expired"
-
-
 def _entry(record: ApiKeyRecord) -> dict[str, Any]:
     return {
         "id": record.key_id,
         "owner": record.owner,
         "scopes": sorted(record.scopes),
-        "state": _state(record),
-        "created": written(record.created),
-        "expires": written(record.expires),
-        "revoked": written(record.revoked),
-        "last_used": written(record.last_used),
+        "state": state_of(record),
+        "created": rfc3339(record.created),
+        "expires": rfc3339(record.expires),
+        "revoked": rfc3339(record.revoked),
+        "last_used": rfc3339(record.last_used),
         "replaced_by": record.replaced_by,
         "imported": record.imported,
     }
 
 
 def _row(record: ApiKeyRecord) -> tuple[str, ...]:
-    state = _state(record) if record.replaced_by is None else f"{_state(record)}, replaced by {record.replaced_by}"
-    used, ends = written(record.last_used) or "never", written(record.expires) or "never"
+    state = state_of(record) if record.replaced_by is None else f"{state_of(record)}, replaced by {record.replaced_by}"
+    used, ends = rfc3339(record.last_used) or "never", rfc3339(record.expires) or "never"
     return (record.key_id, printable(record.owner), state, ends, used, " ".join(sorted(record.scopes)))
 
 
 def _line(record: ApiKeyRecord) -> str:
-    ends = written(record.expires)
-    scopes = " ".join(sorted(record.scopes)) or "no scopes"
-    return f"{record.key_id} of {printable(record.owner)}: {scopes}, {f'until {ends}' if ends else 'never expires'}"
+    return f"{record.key_id} of {printable(record.owner)}: {rights_of(record)}"
 
 
 _ACTIONS: Final = {"create": _create, "import": _import, "list": _list, "rotate": _rotate, "revoke": _revoke}

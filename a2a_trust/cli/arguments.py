@@ -9,6 +9,7 @@ import argparse
 
 TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Final
 
 #: The metavars of arguments that name files.
@@ -18,21 +19,21 @@ SIGNERS: Final = ("a2a-trust", "a2a-python", "a2a-js", "whole")
 _ALGORITHMS: Final = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
 
 
-class _Actions:
-    """The actions of a command, such as ``keys create``. Each has the arguments of the parser ``every``.
+def _actions(
+    command: argparse.ArgumentParser, every: argparse.ArgumentParser
+) -> Callable[..., argparse.ArgumentParser]:
+    """A function that adds an action, such as ``keys create``, by name, summary and parsers of further arguments.
 
-    ``options.action`` is the name of the action that was called.
+    Each action has the arguments of ``every``. ``options.action`` is the name of the action that was called.
     """
+    actions = command.add_subparsers(dest="action", required=True)
 
-    def __init__(self, command: argparse.ArgumentParser, every: argparse.ArgumentParser) -> None:
-        self._every = every
-        self._actions = command.add_subparsers(dest="action", required=True)
-
-    def add(self, name: str, summary: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        """Add an action with the arguments of ``parents``, and return its parser for further arguments."""
-        action = self._actions.add_parser(name, parents=[self._every, *parents], help=summary, description=summary)
-        self._actions.metavar = f"{{{','.join(self._actions.choices)}}}"
+    def add(name: str, summary: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, parents=[every, *parents], help=summary, description=summary)
+        actions.metavar = f"{{{','.join(actions.choices)}}}"
         return action
+
+    return add
 
 
 def _add_sign(command: argparse.ArgumentParser) -> None:
@@ -154,9 +155,7 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
     )
     _add_cards_from(command)
     command.add_argument(
-        "--report",
-        metavar="FILE",
-        help="write a JSON line for each card, without the card, to a new file",
+        "--report", metavar="FILE", help="write a JSON line for each card, without the card, to a new file"
     )
     _add_quiet(command)
     _add_verbose(command)
@@ -188,7 +187,8 @@ def _add_lint(command: argparse.ArgumentParser) -> None:
 
 
 def _add_rotate(command: argparse.ArgumentParser) -> None:
-    _add_ring(command)
+    command.set_defaults(action="rotate")
+    command.add_argument("file", metavar="RING", help="file with the key ring")
     command.add_argument(
         "--overlap",
         default="24h",
@@ -202,27 +202,27 @@ def _add_rotate(command: argparse.ArgumentParser) -> None:
         help="how long the old key stays published after that; at least the longest --expires plus the max-age of the "
         "cards (default: 91d)",
     )
-    command.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: that of the last key)")
+    command.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: as the last key)")
     _add_json(command)
 
 
 def _add_keys(command: argparse.ArgumentParser) -> None:
     command.description = "Make a ring of signing keys, show it, revoke a key in it, and export its JWK Set."
     every = type(command)(add_help=False)
-    _add_ring(every)
+    every.add_argument("file", metavar="RING", help="file with the key ring")
     _add_json(every)
-    actions = _Actions(command, every)
-    create = actions.add("create", "make a key ring; its first key signs at once")
+    add = _actions(command, every)
+    create = add("create", "make a key ring; its first key signs at once")
     create.add_argument(
         "--alg", help=f"algorithm of a new key: {_ALGORITHMS} (default: ES256), or of an RSA key of --key"
     )
     create.add_argument("--key", metavar="FILE", help="use this private key (PEM, JWK) instead of a new one")
     create.add_argument("--kid", help="name of the key of --key (default: the kid in its file, else its thumbprint)")
     _add_encrypt(create)
-    actions.add("list", "show each key, its state, and when the state changes; no secrets")
-    revoke = actions.add("revoke", "revoke a key at once; if it was the active one, another key signs from now on")
+    add("list", "show each key, its state, and when the state changes; no secrets")
+    revoke = add("revoke", "revoke a key at once; if it was the active one, another key signs from now on")
     revoke.add_argument("kid", metavar="KID", help="kid of the key; see keys list")
-    export = actions.add("export", "write the JWK Set to publish: the public keys of next, active and retired keys")
+    export = add("export", "write the JWK Set to publish: the public keys of next, active and retired keys")
     export.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="file for the JWK Set (default: standard output)"
     )
@@ -250,14 +250,14 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
         "--expires", metavar="TIME", help="how long the key is valid: 90d, 12h, 30m (default: it never expires)"
     )
     new.add_argument("--prefix", default="a2a", metavar="WORD", help="first word of the key's ID (default: a2a)")
-    actions = _Actions(command, every)
-    actions.add("create", "make a key, and show it once, on standard output", new)
-    import_ = actions.add("import", "accept a key that was made elsewhere, of 32 or more random characters", new)
+    add = _actions(command, every)
+    add("create", "make a key, and show it once, on standard output", new)
+    import_ = add("import", "accept a key that was made elsewhere, of 32 or more random characters", new)
     import_.add_argument(
         "file", nargs="?", default="-", metavar="FILE", help="file with the key (default: standard input)"
     )
-    actions.add("list", "show the keys; no secrets")
-    rotate = actions.add("rotate", "make a key that replaces another; the old key stays valid for --overlap")
+    add("list", "show the keys; no secrets")
+    rotate = add("rotate", "make a key that replaces another; the old key stays valid for --overlap")
     rotate.add_argument("id", metavar="ID", help="ID of the old key; see api-key list")
     rotate.add_argument(
         "--overlap", default="24h", metavar="TIME", help="how long the old key stays valid (default: 24h)"
@@ -265,7 +265,7 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     rotate.add_argument(
         "--expires", metavar="TIME", help="how long the new key is valid (default: as long as the old key was)"
     )
-    revoke = actions.add("revoke", "revoke a key at once")
+    revoke = add("revoke", "revoke a key at once")
     revoke.add_argument("id", metavar="ID", help="ID of the key; see api-key list")
 
 
@@ -278,9 +278,9 @@ def _add_database(command: argparse.ArgumentParser) -> None:
         help="postgresql://USER@HOST/DATABASE; the password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass",
     )
     _add_json(every)
-    actions = _Actions(command, every)
-    actions.add("migrate", "make the tables of this release, or change older ones into them; all or nothing")
-    actions.add("check", "change nothing; exit with 1 if the tables are older than this release needs")
+    add = _actions(command, every)
+    add("migrate", "make the tables of this release, or change older ones into them; all or nothing")
+    add("check", "change nothing; exit with 1 if the tables are older than this release needs")
 
 
 def _add_password(command: argparse.ArgumentParser) -> None:
@@ -298,9 +298,9 @@ def _add_password(command: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--expires", metavar="TIME", help="how long the password is valid: 90d, 12h, 30m (default: it never expires)"
     )
-    actions = _Actions(command, every)
-    actions.add("create", "make a random password, and show it once, on standard output", user, new)
-    import_ = actions.add("import", "accept a password that a person chose, of 15 or more characters", user, new)
+    add = _actions(command, every)
+    add("create", "make a random password, and show it once, on standard output", user, new)
+    import_ = add("import", "accept a password that a person chose, of 15 or more characters", user, new)
     import_.add_argument(
         "file",
         nargs="?",
@@ -308,12 +308,12 @@ def _add_password(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with the password (default: standard input, or a prompt on a terminal)",
     )
-    actions.add("list", "show the users; no secrets")
-    rotate = actions.add("rotate", "make a new password for a user; the old one is rejected at once", user)
+    add("list", "show the users; no secrets")
+    rotate = add("rotate", "make a new password for a user; the old one is rejected at once", user)
     rotate.add_argument(
         "--expires", metavar="TIME", help="how long the new password is valid (default: as long as the old one was)"
     )
-    actions.add("revoke", "revoke the password of a user at once", user)
+    add("revoke", "revoke the password of a user at once", user)
 
 
 def _add_trust(command: argparse.ArgumentParser) -> None:
@@ -324,31 +324,33 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
     every.add_argument("file", metavar="FILE", help="the trust file")
     _add_verbose(every)
     _add_json(every)
-    actions = _Actions(command, every)
-    add = actions.add("add", "trust a key or a key set for some hosts; makes the file if there is none")
-    add.add_argument(
+    add = _actions(command, every)
+    entry = add("add", "trust a key or a key set for some hosts; makes the file if there is none")
+    entry.add_argument(
         "--origin",
         action="append",
         required=True,
         metavar="HOST",
         help="host for whose cards the keys are trusted: a host, *.parent or a URL; may be repeated",
     )
-    source = add.add_mutually_exclusive_group(required=True)
+    source = entry.add_mutually_exclusive_group(required=True)
     source.add_argument("--public-key", metavar="FILE", help="one public key, PEM or JWK; it is copied")
     source.add_argument("--jwks", metavar="FILE", help="JWK Set; its keys are copied")
     source.add_argument("--jwks-url", metavar="URL", help="JWK Set on the network; fetched when a card is verified")
-    add.add_argument(
+    entry.add_argument(
         "--kid", help="kid of the key of --public-key in signatures (default: the kid in its file, else its thumbprint)"
     )
-    add.add_argument("--name", help="name of the party that signs with the keys, for policies")
-    _add_signer(add)
-    add.add_argument("--alg", help="algorithm of RSA keys without an alg: RS256 … PS512")
-    add.add_argument("--not-before", metavar="WHEN", help="when the trust begins: 30d, 12h, or 2027-01-31[T12:00:00Z]")
-    add.add_argument("--not-after", metavar="WHEN", help="when the trust ends: 90d, 12h, or 2027-01-31[T12:00:00Z]")
-    remove = actions.add("remove", "remove an entry: its key, key set or key file is no longer trusted")
+    entry.add_argument("--name", help="name of the party that signs with the keys, for policies")
+    _add_signer(entry)
+    entry.add_argument("--alg", help="algorithm of RSA keys without an alg: RS256 … PS512")
+    entry.add_argument(
+        "--not-before", metavar="WHEN", help="when the trust begins: 30d, 12h, or 2027-01-31[T12:00:00Z]"
+    )
+    entry.add_argument("--not-after", metavar="WHEN", help="when the trust ends: 90d, 12h, or 2027-01-31[T12:00:00Z]")
+    remove = add("remove", "remove an entry: its key, key set or key file is no longer trusted")
     remove.add_argument("what", metavar="KID|NAME|URL|FILE", help="of the entry; see trust list")
-    actions.add("list", "show which keys the file trusts for which hosts")
-    revoke = actions.add("revoke", "revoke a key: nothing that it ever signed is accepted any more")
+    add("list", "show which keys the file trusts for which hosts")
+    revoke = add("revoke", "revoke a key: nothing that it ever signed is accepted any more")
     revoke.add_argument("kid", nargs="?", metavar="KID", help="kid of a key in the file or in a key file that it names")
     revoke.add_argument(
         "--thumbprint", help="RFC 7638 thumbprint of the key, instead of a KID; the key need not be in the file"
@@ -372,16 +374,16 @@ def _add_memory(command: argparse.ArgumentParser) -> None:
     _add_json(every)
     agent = type(command)(add_help=False)
     agent.add_argument("location", metavar="LOCATION", help="URL of the agent: https://host, or https://host/agents/a")
-    actions = _Actions(command, every)
-    actions.add("list", "show the URL of every agent whose verified card was seen, and its keys")
-    accept = actions.add("accept", "replace the remembered keys of an agent by these keys", agent)
+    add = _actions(command, every)
+    add("list", "show the URL of every agent whose verified card was seen, and its keys")
+    accept = add("accept", "replace the remembered keys of an agent by these keys", agent)
     accept.add_argument(
         "thumbprints",
         nargs="+",
         metavar="THUMBPRINT",
         help="RFC 7638 thumbprint of its key; get it from the people who run the agent, not from the agent",
     )
-    actions.add("forget", "remove an agent from the memory; its next card is its first one again", agent)
+    add("forget", "remove an agent from the memory; its next card is its first one again", agent)
 
 
 def _add_files(command: argparse.ArgumentParser, metavar: str, help: str) -> None:
@@ -404,10 +406,7 @@ def _add_cards_from(command: argparse.ArgumentParser) -> None:
 
 def _add_quiet(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        help="print only errors, and warnings about keys and files",
+        "-q", "--quiet", action="store_true", help="print only errors, and warnings about keys and files"
     )
 
 
@@ -422,7 +421,7 @@ def _add_json(command: argparse.ArgumentParser) -> None:
 
 
 def _add_json_of_cards(command: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Define how a command over cards reports; ``options.json`` is empty, ``object`` or ``lines``."""
+    """``options.json`` is empty, ``object`` or ``lines``."""
     forms = command.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_const", const="object", default="", help="report as one JSON object")
     forms.add_argument(
@@ -437,18 +436,14 @@ def _add_json_of_cards(command: argparse.ArgumentParser) -> argparse._MutuallyEx
 
 def _add_encrypt(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--encrypt",
-        action="store_true",
-        help="encrypt with the passphrase in A2A_SIGN_KEY_PASSPHRASE, or ask for one",
+        "--encrypt", action="store_true", help="encrypt with the passphrase in A2A_SIGN_KEY_PASSPHRASE, or ask for one"
     )
 
 
 def _add_trusted(command: argparse.ArgumentParser) -> None:
     """Define the arguments that ``trusted_keys`` reads: cards, the keys that are trusted for them, and their origin."""
     _add_files(
-        command,
-        "FILE|URL",
-        "card file, directory of cards, quoted glob, - for standard input, or URL of an agent",
+        command, "FILE|URL", "card file, directory of cards, quoted glob, - for standard input, or URL of an agent"
     )
     command.add_argument(
         "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
@@ -499,10 +494,6 @@ def _add_signer(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_ring(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", metavar="RING", help="file with the key ring")
-
-
 def may_be_new(action: argparse.Action, command: str) -> bool:
     """Whether the command makes the file that this argument names. ``command`` ends with its action, as in
     ``keys create``."""
@@ -515,7 +506,8 @@ def names_database(action: argparse.Action) -> bool:
     return action.dest == "store" or (action.metavar == "FILE|URL" and action.dest != "files")
 
 
-#: Name -> summary and function that adds the arguments. Each command is a module here, with a function ``run``.
+#: Name -> summary and function that adds the arguments. Each command is a module here with a function ``run``;
+#: ``rotate`` is in ``keys``.
 COMMANDS: Final = {
     "sign": ("sign cards; the command if no other is named", _add_sign),
     "keygen": ("make a signing key", _add_keygen),

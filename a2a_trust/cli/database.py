@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report
+from a2a_trust.cli.report import Exit, exit_of, mark, printable, put, put_report, report_failure
 from a2a_trust.cli.stores import COMMAND_SECONDS, postgres_url
-from a2a_trust.databases.migrate import Migrated, migrate
+from a2a_trust.databases.migrate import migrate
 from a2a_trust.databases.schema import VERSION
 from a2a_trust.errors import KeySourceUnavailableError, TrustError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Migrate the database ``options.url``, or check it."""
     command = f"database {options.action}"
     only_check = options.action == "check"
     try:
@@ -24,17 +23,12 @@ def run(options: argparse.Namespace) -> int:
             only_check=only_check,
         )
     except (TrustError, OSError) as error:
-        return failed(command, error, as_json=options.json, code=exit_of(error))
+        return report_failure(command, error, as_json=options.json, code=exit_of(error))
     code = Exit.OK if done.now >= VERSION else Exit.INVALID
     if options.json:
         put_report(command, code, {"before": done.before, "version": done.now, "needed": VERSION})
-    else:
-        _show(options.url, done)
-    return code
-
-
-def _show(url: str, done: Migrated) -> None:
-    name = printable(url)
+        return code
+    name = printable(options.url)
     if done.now < VERSION:
         put(f"{mark('old', 'red', sys.stdout)} {name}: version {done.now}, and this release needs {VERSION}")
         put(f"  run: a2a-sign database migrate {name}")
@@ -43,3 +37,4 @@ def _show(url: str, done: Migrated) -> None:
     else:
         put(f"{mark('migrated', 'green', sys.stdout)} {name}: from version {done.before} to {done.now}")
         put("  allow the roles of servers what docs/operations.md lists: they need no right to change tables")
+    return code

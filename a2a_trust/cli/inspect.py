@@ -10,7 +10,7 @@ import textwrap
 import time
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import UnambiguousCard, check_card
@@ -25,22 +25,22 @@ from a2a_trust.card.view import (
     SecurityScheme,
     read_card,
 )
-from a2a_trust.cli.agents import check_allow_private, received
-from a2a_trust.cli.moments import written
+from a2a_trust.cli.agents import check_allow_private, read_or_fetch
+from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.named_cards import named_cards
 from a2a_trust.cli.report import (
     Exit,
     Results,
     class_of,
+    error_text,
     exit_of,
     exit_of_setup,
-    failed,
     mark,
     mark_verified,
     printable,
     put,
     put_table,
-    said,
+    report_failure,
     word_of,
 )
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
@@ -66,30 +66,42 @@ _MOST_WAYS: Final = 16
 _COLUMN: Final = 16
 """The column of the text after a label."""
 _UNKNOWN: Final = "unknown: not verified by this signature"
+_Trust: TypeAlias = tuple[TrustStore, str | OriginFromCard | UnsafeAnyOrigin]
+"""The keys and the origin that a card is verified with."""
 _NOT_CHECKED: Final = "NOT CHECKED; give --trust, --jwks or --public-key"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show every card; the exit code is that of the first card that is unreadable or, with keys, not verified."""
+    """Show every card. The first card that is unreadable or, with keys, not verified sets the exit code."""
     keys: TrustedKeys | None = None
     try:
         options.files = named_cards(options)
         check_allow_private(options)
         if options.trust is not None or options.jwks or options.public_key:
             keys = trusted_keys(options)
-        else:
-            _check_nothing_to_verify_with(options)
+        elif (
+            options.origin is not None
+            or options.origin_from_card
+            or options.any_origin
+            or options.signer
+            or options.kid is not None
+            or options.alg is not None
+        ):
+            raise ConfigurationError(
+                "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
+                "--trust FILE, --jwks FILE or --public-key FILE"
+            )
     except (TrustError, OSError) as error:
-        return failed("inspect", error, as_json=options.json, code=exit_of_setup(error))
+        return report_failure("inspect", error, as_json=options.json, code=exit_of_setup(error))
     results = Results("inspect", options.json)
     for name in options.files:
         try:
-            entry, code = _inspected(received(name, allow_private=options.allow_private), keys, name)
+            entry, code = _inspect(read_or_fetch(name, allow_private=options.allow_private), keys, name)
         except (TrustError, OSError) as error:
             code = exit_of(error)
-            entry = {"class": class_of(code), "code": word_of(error), "message": said(error, name)}
+            entry = {"class": class_of(code), "code": word_of(error), "message": error_text(error, name)}
             if not options.json:
-                failed("inspect", error, as_json=False, code=code, file=name)
+                report_failure("inspect", error, as_json=False, code=code, file=name)
         else:
             if not options.json:
                 _put(name, entry)
@@ -97,28 +109,15 @@ def run(options: argparse.Namespace) -> int:
     return results.put()
 
 
-def _check_nothing_to_verify_with(options: argparse.Namespace) -> None:
-    """ConfigurationError for arguments that say how to verify, without any keys."""
-    if (
-        options.origin is not None
-        or options.origin_from_card
-        or options.any_origin
-        or options.signer
-        or options.kid is not None
-        or options.alg is not None
-    ):
-        raise ConfigurationError(
-            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
-            "--trust FILE, --jwks FILE or --public-key FILE"
-        )
-
-
-def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[dict[str, Any], Exit]:
+def _inspect(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[dict[str, Any], Exit]:
     """The report on a card. MalformedError: it is not a JSON object."""
     card = strict_json.parse(document, what="card")
     if type(card) is not dict:
         raise MalformedError("card: not a JSON object")
-    proof = None if keys is None else _Proof.of(document, keys, name)
+    proof = None
+    if keys is not None:
+        origin = keys.origin_of(name)
+        proof = keys.store_for(document, origin), origin
     problems = []
     view = None
     try:
@@ -137,9 +136,14 @@ def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[di
         "provider": _text(provider, "organization"),
         "provider_url": _text(provider, "url"),
         "problems": list(dict.fromkeys(problems)),
-        "interfaces": None if view is None else _interfaces(view),
+        "interfaces": None
+        if view is None
+        else [
+            {"url": each.url, "binding": each.binding, "version": each.version or None, "tenant": each.tenant or None}
+            for each in view.interfaces
+        ],
         "authentication": None if view is None else _sentence(view.requirements, view),
-        "anonymous": None if view is None else _lets_everybody_in(view),
+        "anonymous": None if view is None else _admits_everybody(view),
         "extended_card": None if view is None else view.has_extended_card,
         "schemes": None if view is None else {name: _scheme(scheme) for name, scheme in view.schemes.items()},
         "skills": _skills(card, view),
@@ -156,7 +160,7 @@ def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[di
 
 def _leave_open(entry: dict[str, Any], view: CardView) -> None:
     """Weaken the rules for callers to those that a partial signature proves: others may have been removed."""
-    if _lets_everybody_in(view):
+    if _admits_everybody(view):
         entry["authentication"], entry["anonymous"] = _UNKNOWN, None
     else:
         entry["authentication"] = f"at least {entry['authentication']}"
@@ -169,14 +173,7 @@ def _text(members: JSON, name: str) -> str | None:
     return value if type(value) is str and value else None
 
 
-def _interfaces(view: CardView) -> list[dict[str, Any]]:
-    return [
-        {"url": each.url, "binding": each.binding, "version": each.version or None, "tenant": each.tenant or None}
-        for each in view.interfaces
-    ]
-
-
-def _lets_everybody_in(view: CardView) -> bool:
+def _admits_everybody(view: CardView) -> bool:
     return not view.requirements or any(alternative.is_anonymous for alternative in view.requirements)
 
 
@@ -199,9 +196,6 @@ def _skills(card: JSONObject, view: CardView | None) -> list[dict[str, Any]]:
     return found
 
 
-# How to authenticate, in sentences
-
-
 def _sentence(requirements: tuple[Alternative, ...] | None, view: CardView) -> str:
     if not requirements:
         return "nothing: the card requires no credential, so anybody may call"
@@ -210,10 +204,10 @@ def _sentence(requirements: tuple[Alternative, ...] | None, view: CardView) -> s
         or "nothing: anybody may call"
         for alternative in sorted(requirements, key=lambda each: not each.is_anonymous)
     )
-    said = list(islice(ways, _MOST_WAYS))
-    if len(ways) > len(said):
-        said.append(f"one of {len(ways) - len(said)} more ways")
-    return said[0] if len(said) == 1 else f"either {', or '.join(said)}"
+    shown = list(islice(ways, _MOST_WAYS))
+    if len(ways) > len(shown):
+        shown.append(f"one of {len(ways) - len(shown)} more ways")
+    return shown[0] if len(shown) == 1 else f"either {', or '.join(shown)}"
 
 
 def _credential(name: str, scopes: frozenset[str], view: CardView) -> str:
@@ -260,25 +254,10 @@ def _scheme(scheme: SecurityScheme) -> str:
             return _phrase(scheme)
 
 
-# Signatures
-
-
-class _Proof(NamedTuple):
-    """The keys and the origin that a card is verified with."""
-
-    trust: TrustStore
-    origin: str | OriginFromCard | UnsafeAnyOrigin
-
-    @classmethod
-    def of(cls, document: bytes, keys: TrustedKeys, name: str) -> _Proof:
-        origin = keys.origin_of(name)
-        return cls(keys.store_for(document, origin), origin)
-
-
-def _outcomes(document: bytes, proof: _Proof) -> list[VerifiedSignature | str]:
+def _outcomes(document: bytes, proof: _Trust) -> list[VerifiedSignature | str]:
     """The outcome for each signature of the card by itself, without policies: verified, or why it is rejected."""
     try:
-        _, _, verified, failures = verify_each(document, proof.trust, proof.origin, time.time(), UnambiguousCard)
+        _, _, verified, failures = verify_each(document, *proof, time.time(), UnambiguousCard)
     except (CardVerificationError, MalformedError) as error:
         return [str(error)] * MAX_SIGNATURES
     found: dict[int, VerifiedSignature | str] = {failure.index: failure.detail for failure in failures}
@@ -306,9 +285,9 @@ def _signature(entry: JSON, outcome: VerifiedSignature | str | None) -> dict[str
         "kid": signature.kid,
         "alg": signature.alg,
         "jku": header.get("jku") if type(header.get("jku")) is str else None,
-        "issued": written(header.get("iat")),
-        "not_before": written(header.get("nbf")),
-        "expires": written(header.get("exp")),
+        "issued": rfc3339(header.get("iat")),
+        "not_before": rfc3339(header.get("nbf")),
+        "expires": rfc3339(header.get("exp")),
         "companion": signature.is_companion,
         "good": None,
     }
@@ -322,23 +301,22 @@ def _signature(entry: JSON, outcome: VerifiedSignature | str | None) -> dict[str
         "form": outcome.projection.form,
         "uncovered": [] if outcome.is_whole else list(outcome.projection.dropped),
         "unverified": [] if outcome.is_whole else list(UNVERIFIED_BY_PRUNING),
-        "key_expires": written(outcome.trusted.key.not_after),
+        "key_expires": rfc3339(outcome.trusted.key.not_after),
     }
 
 
-def _verdict(document: bytes, proof: _Proof) -> tuple[dict[str, Any], Exit]:
+def _verdict(document: bytes, proof: _Trust) -> tuple[dict[str, Any], Exit]:
     try:
-        verified = verify_document(document, proof.trust, proof.origin, time.time(), read=UnambiguousCard)
+        verified = verify_document(document, *proof, time.time(), read=UnambiguousCard)
     except TrustError as error:
         code = exit_of(error)
         message = error.message if isinstance(error, CardVerificationError) else str(error)
-        uncovered = list(error.pointers) if isinstance(error, UncoveredFieldsError) else []
         return {
             "verified": False,
             "class": class_of(code),
             "code": error.code,
             "message": message.rstrip(":"),
-            "uncovered": uncovered,
+            "uncovered": list(error.pointers) if isinstance(error, UncoveredFieldsError) else [],
         }, code
     return {
         "verified": True,
@@ -349,23 +327,20 @@ def _verdict(document: bytes, proof: _Proof) -> tuple[dict[str, Any], Exit]:
     }, Exit.OK
 
 
-# For people
-
-
 def _put(name: str, entry: dict[str, Any]) -> None:
     title = " ".join(filter(None, (entry["name"] or "(no name)", entry["version"])))
-    put(f"{printable(name)}: {_shown(title)}")
+    put(f"{printable(name)}: {_one_line(title)}")
     by = " ".join(filter(None, (entry["provider"], entry["provider_url"])))
     for label, text in (("by:", by), ("says:", entry["description"])):
         if text:
-            _put_line(label, _filled(text))
+            _put_line(label, _wrap(text))
     for problem in entry["problems"]:
-        put(f"  {mark('unreadable:', 'red', sys.stdout)}   {_filled(problem)}")
+        put(f"  {mark('unreadable:', 'red', sys.stdout)}   {_wrap(problem)}")
     if entry["authentication"] is not None:
         color = "green" if entry["anonymous"] is False else "yellow"
-        _put_line("callers need:", mark(_filled(entry["authentication"]), color, sys.stdout))
+        _put_line("callers need:", mark(_wrap(entry["authentication"]), color, sys.stdout))
     for scheme, phrase in (entry["schemes"] or {}).items():
-        _put_line("scheme:", _filled(f"{scheme} is {phrase}"))
+        _put_line("scheme:", _wrap(f"{scheme} is {phrase}"))
     if entry["extended_card"]:
         _put_line("more:", "an extended card for authenticated callers")
     if entry["interfaces"]:
@@ -383,7 +358,7 @@ def _put_line(label: str, text: str) -> None:
 
 
 def _put_rows(label: str, headings: Sequence[str], rows: list[dict[str, Any]], *members: str) -> None:
-    shown = [[_shown(row[member] or "") for member in members] for row in rows]
+    shown = [[_one_line(row[member] or "") for member in members] for row in rows]
     used = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in shown)]
     put(f"  {label}:")
     put_table([headings[at] for at in used], [[row[at] for at in used] for row in shown], indent="    ")
@@ -394,7 +369,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
         _put_line("signed:", mark("no", "yellow", sys.stdout))
     for signature in entry["signatures"]:
         if "problem" in signature:
-            _put_line("signed:", f"{mark('unreadable', 'red', sys.stdout)}: {_shown(signature['problem'])}")
+            _put_line("signed:", f"{mark('unreadable', 'red', sys.stdout)}: {_one_line(signature['problem'])}")
             continue
         times = " ".join(
             f"{word} {signature[member]}"
@@ -405,38 +380,38 @@ def _put_signatures(entry: dict[str, Any]) -> None:
         about = ", ".join(
             filter(None, (signature["alg"], times, f"jku {signature['jku']}" if signature["jku"] else "", kind))
         )
-        kid = _cut(_shown(signature["kid"]), _LONGEST_NAME)
+        kid = _cut(_one_line(signature["kid"]), _LONGEST_NAME)
         if entry["checked"]:
-            _put_line("signed:", _filled(f"{kid} ({about})"))
+            _put_line("signed:", _wrap(f"{kid} ({about})"))
         else:
             not_checked = mark(_NOT_CHECKED, "yellow", sys.stdout)
             _put_line("signed:", f"claims to be signed by {kid}: {not_checked}")
-            _put_line("", _filled(about))
+            _put_line("", _wrap(about))
         if signature["good"] is not None and not signature["companion"]:
-            _put_judged(signature)
+            _put_outcome(signature)
     if entry["checked"]:
         if entry["verified"]:
             bound = f"for {entry['origin']}" if entry["origin"] else "origin not bound"
-            _put_line("trusted:", f"{mark_verified(in_part=bool(entry['unverified']))}, {_shown(bound)}")
+            _put_line("trusted:", f"{mark_verified(in_part=bool(entry['unverified']))}, {_one_line(bound)}")
         else:
             label = f"{mark('NOT VERIFIED', 'red', sys.stdout)} ({entry['class']})"
-            _put_line("trusted:", f"{label}: {_shown(entry['message'])}")
+            _put_line("trusted:", f"{label}: {_one_line(entry['message'])}")
 
 
-def _put_judged(signature: dict[str, Any]) -> None:
+def _put_outcome(signature: dict[str, Any]) -> None:
     if not signature["good"]:
-        _put_line("", f"{mark('rejected', 'red', sys.stdout)}: {_shown(signature['reason'])}")
+        _put_line("", f"{mark('rejected', 'red', sys.stdout)}: {_one_line(signature['reason'])}")
         return
     covers = "a part of the card" if signature["unverified"] else "the whole card"
     covers += f", without {', '.join(signature['uncovered'])}" if signature["uncovered"] else ""
-    _put_line("", f"valid in the form {signature['form']}; covers {_shown(covers)}")
+    _put_line("", f"valid in the form {signature['form']}; covers {_one_line(covers)}")
     if signature["key_expires"]:
         _put_line("", f"the key is valid until {signature['key_expires']}")
     if signature["unverified"]:
-        _put_line("", f"{mark('unverified', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unverified']))}")
+        _put_line("", f"{mark('unverified', 'yellow', sys.stdout)}: {_one_line(', '.join(signature['unverified']))}")
 
 
-def _shown(text: object) -> str:
+def _one_line(text: object) -> str:
     """The text as one printable line, cut to a length, without blanks that push text into the next line."""
     line = re.sub(" {2,}", " ", printable(text))
     return _cut(line, _LONGEST)
@@ -446,10 +421,10 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _filled(text: object) -> str:
-    """As ``_shown``, for text after a label. On a terminal its further lines are indented, so that no line of the text
-    looks like a line of this report."""
+def _wrap(text: object) -> str:
+    """As ``_one_line``, for text after a label. A terminal shows its further lines indented: none looks like a line of
+    this report."""
     if not sys.stdout.isatty():
-        return _shown(text)
+        return _one_line(text)
     width = max(shutil.get_terminal_size().columns, _COLUMN + 24) - _COLUMN
-    return f"\n{'':<{_COLUMN}}".join(textwrap.wrap(_shown(text), width))
+    return f"\n{'':<{_COLUMN}}".join(textwrap.wrap(_one_line(text), width))

@@ -17,19 +17,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from a2a_trust.cli.moments import moment
-from a2a_trust.cli.report import Exit, failed, reported, said
+from a2a_trust.cli.moments import moment, rfc3339
+from a2a_trust.cli.report import Exit, error_text, report_failure, run_and_report
 from a2a_trust.cli.sources import naming, read_input
 from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import TrustError
 
+if TYPE_CHECKING:
+    from a2a_trust.auth.api_key.verifier import ApiKeyRecord
+    from a2a_trust.auth.basic.records import PasswordRecord
+
 
 def run_action(
-    name: str,
-    actions: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | None]],
-    options: argparse.Namespace,
+    name: str, actions: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | None]], options: argparse.Namespace
 ) -> int:
     """Run ``options.action`` on the store ``options.store``, and report it as JSON if the options ask for JSON."""
     command = f"{name} {options.action}"
@@ -40,10 +42,10 @@ def run_action(
             return actions[options.action](options)
 
     try:
-        return reported(command, act, as_json=options.json)
+        return run_and_report(command, act, as_json=options.json)
     except _NotShownError as error:
         sys.stdout = None  # the rest of the output, and a report, must not be written
-        return failed(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
+        return report_failure(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
 
 
 class _NotShownError(Exception):
@@ -59,7 +61,7 @@ def check_output(kind: str) -> None:
 
 
 @contextmanager
-def signals_held() -> Iterator[Callable[[], object]]:
+def hold_signals() -> Iterator[Callable[[], object]]:
     """In the block, signals that end the command wait until the block ends or calls the yielded function.
 
     So a new secret is either shown or taken back.
@@ -92,7 +94,7 @@ class Unseen:
     def showing(self, release: Callable[[], object]) -> Iterator[None]:
         """Show the secret in the block; if that fails, take it back and raise _NotShownError.
 
-        ``release`` ends the block of ``signals_held`` in which the secret was made.
+        ``release`` ends the block of ``hold_signals`` in which the secret was made.
         """
         try:
             release()
@@ -103,9 +105,9 @@ class Unseen:
             raise
 
     def _take_back(self, error: BaseException) -> None:
-        why = getattr(error, "strerror", None) or (said(error) if isinstance(error, Exception) else "interrupted")
+        why = getattr(error, "strerror", None) or (error_text(error) if isinstance(error, Exception) else "interrupted")
         try:
-            with signals_held():
+            with hold_signals():
                 self.take_back()
         except TrustError as second:
             raise _NotShownError(
@@ -132,3 +134,15 @@ def read_secret(name: str, kind: str) -> bytes:
 def expiry(lifetime: str | None) -> float:
     """The moment of --expires in seconds since the epoch; infinity without it."""
     return math.inf if lifetime is None else moment(lifetime, time.time(), "--expires")
+
+
+def state_of(record: ApiKeyRecord | PasswordRecord) -> str:
+    if record.revoked is not None:
+        return "revoked"
+    return "valid" if record.is_good(time.time()) else "expired"
+
+
+def rights_of(record: ApiKeyRecord | PasswordRecord) -> str:
+    """The scopes of a secret, and how long it is valid, for people."""
+    ends = rfc3339(record.expires)
+    return f"{' '.join(sorted(record.scopes)) or 'no scopes'}, {f'until {ends}' if ends else 'never expires'}"

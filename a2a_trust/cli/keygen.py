@@ -12,15 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from a2a_trust.cli.report import Exit, exit_of_setup, failed, mark, printable, put, put_report
-from a2a_trust.cli.sources import (
-    algorithm_option,
-    default_key_path,
-    key_file_warnings,
-    naming,
-    new_passphrase,
-    opened,
-)
+from a2a_trust.cli.report import Exit, exit_of_setup, mark, printable, put, put_report, report_failure
+from a2a_trust.cli.sources import algorithm_option, default_key_path, key_file_warnings, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.files.atomic import FileToWrite, Over, is_taken
 from a2a_trust.keys.algorithms import RSA_PADDING
@@ -29,8 +22,8 @@ from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
 #: Algorithms that follow from the kind of key in a PEM file. Only a JWK can hold the others.
-_ENCRYPTED_PEM_TELLS = ("ES256", "ES384", "ES512", "EdDSA")
-_PEM_TELLS = (*_ENCRYPTED_PEM_TELLS, "RS256")
+_IN_ENCRYPTED_PEM = ("ES256", "ES384", "ES512", "EdDSA")
+_IN_PEM = (*_IN_ENCRYPTED_PEM, "RS256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         made = _make(options)
     except (TrustError, OSError) as error:
-        return failed("keygen", error, as_json=options.json, code=exit_of_setup(error))
+        return report_failure("keygen", error, as_json=options.json, code=exit_of_setup(error))
     signer, private = made.signer, str(made.private)
     if options.json:
         files = {"private_key": private, "jwks": str(made.public), "completed": made.is_completed}
@@ -80,7 +73,7 @@ def _make(options: argparse.Namespace) -> _Made:
     public = private.with_name(f"{private.stem}.jwks.json")
     is_completed = is_taken(private)
     if is_taken(public):
-        raise _is_there(private if is_completed else public)
+        raise _exists_error(private if is_completed else public)
     if is_completed:
         signer = _signer_in(private, options)
     else:
@@ -97,16 +90,16 @@ def _make(options: argparse.Namespace) -> _Made:
             second.commit()
     except FileExistsError as error:
         if error.filename != str(public) or not _holds(public, jwks):
-            raise _is_there(error.filename) from None
+            raise _exists_error(error.filename) from None
     return _Made(private, public, signer, is_completed)
 
 
-def _is_there(path: Path | str) -> ConfigurationError:
+def _exists_error(path: Path | str) -> ConfigurationError:
     return ConfigurationError(f"{path} exists already and is not overwritten; move it away, or choose -o FILE")
 
 
 def _format(options: argparse.Namespace, alg: str) -> Literal["pem", "jwk"]:
-    fits_pem = options.kid is None and alg in (_ENCRYPTED_PEM_TELLS if options.encrypt else _PEM_TELLS)
+    fits_pem = options.kid is None and alg in (_IN_ENCRYPTED_PEM if options.encrypt else _IN_PEM)
     if options.format == "pem" and not fits_pem:
         raise ConfigurationError("--format pem: PEM cannot hold --kid or this --alg; use --format jwk")
     chosen: Literal["pem", "jwk"] | None = options.format
@@ -114,7 +107,6 @@ def _format(options: argparse.Namespace, alg: str) -> Literal["pem", "jwk"]:
 
 
 def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
-    """A new key, and the content of its file."""
     signer = generate_signer(options.alg, kid=options.kid)
     chosen = _format(options, signer.alg)
     passphrase = new_passphrase() if options.encrypt else None
@@ -123,28 +115,28 @@ def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
 
 def _holds(public: Path, jwks: bytes) -> bool:
     """Whether the file has the content that we would write: another ``keygen`` may have just completed the same key."""
-    with _opened_own(public, closed=0o022) as file:
+    with _open_own(public, closed=0o022) as file:
         return file.read(len(jwks) + 1) == jwks
 
 
-def _opened_own(path: Path, *, closed: int = 0o077) -> BinaryIO:
+def _open_own(path: Path, *, closed: int = 0o077) -> BinaryIO:
     """The opened file. ConfigurationError unless it is a regular file of this user, closed to others, and no link."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
-        raise _is_there(path) from None
+        raise _exists_error(path) from None
     file = os.fdopen(descriptor, "rb")
     status = os.fstat(descriptor)
     is_own = os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & closed)
     if not (is_own and stat.S_ISREG(status.st_mode)):
         file.close()
-        raise _is_there(path)
+        raise _exists_error(path)
     return file
 
 
 def _signer_in(private: Path, options: argparse.Namespace) -> LocalSigner:
     """The existing key without a JWK Set; ConfigurationError if it is not the key that the options ask for."""
-    with _opened_own(private) as file, key_file_warnings(), naming(str(private)):
+    with _open_own(private) as file, key_file_warnings(), naming(str(private)):
         data = read_key_file(file, private)
     is_encrypted = False
     asked = algorithm_option(options.alg)
@@ -154,9 +146,9 @@ def _signer_in(private: Path, options: argparse.Namespace) -> LocalSigner:
         is_encrypted = True
         alg = asked if asked in RSA_PADDING else None  # which only RSA keys need
         with naming(str(private)):
-            signer = opened(lambda passphrase: read_private_key(data, passphrase=passphrase, alg=alg), str(private))
+            signer = unlock(lambda passphrase: read_private_key(data, passphrase=passphrase, alg=alg), str(private))
     except MalformedError:
-        raise _is_there(private) from None
+        raise _exists_error(private) from None
     if (signer.alg, options.kid or signer.kid, is_encrypted or not options.encrypt) != (asked, signer.kid, True):
         state = "encrypted" if is_encrypted else "not encrypted"
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""``a2a-sign keys``: make a key ring, show it, revoke a key in it, and export its JWK Set."""
+"""``a2a-sign keys`` and ``a2a-sign rotate``: key rings, and the export of their JWK Sets."""
 
 from __future__ import annotations
 
@@ -12,16 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, reported
-from a2a_trust.cli.sources import (
-    check_not_secret,
-    key_file_warnings,
-    load_signers,
-    naming,
-    new_passphrase,
-    opened,
-)
+from a2a_trust.cli.moments import duration, rfc3339
+from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report
+from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.atomic import is_taken, write_atomically
 from a2a_trust.keys.keyset import publish_jwks
@@ -30,65 +23,59 @@ from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the key ring ``options.file``."""
-    return done(f"keys {options.action}", options, _ACTIONS[options.action])
-
-
-def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Namespace], dict[str, Any]]) -> int:
-    """Run ``act``, report the JSON members that it returns, and return the exit code."""
-
     def members() -> dict[str, Any]:
         with key_file_warnings(), naming(options.file):
-            return {"file": options.file, **act(options)}
+            return {"file": options.file, **_ACTIONS[options.action](options)}
 
     # A key set on standard output must be the only output there.
     stream = sys.stderr if getattr(options, "output", None) == "-" else sys.stdout
-    return reported(command, members, as_json=options.json, code_of=exit_of_setup, stream=stream)
+    command = "rotate" if options.action == "rotate" else f"keys {options.action}"
+    return run_and_report(command, members, as_json=options.json, code_of=exit_of_setup, stream=stream)
 
 
-def changed(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
+def _change(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
     """The ring in the file after the change; asks for the passphrase if a new key needs one."""
     path = Path(options.file)
     try:
-        return opened(lambda passphrase: update_key_ring(path, change, passphrase=passphrase), options.file)
+        return unlock(lambda passphrase: update_key_ring(path, change, passphrase=passphrase), options.file)
     except FileNotFoundError:
         raise _no_ring(options.file) from None
 
 
-def present() -> float:
+def _next_second() -> float:
     """The next full second, so that the times shown to people are exact."""
     return float(math.ceil(time.time()))
 
 
-def entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
+def _entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
     """The entry for a key in a JSON report, without the private key."""
     return {
         "kid": key.kid,
         "alg": key.public_key.alg,
         "thumbprint": key.public_key.thumbprint,
         "state": ring.state(key, now),
-        "published_at": written(key.published_at),
-        "active_from": written(key.active_from),
-        "retired_at": written(key.retired_at),
-        "removed_at": written(key.removed_at),
-        "revoked_at": written(key.revoked_at),
+        "published_at": rfc3339(key.published_at),
+        "active_from": rfc3339(key.active_from),
+        "retired_at": rfc3339(key.retired_at),
+        "removed_at": rfc3339(key.removed_at),
+        "revoked_at": rfc3339(key.revoked_at),
     }
 
 
-def plan(ring: KeyRing, key: RingKey, now: float) -> str:
+def _plan(ring: KeyRing, key: RingKey, now: float) -> str:
     """The job of a key now, and when that changes."""
     match ring.state(key, now):
         case KeyState.NEXT:
-            return f"published, signs from {written(key.active_from)}"
+            return f"published, signs from {rfc3339(key.active_from)}"
         case KeyState.ACTIVE:
-            ends, goes = written(key.retired_at), written(key.removed_at)
+            ends, goes = rfc3339(key.retired_at), rfc3339(key.removed_at)
             return f"signs until {ends}, published until {goes}" if ends else "signs; no rotation is under way"
         case KeyState.RETIRED:
-            return f"does not sign, published until {written(key.removed_at)}"
+            return f"does not sign, published until {rfc3339(key.removed_at)}"
         case KeyState.REMOVED:
             return "not published; the next change of the ring removes it from the file"
         case KeyState.REVOKED:
-            return f"since {written(key.revoked_at)}; neither signs nor is published"
+            return f"since {rfc3339(key.revoked_at)}; neither signs nor is published"
 
 
 def _create(options: argparse.Namespace) -> dict[str, Any]:
@@ -104,7 +91,7 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
         first = new_ring_key(options.alg or "ES256")
     else:
         first = load_signers([options.key], options.kid, options.alg)[0]
-    ring = KeyRing.begin(first, present(), passphrase=new_passphrase() if options.encrypt else None)
+    ring = KeyRing.begin(first, _next_second(), passphrase=new_passphrase() if options.encrypt else None)
     try:
         save_key_ring(path, ring)
     except FileExistsError:
@@ -124,20 +111,23 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         put_table(
             ("KID", "ALG", "STATE", "JOB"),
-            [(printable(key.kid), key.public_key.alg, ring.state(key, now), plan(ring, key, now)) for key in ring.keys],
+            [
+                (printable(key.kid), key.public_key.alg, ring.state(key, now), _plan(ring, key, now))
+                for key in ring.keys
+            ],
         )
-    return {"encrypted": ring.is_encrypted, "keys": [entry(ring, key, now) for key in ring.keys]}
+    return {"encrypted": ring.is_encrypted, "keys": [_entry(ring, key, now) for key in ring.keys]}
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
-    now = present()
+    now = _next_second()
     before: list[KeyRing] = []
 
     def revoke(ring: KeyRing) -> KeyRing:
         before.append(ring)
         return ring.revoke(options.kid, now)
 
-    ring = changed(options, revoke)
+    ring = _change(options, revoke)
     active = ring.active(now)
     was_active = before[-1].active(now).kid == options.kid
     was_revoked = next((key.revoked_at for key in before[-1].keys if key.kid == options.kid and key.is_revoked), None)
@@ -145,19 +135,55 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         name = printable(shlex.quote(options.file))
         put(f"{mark('revoked', 'green', sys.stdout)} {printable(options.kid)}")
         if was_revoked is not None:
-            put(f"  it was revoked before, at {written(was_revoked)}")
-        put(f"  {printable(active.kid)} {'signs from now on' if was_active else plan(ring, active, now)}")
+            put(f"  it was revoked before, at {rfc3339(was_revoked)}")
+        put(f"  {printable(active.kid)} {'signs from now on' if was_active else _plan(ring, active, now)}")
         put(f"  publish the key set now: a2a-sign keys export {name}   (a server that reads the ring does this)")
         if was_active:
             put(f"  sign the cards again:    a2a-sign card.json --key {name}   (a server with this ring does this)")
             put("  verifiers with the old key set in a cache accept the new signatures after they fetch the new one")
-    entries = [entry(ring, key, now) for key in ring.keys]
+    entries = [_entry(ring, key, now) for key in ring.keys]
     return {
         "kid": options.kid,
         "active": active.kid,
         "was_active": was_active,
         "was_revoked": was_revoked is not None,
         "keys": entries,
+    }
+
+
+def _rotate(options: argparse.Namespace) -> dict[str, Any]:
+    """Add a key that is published now and signs after the overlap; nothing changes if the ring has such a key."""
+    now = _next_second()
+    overlap, keep = (duration(getattr(options, name), f"--{name}").total_seconds() for name in ("overlap", "keep"))
+    new = None if options.alg is None else new_ring_key(options.alg)
+    under_way: list[bool] = []
+
+    def rotate(ring: KeyRing) -> KeyRing:
+        under_way.append(ring.next(now) is not None)
+        return ring.rotate(now, overlap=overlap, keep=keep, new=new)
+
+    ring = _change(options, rotate)
+    active, following = ring.active(now), ring.next(now)
+    if following is None:
+        raise AssertionError("a rotation leaves a key that follows")
+    if not options.json:
+        name, when = printable(shlex.quote(options.file)), rfc3339(following.active_from)
+        if under_way[-1]:
+            put(f"{printable(options.file)}: a rotation is under way already; nothing was changed")
+        else:
+            put(f"{mark('rotating', 'green', sys.stdout)} {printable(options.file)}")
+        put(f"  next:   {printable(following.kid)} ({following.public_key.alg}) {_plan(ring, following, now)}")
+        put(f"  active: {printable(active.kid)} ({active.public_key.alg}) {_plan(ring, active, now)}")
+        put(
+            f"  now:    a2a-sign keys export {name}   and publish this key set (a server that reads the ring does this)"
+        )
+        put(f"  then:   a2a-sign card.json --key {name}   from {when} on (a server that signs with the ring does this)")
+    return {
+        "rotated": not under_way[-1],
+        "active": active.kid,
+        "next": following.kid,
+        "signs_from": rfc3339(following.active_from),
+        "keys": [_entry(ring, key, now) for key in ring.keys],
     }
 
 
@@ -195,4 +221,4 @@ def _no_ring(name: str) -> ConfigurationError:
     )
 
 
-_ACTIONS: Final = {"create": _create, "list": _list, "revoke": _revoke, "export": _export}
+_ACTIONS: Final = {"create": _create, "list": _list, "revoke": _revoke, "rotate": _rotate, "export": _export}

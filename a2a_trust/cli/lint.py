@@ -5,25 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust import strict_json
-from a2a_trust.cli.card_text import rewritten
+from a2a_trust.cli.card_text import Position, positions_of, rewrite
 from a2a_trust.cli.named_cards import named_cards
-from a2a_trust.cli.positions import Position, positions_of
 from a2a_trust.cli.report import (
     Exit,
     Results,
     class_of,
     exit_of,
     exit_of_setup,
-    failed,
     mark,
     printable,
     put,
     put_json,
+    report_failure,
     warn,
 )
 from a2a_trust.cli.sources import read_input
@@ -58,19 +57,26 @@ class _Report:
             return Exit.INVALID
         return Exit.OK if self.not_fixed is None else exit_of(self.not_fixed)
 
+    @property
+    def outcome(self) -> str:
+        """The word for the summary."""
+        if self.unread is not None:
+            return "not read"
+        return f"with {self.findings[0].severity}s" if self.findings else "without problems"
+
 
 def run(options: argparse.Namespace) -> int:
-    """Lint every card; the exit code is that of the first card with an error."""
+    """Lint every card. The first card with an error sets the exit code."""
     try:
         names = named_cards(options)
         if options.fix and "-" in names:
             raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
     except (ConfigurationError, OSError) as error:
-        return failed("lint", error, as_json=options.json, code=exit_of_setup(error))
+        return report_failure("lint", error, as_json=options.json, code=exit_of_setup(error))
     results, reports = Results("lint", options.json), list[_Report]()
     for name in names:
         report = _report(name, fix=options.fix)
-        results.add(_entry(report), report.code, _outcome(report))
+        results.add(_entry(report), report.code, report.outcome)
         if options.sarif:
             reports.append(report)
         elif not options.json:
@@ -79,14 +85,6 @@ def run(options: argparse.Namespace) -> int:
         _put_sarif(reports)
         return results.exit
     return results.put(quiet=options.quiet)
-
-
-def _outcome(report: _Report) -> str:
-    """The word for the summary."""
-    if report.unread is not None:
-        return "not read"
-    worst = min((finding.severity for finding in report.findings), key=list(Severity).index, default=None)
-    return "without problems" if worst is None else f"with {worst}s"
 
 
 def _put_sarif(reports: list[_Report]) -> None:
@@ -99,28 +97,27 @@ def _put_sarif(reports: list[_Report]) -> None:
 
 
 def _put_not_read(report: _Report) -> None:
-    """Write to standard error that the file could not be read, or not be fixed."""
     if report.unread is not None:
-        failed("lint", report.unread, as_json=False, code=report.code, file=report.name)
+        report_failure("lint", report.unread, as_json=False, code=report.code, file=report.name)
     if report.not_fixed is not None:
         warn(f"{report.name}: not fixed: {report.not_fixed}")
 
 
 def _report(name: str, *, fix: bool) -> _Report:
-    fixed: tuple[str, ...] = ()
-    not_fixed = None
     try:
-        if fix:
-            data, fixed, not_fixed = _fixed(Path(name))
-        else:
-            data = read_input(name)
+        data, fixed, not_fixed = _fix_file(Path(name)) if fix else (read_input(name), (), None)
     except OSError as error:
         return _Report(name=name, unread=error)
     findings = lint_card(data)
-    return _Report(name=name, findings=findings, places=_places(data, findings), fixed=fixed, not_fixed=not_fixed)
+    pointers = [finding.pointer for finding in findings]
+    if any(finding.rule == "unreadable-document" for finding in findings):  # not a card: the beginning of the text
+        places = dict.fromkeys(pointers, Position(line=1, column=1))
+    else:
+        places = positions_of(data.decode("utf-8"), pointers)
+    return _Report(name=name, findings=findings, places=places, fixed=fixed, not_fixed=not_fixed)
 
 
-def _fixed(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | ConfigurationError | None]:
+def _fix_file(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | ConfigurationError | None]:
     """The card in the file now, the pointers of the members that were removed, and why the card was not fixed."""
     with FileToWrite(path, Over.WHAT_WAS_READ) as file:
         file.lock()
@@ -144,35 +141,17 @@ def fixed_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:
     fixed, dropped = fix_card(card)
     if not dropped:
         return data, ()
-    text = rewritten(data.decode("utf-8"), card, fixed).encode("utf-8")
+    text = rewrite(data.decode("utf-8"), card, fixed).encode("utf-8")
     if strict_json.parse(text, what="card") != fixed:
         raise AssertionError("the new text differs from the fixed card; nothing was written")
     return text, dropped
-
-
-def _places(data: bytes, findings: tuple[Finding, ...]) -> dict[str, Position]:
-    """The positions of the findings in the text; its beginning for a text that is not a card."""
-    pointers = [finding.pointer for finding in findings]
-    if any(finding.rule == "unreadable-document" for finding in findings):
-        return dict.fromkeys(pointers, Position(line=1, column=1))
-    return positions_of(data.decode("utf-8"), pointers)
 
 
 def _entry(report: _Report) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": report.name, "ok": report.code is Exit.OK, "class": class_of(report.code)}
     if report.unread is not None:
         return {**entry, "message": str(report.unread)}
-    findings = [
-        {
-            "rule": finding.rule,
-            "severity": finding.severity,
-            "pointer": finding.pointer,
-            **report.places[finding.pointer]._asdict(),
-            "message": finding.message,
-            "fix": finding.fix,
-        }
-        for finding in report.findings
-    ]
+    findings = [{**asdict(finding), **report.places[finding.pointer]._asdict()} for finding in report.findings]
     not_fixed = None if report.not_fixed is None else str(report.not_fixed)
     return {**entry, "findings": findings, "fixed": list(report.fixed), "not_fixed": not_fixed}
 

@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(options, int):
             _flush()
             return options
-        with _ended_by_signals(came):
+        with _end_on_signals(came):
             code = _run(options)
             _flush()
     except BaseException as error:
@@ -87,10 +87,10 @@ def _flush() -> None:
 
 
 @contextmanager
-def _ended_by_signals(came: list[int]) -> Iterator[None]:
+def _end_on_signals(came: list[int]) -> Iterator[None]:
     """In the block SIGTERM and SIGHUP end the command as Ctrl-C does, and ``came`` gets the first of them.
 
-    A signal that the caller ignores stays ignored. On the way out, temporary files are removed.
+    A signal that the caller ignores stays ignored. Temporary files are removed before the end.
     """
     import signal
     from threading import Timer, current_thread, main_thread
@@ -136,12 +136,13 @@ def _options(arguments: list[str]) -> argparse.Namespace | int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
+    name = "keys" if options.command == "rotate" else options.command.replace("-", "_")
+    command = import_module(f"a2a_trust.cli.{name}")
     if "verbose" not in options:
         return int(command.run(options))
-    from a2a_trust.cli.report import log_shown
+    from a2a_trust.cli.report import show_log
 
-    with log_shown(verbose=options.verbose):
+    with show_log(verbose=options.verbose):
         return int(command.run(options))
 
 
@@ -154,11 +155,11 @@ def _check_is_file_or_option(arguments: list[str]) -> None:
         return
     if not os.path.exists(arguments[0]):  # noqa: PTH110  the import of pathlib is slow
         parser = _parser()
-        parser.wants_json = _json_wanted(arguments)
+        parser.wants_json = _json_form(arguments)
         parser.error(f"{arguments[0]} is neither a command nor a file; the commands are {', '.join(COMMANDS)}")
 
 
-def _json_wanted(arguments: Sequence[str]) -> str:
+def _json_form(arguments: Sequence[str]) -> str:
     """The value of ``options.json``, for arguments that cannot be parsed."""
     return "lines" if "--json-lines" in arguments else "object" if "--json" in arguments else ""
 
@@ -173,7 +174,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**settings, formatter_class=formatter_class, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self.wants_json = _json_wanted(args or ())
+        self.wants_json = _json_form(args or ())
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:  # argparse leaves them to the outer parser, which would show the usage of all commands
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -196,11 +197,11 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = f"{without_secrets(message)}; for help: {self.prog} --help"
         if self.wants_json:
-            from a2a_trust.cli.report import Exit, failed
+            from a2a_trust.cli.report import Exit, report_failure
             from a2a_trust.errors import ConfigurationError
 
             command = self.prog.partition(" ")[2] or "sign"
-            self.exit(failed(command, ConfigurationError(message), as_json=self.wants_json, code=Exit.USAGE))
+            self.exit(report_failure(command, ConfigurationError(message), as_json=self.wants_json, code=Exit.USAGE))
         if not message.isprintable() or "##" in message:  # the name of a file in it; the import is slow
             from a2a_trust.cli.report import printable
 

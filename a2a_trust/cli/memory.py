@@ -8,22 +8,20 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import mark, printable, put, put_table, reported
+from a2a_trust.cli.moments import rfc3339
+from a2a_trust.cli.report import mark, printable, put, put_table, run_and_report
 from a2a_trust.cli.sources import default_memory_path, naming
 from a2a_trust.cli.stores import card_memory, memory_name
 from a2a_trust.client.memory import Remembered, acceptance
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the card memory ``options.file``."""
-
     def act() -> dict[str, Any]:
         name = str(default_memory_path()) if options.file is None else memory_name(options.file)
         with naming(name):
             return {"file": name, **_ACTIONS[options.action](options.file or name, options)}
 
-    return reported(f"memory {options.action}", act, as_json=options.json)
+    return run_and_report(f"memory {options.action}", act, as_json=options.json)
 
 
 def _list(memory: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -64,10 +62,10 @@ def _entry(record: Remembered) -> dict[str, Any]:
         "location": record.location,
         "thumbprints": sorted(record.thumbprints),
         "on_first_use": record.on_first_use,
-        "issued": written(record.issued),
+        "issued": rfc3339(record.issued),
         "version": record.version,
-        "first_seen": written(record.first_seen),
-        "last_seen": written(record.last_seen),
+        "first_seen": rfc3339(record.first_seen),
+        "last_seen": rfc3339(record.last_seen),
     }
 
 
@@ -75,10 +73,10 @@ def _row(record: Remembered) -> tuple[str, ...]:
     return (
         record.location,
         "first use" if record.on_first_use else "trust store",
-        written(record.issued) or "-",
+        rfc3339(record.issued) or "-",
         "-" if record.version is None else printable(record.version),
-        written(record.first_seen) or "",
-        written(record.last_seen) or "",
+        rfc3339(record.first_seen) or "",
+        rfc3339(record.last_seen) or "",
         _thumbprints(record),
     )
 

@@ -39,7 +39,7 @@ def moment(text: str, now: float, option: str, *, may_have_passed: bool = False)
     return seconds
 
 
-def written(moment: float | None) -> str | None:
+def rfc3339(moment: float | None) -> str | None:
     """The moment in the form of RFC 3339; None for None and for infinity.
 
     A number that is not a date comes back as text: cards of others, and files written by hand, may hold any number.

@@ -3,17 +3,13 @@
 The first rule that fits decides what a name means:
 
 1. ``-`` is standard input, and a URL is an agent.
-2. A directory stands for every ``*.json`` file in it and below it. Hidden files and directories are left out, except
-   ``.well-known``, from which agents serve their cards.
+2. A directory stands for every ``*.json`` file in it and below it.
 3. The name of an existing file is that file, even with ``*``, ``?`` or ``[`` in it.
-4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories, of which only
-   ``.well-known`` may be hidden.
+4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories.
 
-A check that skipped cards must not pass. So these are errors:
-
-- a directory, a glob or a list without a card,
-- a directory that cannot be read,
-- a link to a directory that would be searched with everything below it.
+Hidden files and directories are left out, except ``.well-known``, from which agents serve their cards. A check that
+skipped cards must not pass: a directory, glob or list without a card, a directory that cannot be read, and a link to a
+directory on the way of ``**`` are errors.
 """
 
 from __future__ import annotations
@@ -22,15 +18,14 @@ import argparse
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
+from a2a_trust.cli.sources import open_input
 from a2a_trust.errors import ConfigurationError
 
 _MAGIC: Final = re.compile(r"[*?\[]")
@@ -42,27 +37,25 @@ def is_url(name: str) -> bool:
     return _SCHEME.match(name) is not None
 
 
-class GivenCard(NamedTuple):
+class NamedCard(NamedTuple):
     """A card to read: its name, or its line with the name of the line."""
 
     name: str
     line: bytes | None = None
 
 
-def given_cards(options: argparse.Namespace) -> Iterator[GivenCard]:
+def card_sources(options: argparse.Namespace) -> Iterator[NamedCard]:
     """The cards of ``named_cards``, which are in ``options.files`` now, and the lines of --cards-from.
 
     ConfigurationError: no line has a card. OSError: the file cannot be read.
     """
-    yield from map(GivenCard, options.files)
+    yield from map(NamedCard, options.files)
     name, number = options.cards_from, 0
     if name is None:
         return
-    if name == "-" and sys.stdin is None:
-        raise OSError("standard input is closed")
-    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+    with open_input(name) as file:
         for number, line in _lines(file):
-            yield GivenCard(f"{name}:{number}", line)
+            yield NamedCard(f"{name}:{number}", line)
     if not number:
         raise ConfigurationError(f"--cards-from {name}: no line with a card; run the command only when there are cards")
 
@@ -87,7 +80,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def named_cards(options: argparse.Namespace) -> list[str]:
-    """The names of the cards, each once; those of a directory or a glob in alphabetical order.
+    """The names of the cards, each once; names from a directory or a glob in alphabetical order.
 
     ConfigurationError: a directory, a glob or a list has no card. OSError: a list or a directory cannot be read.
     """
@@ -95,7 +88,7 @@ def named_cards(options: argparse.Namespace) -> list[str]:
     cards_from = getattr(options, "cards_from", None)  # not every command reads lines
     sources = [*options.files, options.files_from, cards_from]
     if options.files_from is not None:
-        given += _listed(options.files_from)
+        given += _read_list(options.files_from)
     if sources.count("-") > 1 or given.count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
     if options.files_from == "-" and "-" in given:
@@ -104,17 +97,13 @@ def named_cards(options: argparse.Namespace) -> list[str]:
         )
     if cards_from == "-" and "-" in given:
         raise ConfigurationError("--cards-from -: standard input has the cards, so remove the name - from the list")
-    return list(dict.fromkeys(name for each in given for name in _meant(each)))
+    return list(dict.fromkeys(name for each in given for name in _expand(each)))
 
 
-def _listed(name: str) -> list[str]:
+def _read_list(name: str) -> list[str]:
     """The names in a list: separated by NUL if it has one (``find -print0``), else one per line."""
-    if name == "-":
-        if sys.stdin is None:
-            raise OSError("standard input is closed")
-        data = sys.stdin.buffer.read()
-    else:
-        data = Path(name).read_bytes()
+    with open_input(name) as file:
+        data = file.read()
     names = data.split(b"\0") if b"\0" in data else data.splitlines()
     found = [os.fsdecode(each) for each in names if each]
     if not found:
@@ -129,13 +118,14 @@ def _listed(name: str) -> list[str]:
     return found
 
 
-def _meant(name: str) -> list[str]:
+def _expand(name: str) -> list[str]:
     if name == "-" or is_url(name):
         return [name]
     if Path(name).is_dir():
         return _cards_below(name)
     if not _MAGIC.search(name) or os.path.lexists(name):
-        return [_checked(name, may_be_pipe=True)]  # a shell makes a pipe for <(command)
+        _check_regular(name, may_be_pipe=True)  # a shell makes a pipe for <(command)
+        return [name]
     steps = name.split("/")
     first = next(number for number, step in enumerate(steps) if _MAGIC.search(step))
     folder = "/".join(steps[:first]) or "/" * name.startswith("/")
@@ -168,7 +158,8 @@ def _matches(folder: str, steps: Sequence[str]) -> list[str]:
                 fitting = {state for state in states if _fits(entry.name, steps[state])}
                 after = _with_next(steps, {state + (steps[state] != "**") for state in fitting})
                 if len(steps) in after:
-                    found.append(_checked(path))
+                    _check_regular(path)
+                    found.append(path)
                 deeper = after - {len(steps)}
                 if deeper and entry.is_dir():
                     if entry.is_symlink() and any(steps[state] == "**" for state in deeper):
@@ -194,12 +185,11 @@ def _fits(name: str, step: str) -> bool:
     return step == "**" or fnmatchcase(name, step)
 
 
-def _checked(path: str, *, may_be_pipe: bool = False) -> str:
-    """The path; ConfigurationError for a device or a pipe, whose content may never end."""
+def _check_regular(path: str, *, may_be_pipe: bool = False) -> None:
+    """ConfigurationError for a device or a pipe, whose content may never end."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  many names
     except (OSError, ValueError):
-        return path  # the error comes when the card is read
+        return  # the error comes when the card is read
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
         raise ConfigurationError(f"{path}: not a regular file; move it away, or name the cards")
-    return path

@@ -5,21 +5,28 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from a2a_trust.auth.basic.records import IssuedPassword, PasswordRecord
 from a2a_trust.auth.basic.sqlite import SqlitePasswords
-from a2a_trust.cli.issuing import Unseen, check_output, expiry, read_secret, run_action, signals_held
-from a2a_trust.cli.moments import written
+from a2a_trust.cli.issuing import (
+    Unseen,
+    check_output,
+    expiry,
+    hold_signals,
+    read_secret,
+    rights_of,
+    run_action,
+    state_of,
+)
+from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
 from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import ConfigurationError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the store ``options.store``."""
     return run_action("password", _ACTIONS, options)
 
 
@@ -34,13 +41,13 @@ def _create(options: argparse.Namespace) -> None:
     expires = expiry(options.expires)
     check_output("password")
     store = _passwords(options.store, create=True)
-    with signals_held() as release:
+    with hold_signals() as release:
         issued = store.create(user=options.user, scopes=options.scope, expires=expires)
         _show(issued, store, options, release)
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
-    expires, text = expiry(options.expires), _given(options.file)
+    expires, text = expiry(options.expires), _read_password(options.file)
     store = _passwords(options.store, create=True)
     record = store.import_password(text, user=options.user, scopes=options.scope, expires=expires)
     if not options.json:
@@ -66,7 +73,7 @@ def _rotate(options: argparse.Namespace) -> None:
     expires = None if options.expires is None else expiry(options.expires)
     check_output("password")
     store = _passwords(options.store)
-    with signals_held() as release:
+    with hold_signals() as release:
         issued = store.rotate(options.user, expires=expires)
         _show(issued, store, options, release)
 
@@ -107,7 +114,7 @@ def _show(
         put("  note: the user had a password before, which is no longer valid; both name the same caller", sys.stderr)
 
 
-def _given(name: str) -> str:
+def _read_password(name: str) -> str:
     """The password to import, from a file, from standard input for ``-``, or typed in twice without an echo."""
     if name == "-" and sys.stdin.isatty():
         from getpass import getpass
@@ -123,33 +130,25 @@ def _given(name: str) -> str:
     raise ConfigurationError("the imported password is not UTF-8 text; write it in UTF-8")
 
 
-def _state(record: PasswordRecord) -> str:
-    if record.revoked is not None:
-        return "revoked"
-    return "valid" if record.is_good(time.time()) else "expired"
-
-
 def _entry(record: PasswordRecord) -> dict[str, Any]:
     return {
         "user": record.user,
         "scopes": sorted(record.scopes),
-        "state": _state(record),
-        "created": written(record.created),
-        "changed": written(record.changed),
-        "expires": written(record.expires),
-        "revoked": written(record.revoked),
+        "state": state_of(record),
+        "created": rfc3339(record.created),
+        "changed": rfc3339(record.changed),
+        "expires": rfc3339(record.expires),
+        "revoked": rfc3339(record.revoked),
     }
 
 
 def _row(record: PasswordRecord) -> tuple[str, ...]:
-    changed, ends = written(record.changed) or "", written(record.expires) or "never"
-    return (printable(record.user), _state(record), changed, ends, " ".join(sorted(record.scopes)))
+    changed, ends = rfc3339(record.changed) or "", rfc3339(record.expires) or "never"
+    return (printable(record.user), state_of(record), changed, ends, " ".join(sorted(record.scopes)))
 
 
 def _line(record: PasswordRecord) -> str:
-    ends = written(record.expires)
-    scopes = " ".join(sorted(record.scopes)) or "no scopes"
-    return f"the password of {printable(record.user)}: {scopes}, {f'until {ends}' if ends else 'never expires'}"
+    return f"the password of {printable(record.user)}: {rights_of(record)}"
 
 
 _ACTIONS: Final = {"create": _create, "import": _import, "list": _list, "rotate": _rotate, "revoke": _revoke}

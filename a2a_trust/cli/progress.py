@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Final, Self
 
 _EVERY: Final = 0.2
@@ -29,9 +28,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.hide()
 
     def show(self, done: int, failed: int) -> None:
@@ -47,7 +44,6 @@ class Progress:
         print(f"\r{done:,}{of} cards, {rate:,.0f} a second{left}{wrong}\x1b[K", end="", file=self._stream, flush=True)
 
     def hide(self) -> None:
-        """Remove the line until it is shown again."""
         if self._is_shown and self._stream is not None:
             self._is_shown = False
             print("\r\x1b[K", end="", file=self._stream, flush=True)

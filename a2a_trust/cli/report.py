@@ -40,7 +40,6 @@ class Exit(IntEnum):
 
 
 def exit_of(error: Exception) -> Exit:
-    """The exit code for an error."""
     if isinstance(error, OSError | FetchError | CardMemoryUnavailableError | KeySourceUnavailableError):
         return Exit.INPUT_OUTPUT
     if isinstance(error, ConfigurationError):
@@ -62,12 +61,11 @@ def exit_of_setup(error: Exception) -> Exit:
 
 
 def class_of(code: Exit) -> str:
-    """The word for an exit code in JSON reports."""
     return code.name.lower().replace("_", "-")
 
 
 def word_of(error: Exception) -> str:
-    """The stable word for an error, for machines; for errors of other libraries, that of the exit code."""
+    """The stable word for an error, for machines; for errors of other libraries, the word for the exit code."""
     return error.code if isinstance(error, TrustError) else class_of(exit_of(error))
 
 
@@ -83,7 +81,9 @@ def printable(text: object) -> str:
 def printable_lines(text: object) -> str:
     """As ``printable``, for our own texts of several lines; each further line begins with two blanks."""
     escaped = "".join(
-        char if (char.isprintable() and char not in _BLANK_LETTERS) or char == "\n" else _escaped(char)
+        char
+        if (char.isprintable() and char not in _BLANK_LETTERS) or char == "\n"
+        else char.encode("unicode_escape").decode()
         for char in str(text)
     )
     escaped = re.sub(r"\n(?!  )", r"\\n", escaped.replace("##", r"#\x23"))
@@ -92,10 +92,6 @@ def printable_lines(text: object) -> str:
 
 _BLANK_LETTERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
 """Python calls these letters printable; people see blanks."""
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode()
 
 
 def mark(text: str, color: str | None, stream: TextIO | None) -> str:
@@ -107,7 +103,6 @@ def mark(text: str, color: str | None, stream: TextIO | None) -> str:
 
 
 def mark_verified(*, in_part: bool) -> str:
-    """The word for a card that is verified, for standard output."""
     return mark("verified in part", "yellow", sys.stdout) if in_part else mark("verified", "green", sys.stdout)
 
 
@@ -117,18 +112,12 @@ _Stream: TypeAlias = TextIO | Literal["standard output"] | None
 
 
 def put(text: str, stream: _Stream = _STANDARD_OUTPUT) -> None:
-    """Write a line to the stream."""
     target = sys.stdout if stream == _STANDARD_OUTPUT else stream
     if target is not None:
         print(text, file=target)
 
 
-def put_json(
-    value: dict[str, Any],
-    stream: _Stream = _STANDARD_OUTPUT,
-    *,
-    form: str = "object",
-) -> None:
+def put_json(value: dict[str, Any], stream: _Stream = _STANDARD_OUTPUT, *, form: str = "object") -> None:
     """Write the value as JSON to the stream; in one line for the ``form`` ``lines``."""
     put(json_line(value) if form == "lines" else _harmless(json.dumps(value, indent=2)), stream)
 
@@ -144,12 +133,7 @@ def _harmless(text: str) -> str:
 
 
 def put_report(
-    command: str,
-    code: Exit,
-    members: Mapping[str, Any],
-    stream: _Stream = _STANDARD_OUTPUT,
-    *,
-    form: str = "object",
+    command: str, code: Exit, members: Mapping[str, Any], stream: _Stream = _STANDARD_OUTPUT, *, form: str = "object"
 ) -> None:
     """Write the JSON report of a command: the members that every report has, and ``members``."""
     put_json({"command": command, "ok": code == Exit.OK, "exit": code, **members}, stream, form=form)
@@ -186,7 +170,6 @@ class Results:
 
     @property
     def total(self) -> int:
-        """The number of cards so far."""
         return self.counts.total()
 
     def put(self, *, quiet: bool = False) -> Exit:
@@ -213,7 +196,7 @@ def warn(text: object) -> None:
 
 
 @contextmanager
-def log_shown(*, verbose: bool) -> Iterator[None]:
+def show_log(*, verbose: bool) -> Iterator[None]:
     """In the block, warnings in the log of the package go to standard error; with ``verbose``, the whole log does."""
     import logging  # only commands with --verbose log, and they have imported it already
 
@@ -237,7 +220,7 @@ def log_shown(*, verbose: bool) -> Iterator[None]:
         log.setLevel(level)
 
 
-def said(error: Exception, file: str | None = None) -> str:
+def error_text(error: Exception, file: str | None = None) -> str:
     """The text of the error. An error of the operating system comes without its number and the name of ``file``."""
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | bytes | os.PathLike):
         name = os.fsdecode(error.filename)
@@ -245,7 +228,7 @@ def said(error: Exception, file: str | None = None) -> str:
     return getattr(error, "on_command_line", "") or str(error)
 
 
-def failed(
+def report_failure(
     command: str,
     error: Exception,
     *,
@@ -260,15 +243,18 @@ def failed(
     ``as_json`` is ``options.json``, ``stream`` is for JSON reports, ``details`` are more members of their ``error``.
     """
     if as_json:
-        report = {"class": class_of(code), "message": said(error, file), **details}
+        report = {"class": class_of(code), "message": error_text(error, file), **details}
         put_report(command, code, {"file": file, "error": report}, stream, form=str(as_json))
     else:
         where = f"{printable(file)}: " if file else ""
-        put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(said(error, file))}", sys.stderr)
+        put(
+            f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(error_text(error, file))}",
+            sys.stderr,
+        )
     return code
 
 
-def reported(
+def run_and_report(
     command: str,
     act: Callable[[], dict[str, Any] | None],
     *,
@@ -282,7 +268,7 @@ def reported(
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
-        return failed(command, error, as_json=as_json, code=code_of(error), stream=stream)
+        return report_failure(command, error, as_json=as_json, code=code_of(error), stream=stream)
     if as_json and members is not None:
         put_report(command, Exit.OK, members, stream)
     return Exit.OK

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from a2a_trust.cli.positions import Position
+from a2a_trust.cli.card_text import Position
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.rules import RULES
 
@@ -19,18 +18,23 @@ _PLACES: Final = {rule: index for index, rule in enumerate(RULES)}
 
 def log_of(results: list[dict[str, Any]], notifications: list[dict[str, Any]]) -> dict[str, Any]:
     """The whole log of one run; ``notifications`` are about files that could not be read."""
+    rules = [
+        {
+            "id": rule.id,
+            "shortDescription": {"text": _text(rule.description)},
+            "help": {"text": f"A2A 1.0.1, section {rule.section}"},
+            "defaultConfiguration": {"level": rule.severity},
+            "properties": {"tags": ["security", "a2a"]},
+        }
+        for rule in RULES.values()
+    ]
+    release = version("a2a-trust").replace(".dev", "-dev")  # SARIF requires semver: 0.1.0-dev0 for 0.1.0.dev0
     return {
         "$schema": _SCHEMA,
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {
-                    "driver": {
-                        "name": "a2a-sign lint",
-                        "semanticVersion": _semantic(version("a2a-trust")),
-                        "rules": list(_rules()),
-                    }
-                },
+                "tool": {"driver": {"name": "a2a-sign lint", "semanticVersion": release, "rules": rules}},
                 "invocations": [
                     {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications}
                 ],
@@ -74,17 +78,6 @@ def notification(name: str, error: Exception) -> dict[str, Any]:
     }
 
 
-def _rules() -> Iterable[Mapping[str, Any]]:
-    for rule in RULES.values():
-        yield {
-            "id": rule.id,
-            "shortDescription": {"text": _text(rule.description)},
-            "help": {"text": f"A2A 1.0.1, section {rule.section}"},
-            "defaultConfiguration": {"level": rule.severity},
-            "properties": {"tags": ["security", "a2a"]},
-        }
-
-
 def _text(text: str) -> str:
     """The text with its braces and links escaped: SARIF has placeholders (3.11.5) and links (3.11.6)."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
@@ -96,8 +89,3 @@ def _uri(name: str) -> str:
         return "stdin"
     path = Path(name)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
-
-
-def _semantic(text: str) -> str:
-    """The version in the form of semver, which SARIF requires: 0.1.0-dev0 for 0.1.0.dev0."""
-    return text.replace(".dev", "-dev") if text.count(".") > 2 else text

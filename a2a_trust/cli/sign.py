@@ -19,20 +19,20 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from a2a_trust import strict_json
-from a2a_trust.cli.card_text import rewritten
+from a2a_trust.cli.card_text import rewrite
 from a2a_trust.cli.moments import duration, moment
-from a2a_trust.cli.named_cards import GivenCard, given_cards, named_cards, reader_for
+from a2a_trust.cli.named_cards import NamedCard, card_sources, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
     Results,
     class_of,
+    error_text,
     exit_of,
-    failed,
     mark,
     printable,
     put,
-    said,
+    report_failure,
     warn,
     word_of,
 )
@@ -43,11 +43,11 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import Arguments, SignedCard, check_own_work, make_claims, sign_unverified
+from a2a_trust.signing.sign import Arguments, check_own_work, make_claims, sign_unverified
 from a2a_trust.workers import on_all_cores
 
 #: Rules of lint whose errors make a card ambiguous or contradictory. Such a card is signed only with --allow RULE.
-#: ``ambiguous-member`` is missing here, because ``sign_card`` refuses such a card and no option allows it.
+#: ``ambiguous-member`` is missing here, because ``sign_card`` rejects such a card and no option allows it.
 _REJECTED: Final = (
     "missing-member",
     "proto-name",
@@ -82,7 +82,7 @@ class _Work:
     ``data`` is the signed text, and ``read`` the SHA-256 of the card in a file that is signed in place. ``reason`` says
     why the card has to be signed; None when it stays as it is. ``findings`` are errors of lint that --allow names, or
     that do not forbid to sign. ``entry`` has members for a JSON report. ``notes`` are for people, and for JSON;
-    ``is_noted`` stands for them where nobody reads them.
+    ``is_noted`` stands for them where they are not shown.
     """
 
     name: str
@@ -103,7 +103,7 @@ class _Status(StrEnum):
     SIGNED = "signed"
     UNCHANGED = "unchanged"
     TO_SIGN = "to-sign"
-    REFUSED = "refused"
+    REJECTED = "refused"  # a stable word of reports
     NOT_WRITTEN = "not-written"
     """It could be signed, but another card could not."""
 
@@ -149,7 +149,9 @@ def run(options: argparse.Namespace) -> int:
             details["written"] = progress.written
             warn(f"these cards were signed and written before the error: {', '.join(progress.written)}")
         code = exit_of(error)
-        return failed("sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details)
+        return report_failure(
+            "sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details
+        )
     return _report(works, job, stream)
 
 
@@ -163,7 +165,16 @@ def _job(options: argparse.Namespace) -> _Job:
             raise ConfigurationError(
                 "--expires-within: every new signature would expire within that time; give a later --expires"
             )
-    signers = _signers(options, now)
+    try:
+        signers = load_signers(options.key, options.kid, options.alg)
+    except MalformedError as error:
+        raise ConfigurationError(str(error)) from None  # the operator's key is wrong, not a card
+    for signer in signers:
+        if not signer.public_key.is_valid_at(now):
+            raise ConfigurationError(
+                f"the key {signer.kid!a} is revoked or not valid now, according to nbf, exp or revoked in its JWK; "
+                "sign with another key: --key FILE"
+            )
     claims = make_claims(tuple(signers), now, iat=False if options.no_iat else None, exp=exp, jku=options.jku)
     return _Job(options=options, signers=signers, claims=claims, now=now, until=until)
 
@@ -183,7 +194,7 @@ def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
             for number, work in enumerate(works):
                 if work.reason is not None or work.target == "-":
                     progress.at = work.target
-                    works[number] = _written(work, job, folders)
+                    works[number] = _write_card(work, job, folders)
                     progress.written.append(work.target)
         finally:
             for folder in folders:
@@ -191,7 +202,7 @@ def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
     return works
 
 
-def _written(work: _Work, job: _Job, folders: set[Path]) -> _Work:
+def _write_card(work: _Work, job: _Job, folders: set[Path]) -> _Work:
     """Write a card; ``folders`` gets its folder, which has to be flushed.
 
     A card that has changed since it was read is read and signed again, under the lock of its file.
@@ -202,7 +213,7 @@ def _written(work: _Work, job: _Job, folders: set[Path]) -> _Work:
     with FileToWrite(Path(work.target), Over.ANYTHING if work.read is None else Over.WHAT_WAS_READ) as file:
         file.lock()
         if work.read is not None and sha256(data := file.read(strict_json.MAX_BYTES + 1)).digest() != work.read:
-            work = _signed(work.name, work.target, data, job)
+            work = _sign(work.name, work.target, data, job)
         if work.reason is not None:
             file.prepare(work.data)
             file.commit(folders.add)
@@ -216,7 +227,7 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
 
     def signed_lines() -> Iterator[bytes]:
         with Progress(None) as shown:
-            for work in on_all_cores(partial(_signed_line, job), given_cards(options)):
+            for work in on_all_cores(partial(_sign_line, job), card_sources(options)):
                 works.append(replace(work, data=b""))
                 shown.show(len(works), 0)
                 yield work.data + b"\n"
@@ -244,19 +255,19 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
     return works
 
 
-def _signed_line(job: _Job, card: GivenCard) -> _Work:
+def _sign_line(job: _Job, card: NamedCard) -> _Work:
     """The outcome for the card in a line; its ``data`` is the whole line."""
     from a2a_trust.signing.lines import read_line  # msgspec is slow to import
 
     try:
         line = read_line(card.line or b"")
-        work = _signed(card.name, card.name, line.card, job)
+        work = _sign(card.name, card.name, line.card, job)
     except (TrustError, OSError) as error:
-        return _refused(card.name, card.name, error)
+        return _rejected(card.name, card.name, error)
     return replace(work, data=line.with_card(work.data))
 
 
-def _refused(name: str, target: str, error: TrustError | OSError) -> _Work:
+def _rejected(name: str, target: str, error: TrustError | OSError) -> _Work:
     findings = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
     return _Work(name=name, target=target, error=error, entry=findings)
 
@@ -266,25 +277,11 @@ def _work(job: _Job, name: str) -> _Work:
     target = job.options.output or name
     try:
         data = read_input(name)
-        work = _signed(name, target, data, job)
+        work = _sign(name, target, data, job)
     except (TrustError, OSError) as error:
-        return _refused(name, target, error)
+        return _rejected(name, target, error)
     in_place = name != "-" and Path(name).is_file() and os.path.realpath(name) == os.path.realpath(target)
     return replace(work, read=sha256(data).digest()) if in_place else work
-
-
-def _signers(options: argparse.Namespace, now: float) -> list[LocalSigner]:
-    try:
-        signers = load_signers(options.key, options.kid, options.alg)
-    except MalformedError as error:
-        raise ConfigurationError(str(error)) from None  # the operator's key is wrong, not a card
-    for signer in signers:
-        if not signer.public_key.is_valid_at(now):
-            raise ConfigurationError(
-                f"the key {signer.kid!a} is revoked or not valid now, according to nbf, exp or revoked in its JWK; "
-                "sign with another key: --key FILE"
-            )
-    return signers
 
 
 def _write(data: bytes) -> None:
@@ -330,7 +327,7 @@ def _check_lines(options: argparse.Namespace) -> None:
         raise ConfigurationError("--cards-from and -o are one file; write the signed lines to another file")
 
 
-def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
+def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
     options = job.options
     read = reader_for(options)
     signed = sign_unverified(
@@ -342,38 +339,39 @@ def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
             "card: /name is missing or empty, so this is not an Agent Card; nothing was signed. Name another file, or "
             "add the agent's name"
         )
-    findings = _errors(name, data, options.allow)
+    findings = errors_in(data)
+    rejected = [finding for finding in findings if finding.rule in _REJECTED and finding.rule not in options.allow]
+    if rejected:
+        raise _RejectedCardError(name, rejected)
     reason: str | None = ""
     if options.check or options.if_needed:
         reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until, read=read)
     if reason is not None:
         # The text is what will be written, so that is verified.
-        data = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
+        data = rewrite(data.decode("utf-8"), original, signed.card).encode("utf-8")
         check_own_work(data, signed.payload, job.signers, job.now, read)
     notes = signed.notes_naming(_OPTIONS)
+    entry: dict[str, Any] = {}
+    if options.json:
+        entry = {
+            "companion": signed.companion,
+            "left_open": list(signed.left_open),
+            "normalized": list(signed.normalized),
+            "findings": list(map(asdict, findings)),
+        }
     return _Work(
         name=name,
         target=target,
         data=data,
         reason=reason,
         findings=findings,
-        entry=_entry(signed, findings) if options.json else {},
+        entry=entry,
         notes=notes if options.json or len(options.files) == 1 else (),
         is_noted=bool(notes),
     )
 
 
-def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
-    """The errors that lint finds in the card; _RejectedCardError when one of them forbids to sign."""
-    errors = errors_in(data)
-    rejected = [finding for finding in errors if finding.rule in _REJECTED and finding.rule not in allowed]
-    if rejected:
-        raise _RejectedCardError(name, rejected)
-    return errors
-
-
 def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
-    """Report the outcome of every card; the exit code is that of the first card that failed."""
     options, noted = job.options, 0
     results, is_given_up = Results("sign", options.json, stream), any(work.error is not None for work in works)
     for work in works:
@@ -396,9 +394,8 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
 
 
 def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[_Status, Exit]:
-    """The outcome for the card, and its exit code."""
     if work.error is not None:
-        return _Status.REFUSED, exit_of(work.error)
+        return _Status.REJECTED, exit_of(work.error)
     if work.reason is None:
         return _Status.UNCHANGED, Exit.OK
     if options.check:
@@ -411,13 +408,13 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
     quiet, name = job.options.quiet, printable(work.name)
     kids = printable(", ".join(f"{signer.kid} ({signer.alg})" for signer in job.signers))
     if work.error is not None:
-        failed("sign", work.error, as_json="", code=exit_of(work.error), file=work.name)
+        report_failure("sign", work.error, as_json="", code=exit_of(work.error), file=work.name)
     elif status is _Status.TO_SIGN:
         put(f"{name}: {mark('has to be signed', 'yellow', stream)}: {printable(work.reason)}", stream)
     elif status is _Status.UNCHANGED and not quiet:
         put(f"{name}: unchanged, signed by {kids}", stream)
     elif status is _Status.NOT_WRITTEN and not quiet:
-        put(f"{name}: not written, because another card was refused", stream)
+        put(f"{name}: not written, because another card was rejected", stream)
     elif status is _Status.SIGNED and not quiet:
         arrow = "" if work.target in ("-", work.name) else f" -> {printable(work.target)}"
         put(f"{name}{arrow}: {mark('signed', 'green', stream)} by {kids}", stream)
@@ -430,19 +427,14 @@ _OPTIONS: Final = Arguments(
 )
 
 
-def _entry(signed: SignedCard, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    return {
-        "companion": signed.companion,
-        "left_open": list(signed.left_open),
-        "normalized": list(signed.normalized),
-        "findings": list(map(asdict, findings)),
-    }
-
-
 def _members(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
-    """The members of a JSON report."""
     if work.error is not None:
-        return {"file": work.name, "code": word_of(work.error), "message": said(work.error, work.name), **work.entry}
+        return {
+            "file": work.name,
+            "code": word_of(work.error),
+            "message": error_text(work.error, work.name),
+            **work.entry,
+        }
     return {
         "file": work.name,
         "output": work.target,

@@ -9,13 +9,13 @@ import time
 import warnings
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from a2a_trust import strict_json
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
-from a2a_trust.cli.report import said, warn
+from a2a_trust.cli.report import error_text, warn
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import is_reserved
 from a2a_trust.keys.algorithms import algorithm_named
@@ -45,13 +45,18 @@ def default_memory_path() -> Path:
     return user_data_path("a2a-trust", appauthor=False) / "cards.db"
 
 
+def open_input(name: str) -> AbstractContextManager[BinaryIO]:
+    """A file, or standard input for ``-``, for a block."""
+    if name != "-":
+        return Path(name).open("rb")
+    if sys.stdin is None:
+        raise OSError("standard input is closed; name a file instead of -")
+    return nullcontext(sys.stdin.buffer)
+
+
 def read_input(name: str) -> bytes:
     """The content of a file, or of standard input for ``-``: at most one byte more than the reader accepts."""
-    if name == "-":
-        if sys.stdin is None:
-            raise OSError("standard input is closed; name a file instead of -")
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
-    with Path(name).open("rb") as file:
+    with open_input(name) as file:
         return file.read(MAX_BYTES + 1)
 
 
@@ -60,8 +65,7 @@ def in_pipeline() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def making_trust_file(name: str) -> str:
-    """The command that makes a trust file."""
+def trust_file_command(name: str) -> str:
     return f"a2a-sign trust add {shlex.quote(name)} --origin HOST --public-key FILE"
 
 
@@ -77,11 +81,6 @@ def _of_option(option: str, name: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(f"{option} {name}: no such file; check the name") from None
-
-
-def load_signers(files: list[str], kid: str | None, alg: str | None = None) -> list[LocalSigner]:
-    """The signers from the arguments, the environment or the default key; ``alg`` is --alg."""
-    return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid, alg)]
 
 
 def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
@@ -100,8 +99,8 @@ def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
             raise ConfigurationError(f"{name} is {kind}, and would be overwritten; name another file")
 
 
-def _signers(files: list[str], kid: str | None, alg: str | None) -> list[tuple[LocalSigner, str]]:
-    """The signers, and the source of each."""
+def load_signers(files: list[str], kid: str | None, alg: str | None = None) -> list[LocalSigner]:
+    """The signers from the arguments, the environment or the default key; ``alg`` is --alg."""
     if files:
         if kid is not None and len(files) > 1:
             raise ConfigurationError("--kid names one key, and --key was given several times; leave out --kid")
@@ -110,16 +109,18 @@ def _signers(files: list[str], kid: str | None, alg: str | None) -> list[tuple[L
             with _of_option("--key", name):
                 signers.append(_from_file(Path(name), kid, alg))
         _check_different(files, signers)
-        return list(zip(signers, files, strict=True))
+        return [_with_alg(signer, alg, name) for signer, name in zip(signers, files, strict=True)]
     value, file = _variable("A2A_SIGN_KEY"), _variable("A2A_SIGN_KEY_FILE")
     if value and file:
         raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
     if value:
         with naming("A2A_SIGN_KEY"):
-            return [(_key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid, alg), "A2A_SIGN_KEY")]
+            signer = _key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid, alg)
+        return [_with_alg(signer, alg, "A2A_SIGN_KEY")]
     file = file or _default_key()
     with _of_option("A2A_SIGN_KEY_FILE", file):
-        return [(_from_file(Path(file), kid, alg), file)]
+        signer = _from_file(Path(file), kid, alg)
+    return [_with_alg(signer, alg, file)]
 
 
 def _default_key() -> str:
@@ -140,7 +141,6 @@ def _default_key() -> str:
 
 
 def algorithm_option(alg: str) -> str:
-    """The algorithm that --alg names."""
     try:
         return algorithm_named(alg).name
     except ConfigurationError as error:
@@ -157,7 +157,7 @@ def _with_alg(key: _K, alg: str | None, name: str) -> _K:
         raise ConfigurationError(f"--alg: {name}: {error}") from None
 
 
-def given_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[PublicKey]:
+def keys_for_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[PublicKey]:
     """The keys of a file, for the algorithm of --alg; in a set of several keys, those for other ones are skipped."""
     if alg is None or len(keys) < 2:
         return [_with_alg(key, alg, name) for key in keys]
@@ -210,7 +210,7 @@ def naming(file: str) -> Iterator[None]:
     try:
         yield
     except (MalformedError, ConfigurationError) as error:
-        text = said(error)
+        text = error_text(error)
         is_named = file in text and not file.isalnum()  # a file named "key" is not in "private key"
         raise ConfigurationError(text if is_named else f"{file}: {text}") from None
 
@@ -282,9 +282,9 @@ def _key_in(data: bytes, name: str, kid: str | None, alg: str | None) -> LocalSi
                 raise ConfigurationError(
                     f"--kid names a single key, and {name} is a key ring, whose keys have names; leave out --kid"
                 )
-            return opened(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), name)
+            return unlock(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), name)
     needed = algorithm_option(alg) if alg is not None and b"-----BEGIN ENCRYPTED" in data else None
-    return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, alg=needed, kid=kid), name)
+    return unlock(lambda passphrase: read_private_key(data, passphrase=passphrase, alg=needed, kid=kid), name)
 
 
 def _is_key_set(data: bytes) -> bool:
@@ -307,7 +307,7 @@ def key_file_warnings() -> Iterator[None]:
         warn(message)
 
 
-def opened(load: Callable[[str | None], _T], name: str) -> _T:
+def unlock(load: Callable[[str | None], _T], name: str) -> _T:
     """The result of ``load`` with the passphrase of the environment; if it needs one and there is none, asks for it."""
     try:
         return load(_passphrase_of_environment())
@@ -355,36 +355,29 @@ def _ask(prompt: str) -> str:
 
 def public_key(name: str, kid: str | None) -> PublicKey:
     """The public key in the PEM or JWK file of --public-key."""
+    from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
+
     with _of_option("--public-key", name):
         data = read_input(name).strip()
     _check_no_ring(name, data)
-    with naming(name):
-        return _public_key_in(data, name, kid)
-
-
-def _public_key_in(data: bytes, name: str, kid: str | None) -> PublicKey:
-    from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
-
-    is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
-    if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
-        raise _is_private(name)
-    if data.startswith(b"-----BEGIN"):
-        return public_key_from_pem(data, kid=kid)
-    jwk = strict_json.parse(data, what=name)
-    if isinstance(jwk, dict) and "keys" in jwk:
-        raise ConfigurationError(f"{name} is a JWK Set; give it with --jwks")
-    if isinstance(jwk, dict) and "d" in jwk:
-        raise _is_private(name)
-    if isinstance(jwk, dict) and kid is not None:
-        jwk["kid"] = kid
-    return public_key_from_jwk(jwk)
-
-
-def _is_private(name: str) -> ConfigurationError:
-    return ConfigurationError(
+    private = ConfigurationError(
         f"{name} is a private key, which only its signer needs; give the public key, in the JWK Set that keygen wrote "
         "beside it: --jwks FILE"
     )
+    is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
+    if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
+        raise private
+    with naming(name):
+        if data.startswith(b"-----BEGIN"):
+            return public_key_from_pem(data, kid=kid)
+        jwk = strict_json.parse(data, what=name)
+        if isinstance(jwk, dict) and "keys" in jwk:
+            raise ConfigurationError(f"{name} is a JWK Set; give it with --jwks")
+        if isinstance(jwk, dict) and "d" in jwk:
+            raise private
+        if isinstance(jwk, dict) and kid is not None:
+            jwk["kid"] = kid
+        return public_key_from_jwk(jwk)
 
 
 def _check_no_ring(name: str, data: bytes) -> None:

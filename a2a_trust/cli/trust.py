@@ -12,15 +12,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.cli.moments import moment, written
-from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, reported, warn
+from a2a_trust.cli.moments import moment, rfc3339
+from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report, warn
 from a2a_trust.cli.sources import (
     algorithm_option,
-    given_alg,
-    making_trust_file,
+    keys_for_alg,
     needing_client,
     public_key,
     public_keys,
+    trust_file_command,
 )
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
@@ -50,8 +50,7 @@ from a2a_trust.keys.trust.store import SigningTool
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action on the trust file ``options.file``."""
-    return reported(
+    return run_and_report(
         f"trust {options.action}",
         lambda: {"file": options.file, **_ACTIONS[options.action](options)},
         as_json=options.json,
@@ -76,9 +75,12 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
             _check_new(entry, before, path)
             text = with_entries(text, [toml])
             added.append(entry.url or entry.keys[0].kid)
-        for key in filter(before.lacks, _only_revoked(given, f"revoked in {options.jwks}", now)):
-            text = with_revoked(text, key)
-            added.append(key.thumbprint or "")
+        # Keys that the set revokes and that get no entry, because something else in their JWK is wrong.
+        for thumbprint in sorted(given.revoked - {key.thumbprint for key in given.keys}):
+            gone = RevokedKey(thumbprint=thumbprint, at=now, reason=f"revoked in {options.jwks}")
+            if before.lacks(gone):
+                text = with_revoked(text, gone)
+                added.append(thumbprint)
         return text
 
     try:
@@ -95,16 +97,12 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"
         put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
-        _put_added(added, given, members)
+        if not added:
+            put("  already there; nothing was changed")
+        for name in added:
+            state = "is revoked" if name in given.revoked else f"is trusted for {', '.join(members['origins'])}"
+            put(f"  {printable(name)} {printable(state)}")
     return {"added": added, "origins": members["origins"]}
-
-
-def _put_added(added: list[str], given: KeySet, members: Members) -> None:
-    if not added:
-        put("  already there; nothing was changed")
-    for name in added:
-        said = "is revoked" if name in given.revoked else f"may speak for {', '.join(members['origins'])}"
-        put(f"  {printable(name)} {printable(said)}")
 
 
 def _members(options: argparse.Namespace, now: float) -> Members:
@@ -118,12 +116,6 @@ def _members(options: argparse.Namespace, now: float) -> Members:
     if options.not_after is not None:
         members["not_after"] = moment(options.not_after, now, "--not-after")
     return members
-
-
-def _only_revoked(given: KeySet, reason: str, now: float) -> list[RevokedKey]:
-    """The keys that the set revokes and that get no entry, because something else in their JWK is wrong."""
-    gone = given.revoked - {key.thumbprint for key in given.keys}
-    return [RevokedKey(thumbprint=thumbprint, at=now, reason=reason) for thumbprint in sorted(gone)]
 
 
 def _warn_of_dead(given: Iterable[PublicKey], revoked: Iterable[PublicKey], path: Path, now: float) -> None:
@@ -171,11 +163,11 @@ def _given_keys(options: argparse.Namespace) -> KeySet:
         raise ConfigurationError("--kid works only with --public-key; the keys of a JWK Set have their own names")
     if options.public_key is not None:
         given = [public_key(options.public_key, options.kid)]
-        return KeySet(keys=tuple(given_alg(given, options.alg, options.public_key)))
+        return KeySet(keys=tuple(keys_for_alg(given, options.alg, options.public_key)))
     if options.jwks is None:
         return KeySet(keys=())
     found = public_keys(options.jwks)
-    keys = given_alg(found.keys, options.alg, options.jwks)
+    keys = keys_for_alg(found.keys, options.alg, options.jwks)
     if options.name is not None and len(keys) > 1:
         raise ConfigurationError(
             f"--name: {options.jwks} has {len(keys)} keys, and --jwks makes an entry for each key. To give one name to "
@@ -202,7 +194,7 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
         gone[:] = _named_entries(before, options)
         return without_entries(text, before, gone)
 
-    _existing(options.file, remove)
+    _update(options.file, remove)
     if not options.json:
         put(f"{mark('removed', 'green', sys.stdout)} {printable(options.what)}")
         for entry in gone:
@@ -239,12 +231,12 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     was_revoked: list[bool] = []
 
     def revoke(text: str, before: TrustDocument) -> str:
-        key = replace(_meant(options, before, path), at=now, reason=options.reason)
+        key = replace(_named_key(options, before, path), at=now, reason=options.reason)
         revoked.append(key)
         was_revoked.append(not before.lacks(key))
         return text if was_revoked[-1] else with_revoked(text, key)
 
-    after = _existing(options.file, revoke)
+    after = _update(options.file, revoke)
     key = revoked[-1]
     mistake = key.mistake(_listed_keys(after.entries, path)[0])
     if mistake is not None:
@@ -259,15 +251,10 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         elif key.entry is not None:
             scope = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
             put(f"  {scope} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
-    return {
-        "kid": key.kid,
-        "thumbprint": key.thumbprint,
-        "entry": key.entry,
-        "was_revoked": was_revoked[-1],
-    }
+    return {"kid": key.kid, "thumbprint": key.thumbprint, "entry": key.entry, "was_revoked": was_revoked[-1]}
 
 
-def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
+def _named_key(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
     """The key that the arguments name, by thumbprint if that is known; ConfigurationError if they name no key."""
     if options.thumbprint is not None:
         return _key_of_thumbprint(options)
@@ -280,13 +267,13 @@ def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> 
             f"--entry: no entry of {path} has the name or jwks_url {ascii(entry)[:128]}; to see all: a2a-sign trust "
             f"list {shlex.quote(str(path))}"
         )
-    written = _written_keys(called, path, kid)
-    if len(written) > 1:
+    thumbprints = _written_keys(called, path, kid)
+    if len(thumbprints) > 1:
         raise ConfigurationError(
-            f"{len(written)} keys of {path} have the kid {ascii(kid)[:128]}; name one of them with --thumbprint: "
-            f"{', '.join(sorted(written))}"
+            f"{len(thumbprints)} keys of {path} have the kid {ascii(kid)[:128]}; name one of them with --thumbprint: "
+            f"{', '.join(sorted(thumbprints))}"
         )
-    for thumbprint in written:
+    for thumbprint in thumbprints:
         return RevokedKey(kid=kid if kid != thumbprint else None, thumbprint=thumbprint)
     if entry is None:
         raise ConfigurationError(
@@ -355,7 +342,7 @@ def _fetched_thumbprint(url: str, kid: str) -> str:
     return found.pop()
 
 
-def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
+def _update(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
     try:
         return update_trust_file(Path(name), change)
     except FileNotFoundError:
@@ -363,10 +350,10 @@ def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDo
 
 
 def _no_file(name: str) -> OSError:
-    return FileNotFoundError(f"there is no trust file at {name}; to make one: {making_trust_file(name)}")
+    return FileNotFoundError(f"there is no trust file at {name}; to make one: {trust_file_command(name)}")
 
 
-_HEADINGS: Final = ("KID", "ALG", "NAME", "MAY SPEAK FOR", "SIGNER", "VALID", "STATE", "KEY FROM")
+_HEADINGS: Final = ("KID", "ALG", "NAME", "TRUSTED FOR", "SIGNER", "VALID", "STATE", "KEY FROM")
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
@@ -386,7 +373,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
             needed = "all" if each.policy.count == len(parties) else each.policy.count
             put(f"policy: cards of {printable(hosts)} need signatures by {needed} of {printable(', '.join(parties))}")
         for key in document.revoked:
-            since = "" if key.at is None else f" since {written(key.at)}"
+            since = "" if key.at is None else f" since {rfc3339(key.at)}"
             where = "" if key.entry is None else f" in {key.entry}"
             name = key.kid or key.thumbprint
             put(f"revoked: {printable(f'{name}{where}')}{since}{f': {printable(key.reason)}' if key.reason else ''}")
@@ -396,7 +383,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
             {"origins": list(each.origins.patterns), "parties": sorted(each.policy.parties), "count": each.policy.count}
             for each in document.policies
         ],
-        "revoked": [{**asdict(key), "at": written(key.at)} for key in document.revoked],
+        "revoked": [{**asdict(key), "at": rfc3339(key.at)} for key in document.revoked],
     }
 
 
@@ -436,7 +423,7 @@ def _rows(
 
 def _validity(starts: float, ends: float, now: float, *, is_revoked: bool) -> dict[str, Any]:
     state = "revoked" if is_revoked else "not yet valid" if now < starts else "expired" if now >= ends else "trusted"
-    return {"not_before": written(starts if starts > 0 else None), "not_after": written(ends), "state": state}
+    return {"not_before": rfc3339(starts if starts > 0 else None), "not_after": rfc3339(ends), "state": state}
 
 
 def _patterns(entry: TrustEntry) -> list[str]:

@@ -15,7 +15,7 @@ from a2a_trust.card.ambiguity import check_card
 from a2a_trust.card.view import interface_urls
 from a2a_trust.cli.named_cards import is_url
 from a2a_trust.cli.report import warn
-from a2a_trust.cli.sources import given_alg, making_trust_file, needing_client, public_key, public_keys
+from a2a_trust.cli.sources import keys_for_alg, needing_client, public_key, public_keys, trust_file_command
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet
@@ -132,7 +132,7 @@ def _trust_file(path: Path) -> TrustFile:
     try:
         document = load_trust(path)
     except FileNotFoundError:
-        text = f"--trust {path}: no such file; name your trust file, or make one: {making_trust_file(str(path))}"
+        text = f"--trust {path}: no such file; name your trust file, or make one: {trust_file_command(str(path))}"
         raise FileNotFoundError(text) from None
     if not document.urls:
         return TrustFile(path)
@@ -152,7 +152,7 @@ def _hosts_in(document: bytes) -> list[str]:
 
 
 def _named_keys(options: argparse.Namespace) -> KeySet:
-    """The keys of --jwks and --public-key; keys without an algorithm get that of --alg."""
+    """The keys of --jwks and --public-key; keys without an algorithm get the one of --alg."""
     keys: list[PublicKey] = []
     revoked: frozenset[str] = frozenset()
     for name in options.jwks:
@@ -162,8 +162,8 @@ def _named_keys(options: argparse.Namespace) -> KeySet:
                 "add trust.toml --origin HOST --jwks-url URL, then verify with --trust trust.toml"
             )
         found = public_keys(name)
-        keys.extend(given_alg(found.keys, options.alg, name))
+        keys.extend(keys_for_alg(found.keys, options.alg, name))
         revoked |= found.revoked
     for name in options.public_key:
-        keys.extend(given_alg([public_key(name, options.kid)], options.alg, name))
+        keys.extend(keys_for_alg([public_key(name, options.kid)], options.alg, name))
     return KeySet(keys=tuple(dict.fromkeys(keys)), revoked=revoked)

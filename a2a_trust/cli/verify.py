@@ -15,16 +15,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TextIO
 
-from a2a_trust.cli.agents import Agents, agents, received
-from a2a_trust.cli.named_cards import GivenCard, given_cards, is_url, named_cards, reader_for
+from a2a_trust.cli.agents import FetchSettings, fetch_settings, read_or_fetch
+from a2a_trust.cli.named_cards import NamedCard, card_sources, is_url, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
     Results,
     class_of,
+    error_text,
     exit_of,
     exit_of_setup,
-    failed,
     json_line,
     mark,
     mark_verified,
@@ -32,18 +32,12 @@ from a2a_trust.cli.report import (
     printable_lines,
     put,
     put_report,
-    said,
+    report_failure,
     warn,
     word_of,
 )
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
-from a2a_trust.errors import (
-    CardVerificationError,
-    ConfigurationError,
-    FailureReason,
-    PartialSignatureError,
-    TrustError,
-)
+from a2a_trust.errors import CardVerificationError, ConfigurationError, FailureReason, PartialSignatureError, TrustError
 from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.verify import VerifiedCard, verify_document
 from a2a_trust.workers import in_threads, on_all_cores
@@ -66,26 +60,26 @@ class _Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verifying:
+class _Verification:
     """How all cards are verified. ``now`` is the moment for cards that are not fetched."""
 
     options: argparse.Namespace
     keys: TrustedKeys
-    asked: Agents | None
+    asked: FetchSettings | None
     now: float
 
-    def outcome(self, card: GivenCard) -> _Outcome:
+    def outcome(self, card: NamedCard) -> _Outcome:
         """Read and verify a card."""
         data = card.line
         try:
             if data is None:
-                data = received(card.name, allow_private=self.options.allow_private)
-            verified = self._verified(card, data)
+                data = read_or_fetch(card.name, allow_private=self.options.allow_private)
+            verified = self._verify(card, data)
         except (TrustError, OSError) as error:
             return self._failure(card.name, data, error)
         return self._success(card.name, data, verified)
 
-    def _verified(self, card: GivenCard, data: bytes) -> VerifiedCard:
+    def _verify(self, card: NamedCard, data: bytes) -> VerifiedCard:
         document, origin = data, self.keys.origin_of(card.name)
         if card.line is not None:
             from a2a_trust.signing.lines import origin_in, read_line  # msgspec is slow to import
@@ -106,7 +100,7 @@ class _Verifying:
                 for warning in verified.warnings
                 if not warning.startswith("origin:")  # the line says so
             )
-        report = report_of_verified(verified) if self._reports else {}
+        report = report_of_verified(verified) if self.options.json or self.options.report is not None else {}
         if report and self.asked is not None and is_url(name):
             report["rollback_checked"] = self.asked.memory is not None
         card = {"card": verified.card} if self.options.json else {}
@@ -115,26 +109,22 @@ class _Verifying:
             code=Exit.OK,
             word=word,
             entry=self._entry(name, Exit.OK, {**report, **card}),
-            reported=self._reported(name, data, Exit.OK, report),
+            reported=self._report_line(name, data, Exit.OK, report),
             lines=lines,
             warnings=warnings,
         )
 
     def _failure(self, name: str, data: bytes | None, error: TrustError | OSError) -> _Outcome:
-        code, report = exit_of(error), {"code": word_of(error), "message": said(error, name)}
+        code, report = exit_of(error), {"code": word_of(error), "message": error_text(error, name)}
         if isinstance(error, TrustError):
-            report = report_of_error(error, said(error, name))
+            report = report_of_error(error, error_text(error, name))
         return _Outcome(
             code=code,
             word=class_of(code),
             entry=self._entry(name, code, report),
-            reported=self._reported(name, data, code, report),
+            reported=self._report_line(name, data, code, report),
             lines=() if self.options.json else tuple(_lines_of_failure(name, error, code, self.keys)),
         )
-
-    @property
-    def _reports(self) -> bool:
-        return bool(self.options.json) or self.options.report is not None
 
     def _entry(self, name: str, code: Exit, report: dict[str, Any]) -> dict[str, Any] | str:
         entry = {"file": name, "ok": code == Exit.OK, "class": class_of(code), **report}
@@ -142,7 +132,7 @@ class _Verifying:
             return json_line({"command": "verify", **entry})
         return entry if self.options.json else ""
 
-    def _reported(self, name: str, data: bytes | None, code: Exit, report: dict[str, Any]) -> str:
+    def _report_line(self, name: str, data: bytes | None, code: Exit, report: dict[str, Any]) -> str:
         if self.options.report is None:
             return ""
         digest = None if data is None else sha256(data).hexdigest()
@@ -150,26 +140,26 @@ class _Verifying:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify every card; the exit code is that of the first card that fails."""
+    """Verify every card. The first card that fails sets the exit code."""
     try:
-        verifying = _prepared(options)
+        verifying = _prepare(options)
         report = _new_report(options.report)
     except (TrustError, OSError) as error:
-        return failed("verify", error, as_json=options.json, code=exit_of_setup(error))
+        return report_failure("verify", error, as_json=options.json, code=exit_of_setup(error))
     try:
         with nullcontext() if report is None else report:
             return _run(verifying, report)
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
-        return failed("verify", error, as_json=options.json, code=exit_of(error))
+        return report_failure("verify", error, as_json=options.json, code=exit_of(error))
 
 
-def _prepared(options: argparse.Namespace) -> _Verifying:
+def _prepare(options: argparse.Namespace) -> _Verification:
     if options.trust is None and not (options.jwks or options.public_key or options.on_first_use):
         raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --public-key FILE")
     options.files = named_cards(options)
-    return _Verifying(options=options, keys=trusted_keys(options), asked=agents(options), now=time.time())
+    return _Verification(options=options, keys=trusted_keys(options), asked=fetch_settings(options), now=time.time())
 
 
 def _new_report(name: str | None) -> TextIO | None:
@@ -182,7 +172,7 @@ def _new_report(name: str | None) -> TextIO | None:
         raise ConfigurationError(f"--report {name}: the file exists; name a new file, or remove this one") from None
 
 
-def _run(verifying: _Verifying, report: TextIO | None) -> Exit:
+def _run(verifying: _Verification, report: TextIO | None) -> Exit:
     options = verifying.options
     results = Results("verify", options.json)
     with Progress(None if options.cards_from else len(options.files)) as progress:
@@ -203,8 +193,8 @@ def _run(verifying: _Verifying, report: TextIO | None) -> Exit:
     return code
 
 
-def _outcomes(verifying: _Verifying) -> Iterator[_Outcome]:
-    cards, names = given_cards(verifying.options), verifying.options.files
+def _outcomes(verifying: _Verification) -> Iterator[_Outcome]:
+    cards, names = card_sources(verifying.options), verifying.options.files
     if verifying.keys.file is not None or any(map(is_url, names)):
         return in_threads(verifying.outcome, cards)
     return on_all_cores(verifying.outcome, cards, 1 if "-" in names else None)  # only we can read standard input
@@ -224,7 +214,7 @@ def _lines_of_success(name: str, verified: VerifiedCard, *, verbose: bool) -> It
 
 
 def _lines_of_failure(name: str, error: Exception, code: Exit, keys: TrustedKeys) -> Iterator[str]:
-    label, text = mark("NOT VERIFIED", "red", sys.stdout), said(error, name)
+    label, text = mark("NOT VERIFIED", "red", sys.stdout), error_text(error, name)
     if isinstance(error, CardVerificationError):  # a companion is always ignored, so it is not why the card fails
         others = [str(each) for each in error.failures if each.reason is not FailureReason.COMPANION]
         text = "\n  ".join([error.message, *others]) if others else text

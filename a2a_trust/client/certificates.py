@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, stamp_of_path, told_in_log
+from a2a_trust.files.watched import Stamp, Watched, log_outcome, stamp_of_path
 from a2a_trust.keys.files import load_tls_key, private_key_bytes, read_private_key
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust.origins import host_of
@@ -182,7 +182,7 @@ class _ReloadingContext(ssl.SSLContext):
         self._hosts = frozenset(map(host_of, certificate.origins))
         self._without = without_certificate()
         failures = (OSError, MalformedError, ConfigurationError, Warning)  # warnings may be made errors
-        tell = told_in_log(_log, repr(certificate))
+        tell = log_outcome(_log, repr(certificate))
         self._contexts = Watched(self._made, lambda: certificate.version, failures=failures, tell=tell)
 
     def newest(self, server: str | None) -> ssl.SSLContext:

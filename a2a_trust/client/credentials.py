@@ -31,7 +31,7 @@ from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, OAuth2Sch
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, open_regular, reason_of, stamp_of, stamp_of_path, told_in_log
+from a2a_trust.files.watched import Stamp, Watched, log_outcome, open_regular, reason_of, stamp_of, stamp_of_path
 from a2a_trust.keys import base64url
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 
@@ -96,7 +96,7 @@ class SecretFile(HoldsSecret):
         self._path = Path(path)
         look, failures = partial(stamp_of_path, self._path), (OSError, MalformedError)
         try:
-            self._watched = Watched(self._read, look, failures=failures, tell=told_in_log(_log, self))
+            self._watched = Watched(self._read, look, failures=failures, tell=log_outcome(_log, self))
         except failures as error:
             raise ConfigurationError(
                 f"SecretFile: {self._path}: {reason_of(error)}; name a file that has only the secret, on one line"

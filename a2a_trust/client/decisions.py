@@ -39,7 +39,7 @@ from a2a_trust.client.destinations import Destination
 from a2a_trust.client.location import plain_url
 from a2a_trust.client.messages import Attachment, Rejected, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
-from a2a_trust.net.challenges import Challenge, challenges_of
+from a2a_trust.net.metadata import Challenge, challenges_of
 from a2a_trust.signing.forms import shorten
 from a2a_trust.strict_json import MAX_BYTES
 

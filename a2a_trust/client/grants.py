@@ -18,7 +18,7 @@ from a2a_trust.client.credentials import PRINTABLE, Credential, CredentialValue,
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
-from a2a_trust.net.issuers import SCOPE
+from a2a_trust.net.metadata import SCOPE
 from a2a_trust.signing.forms import shorten
 
 

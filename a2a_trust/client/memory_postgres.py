@@ -22,7 +22,7 @@ from typing import Final
 from a2a_trust.client.location import Location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.postgres import Postgres, Session
+from a2a_trust.databases.postgres import Postgres, Transaction
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.keys.trust.origins import host_of
 
@@ -62,19 +62,19 @@ class PostgresCardMemory(TableCardMemory):
 
     @contextmanager
     def _reading(self) -> Iterator[CardTable]:
-        with self._database.transaction(tells=True) as session:
+        with self._database.transaction(audits=True) as session:
             yield _Table(session, locks=False)
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
-        with self._database.transaction(tells=True) as session:
+        with self._database.transaction(audits=True) as session:
             yield _Table(session)
 
 
 class _Table:
     """The table inside a transaction. Every method for locations locks their hosts first, if the transaction writes."""
 
-    def __init__(self, session: Session, *, locks: bool = True) -> None:
+    def __init__(self, session: Transaction, *, locks: bool = True) -> None:
         self._session, self._locks = session, locks
         self._locked: set[str] = set()
 

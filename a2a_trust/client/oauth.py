@@ -49,7 +49,7 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, Tok
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
-from a2a_trust.net.issuers import EndpointClient, metadata_urls
+from a2a_trust.net.metadata import EndpointClient, metadata_urls
 from a2a_trust.signing.forms import shorten
 
 _MAX_TOKENS: Final = 1024  # remembered for one client

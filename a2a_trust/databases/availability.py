@@ -1,5 +1,9 @@
 """What PostgreSQL and Redis have in common: a client for each event loop, time limits, errors, and audit events when a
 database is lost and when it is back.
+
+- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
+- A request waits for ``timeout`` seconds at most, for a connection and for its answer together. There are no silent
+  retries, and after an outage the next request connects again.
 """
 
 from __future__ import annotations
@@ -49,20 +53,21 @@ class Database(ABC):
         """The fault, without a value of a command or a password."""
 
     @contextmanager
-    def _translated(self, *, tells: bool = False, is_part: bool = False) -> Iterator[None]:
-        """Errors of the connection and of the server become ``unavailable``, which ``tells`` the audit trail. After a
-        part of a request nobody knows yet if the database works.
+    def _translate(self, *, audits: bool = False, is_part: bool = False) -> Iterator[None]:
+        """Errors of the connection and of the server become ``unavailable``; with ``audits`` they are audit events.
+
+        After a part of a request (``is_part``) it is still unknown whether the database works.
         """
         try:
             yield
         except self._errors as error:
             why = self._reason(error)
-            if tells and not self._is_lost:
+            if audits and not self._is_lost:
                 self._is_lost = True
                 event = {"event": "store-lost", "detail": f"{self.what}: {why}"}
                 _log.warning("lost the %s: %s", self.what, why, extra={"audit": event})
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        if tells and not is_part and self._is_lost:
+        if audits and not is_part and self._is_lost:
             self._is_lost = False
             event = {"event": "store-found", "detail": self.what}
             _log.warning("the %s is back", self.what, extra={"audit": event})
@@ -99,17 +104,14 @@ class PerLoop(Generic[_T]):
 
 
 class Pause:
-    """Leaves a lost store alone, for requests that can do without it: not all of them wait for its time limit.
-
-    After a failure, one request per second tries the store. The others go on without it.
-    """
+    """Circuit breaker for optional stores: after a failure one request a second tries it, the others skip it."""
 
     def __init__(self) -> None:
         self._is_lost = False
         self._ends = -math.inf
 
     def may_try(self) -> bool:
-        """Whether to use the store now. If so, do."""
+        """Whether to use the store now. A caller that gets True has to use it."""
         now = time.monotonic()
         if self._is_lost and now < self._ends:
             return False
@@ -117,7 +119,7 @@ class Pause:
         return True
 
     @contextmanager
-    def trip(self) -> Iterator[None]:
+    def attempt(self) -> Iterator[None]:
         """The block uses the store, and raises if that cannot be used."""
         try:
             yield

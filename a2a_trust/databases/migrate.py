@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from a2a_trust.databases.postgres import Connection, Postgres, background
+from a2a_trust.databases.postgres import Postgres, SqlConnection, background
 from a2a_trust.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
 _LONGEST: Final = 3_600.0
 """How long one migration may take, in seconds."""
 
-#: One migration at a time; the number is that of this package only.
+#: One migration at a time; no other program uses this number.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(x'a2a7'::int)"
 _THERE: Final = "SELECT to_regclass('a2a_trust.schema_version') IS NOT NULL"
 _DONE: Final = "UPDATE a2a_trust.schema_version SET version = $1, works_from = $2"
@@ -33,7 +33,7 @@ def migrate(url: str, *, unavailable: type[TrustError], timeout: float, only_che
     database = Postgres(url, what="tables of a2a-trust", unavailable=unavailable, timeout=timeout)
 
     async def work() -> Migrated:
-        async with database.unchecked() as connection, connection.transaction():
+        async with database.connect_unchecked() as connection, connection.transaction():
             await connection.execute(_LOCK)
             await connection.execute("SET LOCAL statement_timeout = 0")  # a large table takes its time
             before = await _version(connection, database.url.shown)
@@ -46,7 +46,7 @@ def migrate(url: str, *, unavailable: type[TrustError], timeout: float, only_che
     return background().result(work())
 
 
-async def _version(connection: Connection, shown: str) -> int:
+async def _version(connection: SqlConnection, shown: str) -> int:
     ((is_there,),) = await connection.fetch(_THERE)
     if not is_there:
         return 0

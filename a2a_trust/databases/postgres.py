@@ -1,8 +1,5 @@
 """PostgreSQL: connections for the event loops and the threads of every process, with short time limits.
 
-- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
-- A request waits for ``timeout`` seconds at most, for a connection and for its answer together. Nothing is tried again
-  in secret, and after an outage the next request connects again.
 - Without ``sslmode`` in the URL, a connection to another machine is encrypted, and its certificate must be valid.
 - Synchronous code uses an event loop in a thread of its own, one in each process.
 
@@ -39,7 +36,7 @@ names and rights, resources, and an operator's intervention."""
 _T = TypeVar("_T")
 
 
-class Connection(Protocol):
+class SqlConnection(Protocol):
     """A connection of asyncpg, as far as queries use it; ``values`` are the parameters $1, $2 ..."""
 
     async def fetch(self, query: str, *values: object) -> list[Any]: ...
@@ -47,7 +44,7 @@ class Connection(Protocol):
 
 
 class Postgres(Database):
-    """A database whose schema is that of this release (``databases.schema``)."""
+    """A database with the tables of this release (``databases.schema``)."""
 
     def __init__(
         self,
@@ -66,13 +63,13 @@ class Postgres(Database):
         self._asyncpg: Final = asyncpg
         ours = asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
         self._errors = (OSError, TimeoutError, WrongTables, *ours)
-        self._pools: PerLoop[Any] = PerLoop(self._made)
+        self._pools: PerLoop[Any] = PerLoop(self._make_pool)
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Connection]:
+    async def session(self) -> AsyncIterator[SqlConnection]:
         """A connection of the running event loop for the block, which must end in time, too."""
         pool = await self._pools.get()  # which opens no connection yet
-        with self._translated(tells=True):
+        with self._translate(audits=True):
             async with asyncio.timeout(self._timeout), pool.acquire(timeout=self._timeout) as connection:
                 try:
                     yield connection
@@ -81,9 +78,9 @@ class Postgres(Database):
                     raise
 
     @asynccontextmanager
-    async def unchecked(self) -> AsyncIterator[Any]:
+    async def connect_unchecked(self) -> AsyncIterator[Any]:
         """A connection of its own for the block, to tables of any version."""
-        with self._translated():
+        with self._translate():
             connection = await self._asyncpg.connect(self.url.text, **self._options())
             try:
                 yield connection
@@ -97,7 +94,7 @@ class Postgres(Database):
         The connection is tried every ten seconds: its other end may be gone without a word, as after a firewall dropped
         the line, and then nothing would ever come.
         """
-        async with self.unchecked() as connection:
+        async with self.connect_unchecked() as connection:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(channel, lambda *_: heard())
@@ -117,26 +114,26 @@ class Postgres(Database):
             self._drop(connection)
 
     @contextmanager
-    def transaction(self, *, tells: bool = False) -> Iterator[Session]:
+    def transaction(self, *, audits: bool = False) -> Iterator[Transaction]:
         """A transaction for synchronous code, which must end in time, too. It is undone when the block raises.
 
         It is READ COMMITTED, whatever is the default of the server: a query sees all that was committed before it, so
-        what follows a lock sees what the holder before has written. ``tells``: the audit trail hears of a loss.
+        what follows a lock sees what the holder before has written. ``audits``: a loss is an event in the audit trail.
         """
         own = background()
-        session = own.result(self._begin(own, tells=tells))
+        session = own.result(self._begin(own, audits=audits))
         try:
             yield session
         except BaseException:
             with suppress(TrustError):
-                session._end(commit=False)
+                own.result(session._end(commit=False))
             raise
-        session._end(commit=True)
+        own.result(session._end(commit=True))
 
-    async def _begin(self, own: _Background, *, tells: bool) -> Session:
+    async def _begin(self, own: _Background, *, audits: bool) -> Transaction:
         ends = asyncio.get_running_loop().time() + self._timeout
         pool = await self._pools.get()  # which opens no connection yet
-        with self._translated(tells=tells, is_part=True):
+        with self._translate(audits=audits, is_part=True):
             async with asyncio.timeout_at(ends):
                 connection = await pool.acquire(timeout=self._timeout)
                 try:
@@ -145,7 +142,7 @@ class Postgres(Database):
                 except BaseException:
                     self._drop(connection)
                     raise
-        return Session(self, own, pool, connection, transaction, ends, tells)
+        return Transaction(self, own, pool, connection, transaction, ends, audits)
 
     def _drop(self, connection: Any) -> None:
         """End a connection without waiting for the server; the pool makes another one in its place."""
@@ -158,7 +155,7 @@ class Postgres(Database):
         if pool is not None:
             pool.terminate()
 
-    def _made(self) -> Any:
+    def _make_pool(self) -> Any:
         return self._asyncpg.create_pool(
             self.url.text, min_size=0, max_size=_CONNECTIONS, init=self._check, reset=_nothing, **self._options()
         )
@@ -183,7 +180,7 @@ class Postgres(Database):
             options["ssl"] = ssl.create_default_context()
         return options
 
-    async def _check(self, connection: Connection) -> None:
+    async def _check(self, connection: SqlConnection) -> None:
         """Each new connection: the tables are those that this release knows."""
         rows = await connection.fetch(VERSION_QUERY)
         check_version(rows[0][0] if rows else None, rows[0][1] if rows else None, self.url.shown)
@@ -204,7 +201,7 @@ class Postgres(Database):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Session:
+class Transaction:
     """A transaction in the hands of synchronous code. It must have ended at ``ends``, by the clock of ``own``."""
 
     database: Postgres
@@ -213,18 +210,16 @@ class Session:
     connection: Any
     transaction: Any
     ends: float
-    tells: bool
+    audits: bool
 
     def fetch(self, query: str, *values: object) -> list[Any]:
-        """The rows of a query."""
         return self.own.result(self._do(self.connection.fetch, query, *values))
 
     def execute(self, query: str, *values: object) -> None:
-        """Run a statement."""
         self.own.result(self._do(self.connection.execute, query, *values))
 
     async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], *values: object, is_part: bool = True) -> _T:
-        with self.database._translated(tells=self.tells, is_part=is_part):
+        with self.database._translate(audits=self.audits, is_part=is_part):
             async with asyncio.timeout_at(self.ends):
                 try:
                     if asyncio.get_running_loop().time() > self.ends:
@@ -234,10 +229,7 @@ class Session:
                     self.database._drop(self.connection)  # else its end would wait for the answer
                     raise
 
-    def _end(self, *, commit: bool) -> None:
-        self.own.result(self._ended(commit=commit))
-
-    async def _ended(self, *, commit: bool) -> None:
+    async def _end(self, *, commit: bool) -> None:
         try:
             await self._do(self.transaction.commit if commit else self.transaction.rollback, is_part=not commit)
         except BaseException:
@@ -279,4 +271,4 @@ def background() -> _Background:
 
 
 async def _nothing(connection: object) -> None:
-    """No session changes its settings, so there is nothing to reset, which saves a trip."""
+    """No session changes its settings, so there is nothing to reset, which saves a round trip."""

@@ -1,11 +1,7 @@
 """Redis and Valkey: connections for the event loops and the threads of every process, with short time limits.
 
-- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
-- A request waits for ``timeout`` seconds at most. Nothing is tried again in secret, and after an outage the next
-  request connects again.
 - A URL without a password takes the one in ``REDISCLI_AUTH``, as redis-cli does.
-- Each new connection checks that the server drops nothing to make room: a dropped record would count as one that never
-  was.
+- Each new connection checks that the server evicts nothing: an evicted record would look as if it never existed.
 
 One server, or a failover behind one address; no cluster.
 """
@@ -52,20 +48,20 @@ class RedisServer(Database):
         self._errors = (OSError, TimeoutError, redis.RedisError)
         self._may_drop = may_drop
         self.pause: Final = Pause()
-        self._clients: PerLoop[Any] = PerLoop(self._made)
+        self._clients: PerLoop[Any] = PerLoop(self._make_client)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
         """The client of the running event loop for the block, which must end in time, too."""
         client = self._clients.get()
-        with self._translated(tells=True), self.pause.trip():
+        with self._translate(audits=True), self.pause.attempt():
             async with asyncio.timeout(self._timeout):
                 yield client
 
     @contextmanager
     def blocking(self) -> Iterator[Any]:
         """A client for synchronous code, for the block."""
-        with self._translated(), self._redis.Redis.from_url(self.url.text, **self._options()) as client:
+        with self._translate(), self._redis.Redis.from_url(self.url.text, **self._options()) as client:
             if not self._may_drop:
                 self.check_room(client.info("memory"))
             yield client
@@ -99,12 +95,12 @@ class RedisServer(Database):
         if client is not None:
             await client.aclose()
 
-    def _made(self) -> Any:
+    def _make_client(self) -> Any:
         pool = self._redis.asyncio.BlockingConnectionPool.from_url(
             self.url.text,
             max_connections=_CONNECTIONS,
             timeout=self._timeout,
-            redis_connect_func=self._connected,
+            redis_connect_func=self._set_up,
             **self._options(),
         )
         return self._redis.asyncio.Redis.from_pool(pool)
@@ -121,7 +117,7 @@ class RedisServer(Database):
             "retry": Retry(NoBackoff(), 0),
         }
 
-    async def _connected(self, connection: Any) -> None:
+    async def _set_up(self, connection: Any) -> None:
         """Each new connection: log in, and check the server."""
         await connection.on_connect()
         if not self._may_drop:
@@ -133,8 +129,9 @@ class RedisServer(Database):
             self.check_room(dict(line.partition(":")[::2] for line in lines))
 
     def check_room(self, said: Mapping[str, object]) -> None:
-        """redis.ConnectionError, if by its INFO the server would drop records to make room. Somebody may change that
-        while connections are open, so those who lose by it ask each time.
+        """redis.ConnectionError if, by its INFO, the server evicts records when its memory is full.
+
+        This setting can change while connections are open, so callers that need all records check each time.
         """
         if str(said.get("maxmemory")) != "0" and said.get("maxmemory_policy") != "noeviction":
             raise self._redis.ConnectionError(
@@ -143,9 +140,7 @@ class RedisServer(Database):
             )
 
     def check_role(self, said: Mapping[str, object]) -> None:
-        """redis.ConnectionError, if by its INFO the server is a replica. It answers even when it has lost its master,
-        and does not know what changed since then.
-        """
+        """redis.ConnectionError if, by its INFO, the server is a replica, which may lack the last changes."""
         if said.get("role") != "master":
             raise self._redis.ConnectionError("it is a replica, which may lack the last changes")
 

@@ -1,4 +1,4 @@
-"""The tables in PostgreSQL, and how one release's tables become those of the next.
+"""The tables in PostgreSQL, and how the tables of one release become the tables of the next.
 
 Each migration is a step of its own transaction, and no step is ever changed. ``schema_version`` says which step was
 done last, and with which oldest release the tables still work: during an upgrade, servers of both releases run.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class WrongTables(Exception):  # noqa: N818  never leaves this room
+class WrongTables(Exception):  # noqa: N818  never leaves this package
     """The tables are of another release; the text says what to do."""
 
 

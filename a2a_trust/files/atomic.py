@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import BinaryIO, Final, Self
 
 from a2a_trust.errors import ConfigurationError
@@ -104,8 +104,8 @@ class FileToWrite:
         False. Then ``commit`` detects a change by another process, and fails.
         """
         with _naming(self.path):
-            while _regular(self.path) is not None:
-                self._target = _followed(self.path)
+            while (status := _status(self.path)) is not None and _has_a_name(status):
+                self._target = _follow(self.path)
                 try:
                     descriptor = _open_to_lock(self.path)
                 except FileNotFoundError:
@@ -114,7 +114,7 @@ class FileToWrite:
                     if self.over is Over.WHAT_WAS_READ:
                         raise
                     return True  # it can be replaced unread
-                lock = _waited_for(descriptor, self.path) if wait else _flock(descriptor)
+                lock = _wait_for_lock(descriptor, self.path) if wait else _flock(descriptor)
                 if lock is not _Lock.BUSY and _is_at(descriptor, self._target):
                     self._file, self.is_locked = os.fdopen(descriptor, "rb"), lock is _Lock.HELD
                     if self.is_locked:
@@ -153,20 +153,20 @@ class FileToWrite:
         """Write the new content, or its parts, to the disk, beside the old one. FileExistsError as ``commit``."""
         parts = (data,) if isinstance(data, bytes) else data
         with _naming(self.path, _ADVICE):
-            if is_reserved(self.path) or is_reserved(_followed(self.path)):
+            if is_reserved(self.path) or is_reserved(_follow(self.path)):
                 raise OSError(errno.EINVAL, "such names are reserved for temporary files; name another file")
             self.check()  # otherwise a removed file would be made again, with the default rights
-            old = self._replaced()
+            old = self._status_of_old()
             if old is not None and self._file is None and not _has_a_name(old):
                 self._for_device, self._is_secret = b"".join(parts), mode is not None
                 self._check_device(old)
                 return
             if self.over is not Over.NOTHING:
-                self._target = _followed(self.path)
+                self._target = _follow(self.path)
             self._is_new = old is None
             is_secret = mode is not None
             if is_secret:
-                old = None  # a stranger may have put the file there: its owner and group must not get the secret
+                old = None  # another user may have put the file there: its owner and group must not get the secret
             elif old is not None:
                 mode = stat.S_IMODE(old.st_mode)
             # Never more than the final rights: others must not read a secret, not even for a moment.
@@ -212,9 +212,7 @@ class FileToWrite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self.discard()
         finally:
@@ -226,7 +224,7 @@ class FileToWrite:
             raise AssertionError("prepare comes before commit")
         return self._new
 
-    def _replaced(self) -> os.stat_result | None:
+    def _status_of_old(self) -> os.stat_result | None:
         """The status of the file that the new content replaces."""
         if self.over is Over.NOTHING:
             if os.path.lexists(self.path):
@@ -242,28 +240,25 @@ class FileToWrite:
         """Open and lock the file for the new content, for a secret without a name if the system supports that."""
         temporary = _temporary_of(self._target)
         self._new = _open_without_name(self._target.parent, rights) if is_secret else None
-        if self._new is None:
-            self._temporary = temporary  # before it is made: a signal may come at any moment
-            self._open_temporary(temporary, rights)
+        if self._new is not None:
+            _flock(self._new)
+            if self._is_new:
+                _remove_leftover(temporary)
             return
-        _flock(self._new)
-        if self._is_new:
-            _remove_leftover(temporary)
-
-    def _open_temporary(self, temporary: Path, rights: int) -> None:
+        self._temporary = temporary  # before it is made: a signal may come at any moment
         while True:
             try:
-                # Exclusive: neither a link nor a file that somebody put there is opened.
+                # Exclusive: neither a link nor a file of another process is opened.
                 self._new = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights)
             except FileExistsError:
                 self._clear(temporary)
                 continue
             if _flock(self._new) is not _Lock.BUSY and _is_at(self._new, temporary):
                 return
-            os.close(self._new)  # before the lock, another process took it for a leftover and removed it
+            os.close(self._new)  # before the lock, another process removed it as a leftover
 
     def _clear(self, temporary: Path) -> None:
-        """Remove a temporary file after waiting for its process, unless that belongs to a stranger."""
+        """Remove a temporary file after waiting for its process, unless another user owns it."""
         target = _status(self._target)
         us = os.geteuid() if os.name == "posix" else 0
         _remove_leftover(temporary, wait_for={us, us if target is None else target.st_uid})
@@ -277,7 +272,7 @@ class FileToWrite:
                     raise
             else:
                 return
-        temporary = self._temporary or self._named()
+        temporary = self._temporary or self._give_name()
         if not _is_at(self._descriptor, temporary):
             raise _changed_meanwhile(self.path)  # only where nothing can be locked
         self.check()  # as late as possible: only a change between this and the next call is not detected
@@ -292,7 +287,7 @@ class FileToWrite:
             temporary.replace(self._target)
         self._temporary = None
 
-    def _named(self) -> Path:
+    def _give_name(self) -> Path:
         """Give the new content its temporary name."""
         temporary = _temporary_of(self._target)
         self._temporary = temporary  # before it is there: a signal may come at any moment
@@ -306,7 +301,7 @@ class FileToWrite:
 
 
 def is_reserved(path: Path) -> bool:
-    """Whether the name is that of a temporary file, which the next command may remove."""
+    """Whether it is the name of a temporary file, which the next command may remove."""
     return path.name.startswith(".") and path.name.endswith(".a2a-sign")
 
 
@@ -319,17 +314,14 @@ def is_taken(path: Path) -> bool:
 
 def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replace: bool = True) -> None:
     """Write ``data`` to the file, as ``FileToWrite`` does. FileExistsError: it exists, and ``replace`` is False."""
-    if not replace and is_taken(path):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     with FileToWrite(path, Over.ANYTHING if replace else Over.NOTHING) as file:
-        if replace:
-            file.lock()
+        file.lock(wait=replace)  # this also removes what a killed process left
         file.prepare(data, mode=mode)
         file.commit()
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[FileToWrite]:
+def lock_file(path: Path) -> Iterator[FileToWrite]:
     """In the block, the file is locked, so no other process changes it.
 
     FileNotFoundError: it does not exist. ConfigurationError: the system or file system has no locks.
@@ -351,7 +343,7 @@ class _Lock(Enum):
     UNAVAILABLE = auto()
 
 
-def _waited_for(descriptor: int, path: Path) -> _Lock:
+def _wait_for_lock(descriptor: int, path: Path) -> _Lock:
     """As ``_flock``, after waiting for the process that has the lock. TimeoutError: it keeps the lock."""
     begun, is_told = time.monotonic(), False
     while (lock := _flock(descriptor)) is _Lock.BUSY:
@@ -394,17 +386,12 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _regular(path: Path) -> os.stat_result | None:
-    status = _status(path)
-    return status if status is not None and _has_a_name(status) else None
-
-
 def _has_a_name(status: os.stat_result) -> bool:
     """Whether it is a regular file with a name; ``/dev/stdout`` may be a deleted file, which is written to directly."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink > 0
 
 
-def _followed(path: Path) -> Path:
+def _follow(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
@@ -441,7 +428,7 @@ def _open_without_name(folder: Path, rights: int) -> int | None:
 
 
 def _link(descriptor: int, path: Path) -> None:
-    """Give the file a name. FileExistsError: the name is taken."""
+    """Give the open file a name; FileExistsError."""
     # src_dir_fd is not needed, but only with it Python follows the link in /proc.
     os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
@@ -455,7 +442,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.stat_result | None = None) -> None:
-    """Remove a temporary file that a killed process left; that of a running process stays.
+    """Remove a temporary file that a killed process left; a running process keeps its file.
 
     With ``wait_for``, wait for the process if one of these users owns the temporary file; else OSError. ``of`` is the
     locked target: a killed process may have left it with both names.
@@ -471,7 +458,7 @@ def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.
             if lock is _Lock.BUSY and wait_for:
                 if os.fstat(descriptor).st_uid not in wait_for:
                     raise PermissionError(errno.EPERM, "another user's")
-                lock = _waited_for(descriptor, temporary)
+                lock = _wait_for_lock(descriptor, temporary)
             if lock is not _Lock.BUSY and _is_at(descriptor, temporary):
                 temporary.unlink()
         finally:

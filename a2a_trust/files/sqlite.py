@@ -1,11 +1,11 @@
 """SQLite files that several processes of one machine share.
 
 A file has a rollback journal, SQLite's default. Between two changes there is no other file beside it, so a reader needs
-only the right to read: it works on a read-only mount and on a full disk. Writers take turns (``BEGIN IMMEDIATE``), and
-readers wait while a change is written; both wait for at most ``timeout`` seconds.
+only the right to read: it works on a read-only mount and on a full disk. One process writes at a time (``BEGIN
+IMMEDIATE``), and readers wait while a change is written; both wait for at most ``timeout`` seconds.
 
 SQLite plays a log or a journal that it finds beside a file into that file, even if it belongs to another file. So every
-opening checks first that no stranger can write to them, and that there is no log. A journal of another file is not
+opening checks first that no other user can write to them, and that there is no log. A journal of another file is not
 detected: move an old ``-journal`` away before you restore a file.
 
 A file is made for its owner only, complete from its first moment, and never by opening it: a file that has vanished is
@@ -81,7 +81,7 @@ class SqliteFile:
         ConfigurationError: it does not exist (``if_missing`` says what to do), it is not a file of this kind, or
         everybody can write to it. OSError: it cannot be made. sqlite3.Error: it cannot be read.
         """
-        with self.translated():
+        with self.translate_errors():
             makes = not self.path.exists()
             if makes:
                 if not create:
@@ -102,7 +102,7 @@ class SqliteFile:
                 raise error
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """OSErrors and sqlite3.Errors of the block become ``unavailable``, if there is one."""
         try:
             yield
@@ -120,7 +120,7 @@ class SqliteFile:
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for the block; it raises as ``open`` does."""
-        with self.translated(), closing(self.open()) as connection:
+        with self.translate_errors(), closing(self.open()) as connection:
             yield connection
 
     @contextmanager
@@ -141,29 +141,27 @@ class SqliteFile:
         ConfigurationError: the file is of another kind now, everybody can write to it, or as ``check_beside``.
         OSError, sqlite3.Error: it cannot be read.
         """
-        return self.followed()._open(read_only=read_only)
+        file = self.follow_links()
+        check_writers(file.path.stat(), file.path, f"add anything to this {self.what}")
+        file.check_beside()
+        # Neither makes the file. "rw" only reads where the rights allow no more.
+        address = f"{file.path.as_uri()}?mode={'ro' if read_only else 'rw'}"
+        connection = sqlite3.connect(
+            address, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
+        )
+        try:
+            file.check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    def followed(self) -> SqliteFile:
+    def follow_links(self) -> SqliteFile:
         """This file under the name to which symbolic links in ``path`` lead now: SQLite keeps its journal there.
 
         Links may change, so every opening does this.
         """
         return replace(self, path=Path(os.path.realpath(self.path)))
-
-    def _open(self, *, read_only: bool) -> sqlite3.Connection:
-        check_writers(self.path.stat(), self.path, f"add anything to this {self.what}")
-        self.check_beside()
-        # Neither makes the file. "rw" only reads where the rights allow no more.
-        address = f"{self.path.as_uri()}?mode={'ro' if read_only else 'rw'}"
-        connection = sqlite3.connect(
-            address, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
-        )
-        try:
-            self.check(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     def check(self, connection: sqlite3.Connection) -> None:
         """ConfigurationError unless the connection reads a file of this kind and version."""
@@ -179,21 +177,21 @@ class SqliteFile:
                 f"{self.path} is not a valid {self.what}: another file, or damaged; it was not changed. Check the path"
             )
         if version != self.version:
-            way_out = "or move the file away to begin with an empty one" if version < self.version else "or a newer one"
+            hint = "or move the file away to begin with an empty one" if version < self.version else "or a newer one"
             raise ConfigurationError(
                 f"{self.path} is of version {version} of the {self.what}, and this release reads version "
-                f"{self.version}; use the release of a2a-trust that made it, {way_out}"
+                f"{self.version}; use the release of a2a-trust that made it, {hint}"
             )
 
-    def beside(self, suffix: str) -> Path:
+    def path_beside(self, suffix: str) -> Path:
         """The file that SQLite keeps beside this one: its journal (``-journal``) or its log (``-wal``)."""
         return self.path.with_name(f"{self.path.name}{suffix}")
 
     def check_beside(self) -> None:
-        """ConfigurationError: a stranger could change a file beside this one, or there is a write-ahead log."""
+        """ConfigurationError: another user could change a file beside this one, or there is a write-ahead log."""
         for suffix in ("-journal", "-wal", "-shm"):
-            self._check_owner(self.beside(suffix))
-        log = self.beside("-wal")
+            self._check_owner(self.path_beside(suffix))
+        log = self.path_beside("-wal")
         has_log = _size(log) > 0  # before the header, which is the first to change when the mode does
         header = _descriptors.header(self.path)
         quoted = shlex.quote(str(self.path))
@@ -210,7 +208,7 @@ class SqliteFile:
             )
 
     def _check_owner(self, beside: Path) -> None:
-        """ConfigurationError if a stranger owns this file or can write to it, even if it is empty."""
+        """ConfigurationError if another user owns this file or can write to it, even if it is empty."""
         try:
             status = beside.lstat()
         except FileNotFoundError:
@@ -235,10 +233,9 @@ class SqliteFile:
         """Make an empty file at ``path``; a file that another process has just made stays."""
         path = self.path
         for suffix in ("-wal", "-journal"):
-            left = self.beside(suffix)
-            if (
-                os.path.lexists(left) and not path.exists()
-            ):  # in this order: one that another process has just made comes first
+            left = self.path_beside(suffix)
+            # In this order: another process may make the file now.
+            if os.path.lexists(left) and not path.exists():
                 raise ConfigurationError(
                     f"{left} is left from another {self.what} and would be read into a new one; move it away"
                 )
@@ -262,8 +259,8 @@ class SqliteFile:
 class SqliteReader:
     """Reads of one file over a connection that stays open: a read costs microseconds, whatever the file's size.
 
-    Threads take turns. The connection is opened again in a forked child, after an error, and when another file lies at
-    the path.
+    One thread reads at a time. The connection is opened again in a forked child, after an error, and when another file
+    lies at the path.
     """
 
     def __init__(self, file: SqliteFile) -> None:
@@ -290,11 +287,11 @@ class SqliteReader:
         if self._process != os.getpid():
             _INHERITED.append(self._opened)  # SQLite allows a child neither to use nor to close it
             self._begin_in_this_process()
-        with self._file.translated():
+        with self._file.translate_errors():
             if not self._lock.acquire(timeout=self._file.timeout):
                 raise sqlite3.OperationalError("an earlier read in another thread has not ended; try again")
             try:
-                connection = self._begun()
+                connection = self._begin_or_recover()
                 yield connection
                 connection.execute("ROLLBACK")
             except BaseException:
@@ -303,7 +300,7 @@ class SqliteReader:
             finally:
                 self._lock.release()
 
-    def _begun(self) -> sqlite3.Connection:
+    def _begin_or_recover(self) -> sqlite3.Connection:
         """The connection, in a transaction. The change of a process that died while writing is undone first."""
         try:
             return self._begin()
@@ -323,11 +320,11 @@ class SqliteReader:
     def _connection(self) -> sqlite3.Connection:
         identity = _identity(self._file.path.stat())
         if self._opened is not None and self._identity == identity:
-            if any(os.path.lexists(self._opened_file.beside(suffix)) for suffix in ("-wal", "-journal")):
+            if any(os.path.lexists(self._opened_file.path_beside(suffix)) for suffix in ("-wal", "-journal")):
                 self._opened_file.check_beside()
             return self._opened
         self._close()
-        self._opened_file = file = self._file.followed()
+        self._opened_file = file = self._file.follow_links()
         # When the file is replaced between the two, the next read notices: it finds another one than this.
         self._identity = _identity(file.path.stat())
         self._opened = opened = file.open(read_only=True)
@@ -347,7 +344,7 @@ class _Descriptors:
     """Descriptors of databases, to read them beside SQLite.
 
     A descriptor stays open as long as its file is at the path. To close any descriptor of a file ends all locks that
-    the process has on it (POSIX), those of SQLite in other threads too.
+    the process has on it (POSIX), also the locks of SQLite in other threads.
     """
 
     def __init__(self) -> None:

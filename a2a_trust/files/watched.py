@@ -46,18 +46,14 @@ def open_regular(path: Path) -> BinaryIO:
 
     Opening a pipe normally waits for its writer, and would block an event loop.
     """
-    file = path.open("rb") if os.name != "posix" else open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def missing(path: Path, kind: str, maker: str) -> FileNotFoundError:
+def missing_file(path: Path, kind: str, maker: str) -> FileNotFoundError:
     """The error for a file that does not exist; ``maker`` is a command that makes such a file."""
     return FileNotFoundError(errno.ENOENT, f"no such {kind}; check the path, or make one with: {maker}", str(path))
 
@@ -79,7 +75,7 @@ def reason_of(error: Exception) -> str:
     return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
 
 
-def told_in_log(
+def log_outcome(
     log: Logger, what: object, reason: Callable[[Exception], str] = reason_of
 ) -> Callable[[Exception | None], None]:
     """A ``tell`` for ``Watched`` that logs what became of ``what``."""
@@ -123,7 +119,6 @@ class Watched(Generic[_T]):
         self._value, self._seen = read()
 
     def value(self) -> _T:
-        """The newest value that could be read."""
         with self._lock:
             now = monotonic()  # not the time of day, which can jump
             if now - self._looked_at >= self._every:

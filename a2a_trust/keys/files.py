@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.files.atomic import write_atomically
-from a2a_trust.files.watched import check_writers, missing
+from a2a_trust.files.watched import check_writers, missing_file
 from a2a_trust.keys.jwk import PrivateKeyObject, private_key_to_jwk
 from a2a_trust.keys.pss import pss_algorithms
 from a2a_trust.keys.signer import LocalSigner
@@ -99,7 +99,7 @@ def load_private_key(
         with path.open("rb") as file:
             data = read_key_file(file, path)
     except FileNotFoundError:
-        raise missing(path, "private key", "a2a-sign keygen") from None
+        raise missing_file(path, "private key", "a2a-sign keygen") from None
     return read_private_key(data, passphrase=passphrase, alg=alg, kid=kid)
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.files.atomic import locked, write_atomically
+from a2a_trust.files.atomic import lock_file, write_atomically
 from a2a_trust.files.watched import (
     Stamp,
     Watched,
-    missing,
+    log_outcome,
+    missing_file,
     open_regular,
     reason_of,
     stamp_of,
     stamp_of_path,
-    told_in_log,
 )
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
 from a2a_trust.keys.jwk import PublicKey
@@ -57,7 +57,7 @@ def update_key_ring(
     was. The file keeps its mode. OSError: the file cannot be written, or another program changed it without the lock.
     """
     path = Path(path)
-    with locked(path) as file:
+    with lock_file(path) as file:
         data = read_key_file(file.opened, path, max_bytes=MAX_BYTES)
         ring = change(read_key_ring(data, passphrase=passphrase))
         changed = key_ring_bytes(ring)
@@ -83,7 +83,7 @@ class KeyRingFile:
             self._read,
             lambda: stamp_of_path(self._path),
             failures=(TrustError, OSError, Warning),  # a program may turn warnings into errors
-            tell=told_in_log(_log, f"key ring {path}", self._reason),
+            tell=log_outcome(_log, f"key ring {path}", self._reason),
         )
         self._trusted = self.ring(), _trust_in(self.ring())
 
@@ -130,7 +130,7 @@ class KeyRingFile:
 
 
 def _missing_ring(path: Path) -> FileNotFoundError:
-    return missing(path, "key ring", f"a2a-sign keys create {shlex.quote(str(path))}")
+    return missing_file(path, "key ring", f"a2a-sign keys create {shlex.quote(str(path))}")
 
 
 def _trust_in(ring: KeyRing) -> TrustStore:

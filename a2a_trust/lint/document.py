@@ -1,7 +1,7 @@
 """A card for the rules of lint: the card itself, its unreadable parts, and its readable rest as a view.
 
 An ambiguous card is checked, too: its ambiguous members are removed one by one until the rest is readable. A list is
-removed as a whole, so all pointers stay those of the card.
+removed as a whole, so all pointers stay valid in the card.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from a2a_trust.strict_json import pointer as json_pointer
 from a2a_trust.strict_json.jcs import canonicalize_received
 from a2a_trust.strict_json.pointer import Path
 
-_MAX_REFUSALS: Final = 50
-"""The largest number of refusals: a document with more is not a card."""
+_MAX_ERRORS: Final = 50
+"""The largest number of errors: a document with more is not a card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,16 +133,16 @@ def _what_passes(
 ) -> tuple[JSONObject | None, tuple[MalformedError, ...]]:
     """The card without the members that the check rejects, and the errors."""
     rest: JSONObject | None = card
-    refusals: list[MalformedError] = []
-    while rest is not None and len(refusals) < _MAX_REFUSALS:
+    errors: list[MalformedError] = []
+    while rest is not None and len(errors) < _MAX_ERRORS:
         try:
             check(rest)
-        except MalformedError as refusal:
-            refusals.append(refusal)
-            rest = _without(rest, taken_out(json_pointer.steps_of(refusal.pointer or "")))
+        except MalformedError as error:
+            errors.append(error)
+            rest = _without(rest, taken_out(json_pointer.steps_of(error.pointer or "")))
         else:
-            return rest, tuple(refusals)
-    return None, tuple(refusals)
+            return rest, tuple(errors)
+    return None, tuple(errors)
 
 
 def _whole_rule(steps: list[str]) -> list[str]:
@@ -195,7 +195,7 @@ def _along(value: JSON, steps: list[str]) -> Iterator[tuple[Any, Any]]:
         value = value[name]
 
 
-def spelled(card: JSONObject, pointer: str) -> Path:
+def path_to(card: JSONObject, pointer: str) -> Path:
     """The place that a pointer names, with the spelling of the names in the card."""
     steps = json_pointer.steps_of(pointer)
     names = [name for _, name in _along(card, steps)]

@@ -45,8 +45,8 @@ class Finding:
     fix: str
 
 
-class Found(NamedTuple):
-    """A finding of a rule; ``severity`` if it is not that of the rule."""
+class Problem(NamedTuple):
+    """A finding of a rule; ``severity`` if it differs from the rule's."""
 
     pointer: str
     message: str
@@ -54,12 +54,12 @@ class Found(NamedTuple):
     severity: Severity | None = None
 
 
-_Check: TypeAlias = Callable[[Subject], Iterator[Found]]
+_Check: TypeAlias = Callable[[Subject], Iterator[Problem]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule. ``section`` is that of A2A 1.0.1; ``is_fixable``: ``fix_card`` fixes it, and no meaning changes."""
+    """A rule. ``section`` is of A2A 1.0.1; ``is_fixable``: ``fix_card`` fixes it, and no meaning changes."""
 
     id: str
     severity: Severity

@@ -20,7 +20,7 @@ from a2a_trust.signing.forms import present_members
 from a2a_trust.strict_json import JSONObject
 
 MAX_OF_A_RULE: Final = 100
-"""The largest number of findings of one rule: a stranger's card must not fill the memory."""
+"""The largest number of findings of one rule: an untrusted card must not exhaust the memory."""
 
 
 def lint_card(card: GivenCard) -> tuple[Finding, ...]:

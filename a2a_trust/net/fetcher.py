@@ -12,7 +12,7 @@ The rules, for every URL:
    accepted, too.
 
 An operator can exempt single origins from "public", and loopback origins from https. This holds only for URLs that the
-operator configured (``configured=True``), never for URLs in headers and other documents of strangers, with one
+operator configured (``configured=True``), never for URLs in headers and other unverified documents, with one
 exception: the extended card is fetched from an interface on the host of the verified public card. ``http_within`` does
 the same for plain http to the names of a service mesh (``net.urls``).
 
@@ -114,7 +114,6 @@ class Resolver(Protocol):
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """All IPv4 and IPv6 addresses of the host, best first; OSError if it has no address."""
-        ...
 
 
 class SystemResolver:
@@ -244,7 +243,7 @@ class Fetcher:
         FetchError: the document cannot be fetched by the rules of this module. ConfigurationError: a header is invalid,
         or one that the fetcher sets itself.
         """
-        target = self._allowed(url, configured)
+        target = self._read_allowed(url, configured)
         asked = _request_headers(target, headers, known, content, "application/json")
 
         def check(status: int, answered: dict[str, str]) -> None:
@@ -253,7 +252,7 @@ class Fetcher:
 
         answer = await self._ask(target, configured, asked, content, check)
         if answer.status == 304 and known is not None:
-            return _as_known(target, answer.headers, known)
+            return _update_known(target, answer.headers, known)
         return Fetched(body=answer.body, max_age=_max_age(answer.headers), **_validators(answer.headers))
 
     async def post_form(
@@ -264,7 +263,7 @@ class Fetcher:
         ``form`` is ``application/x-www-form-urlencoded``; ``headers`` are credentials and other headers.
         ``answer_type`` is the media type of an answer with status 200, if that is not JSON. Errors as of ``fetch``.
         """
-        target = self._allowed(url, configured=True)
+        target = self._read_allowed(url, configured=True)
         asked = _request_headers(target, headers, None, form, "application/x-www-form-urlencoded")
         if answer_type:
             asked["Accept"] = answer_type
@@ -279,7 +278,7 @@ class Fetcher:
 
         FetchError: the rules do not allow the URL. It is raised here, not at the first fetch.
         """
-        self._allowed(url, configured)
+        self._read_allowed(url, configured)
 
         async def load() -> tuple[bytes, float | None]:
             fetched = await self.fetch(url, configured=configured)
@@ -287,7 +286,7 @@ class Fetcher:
 
         return load
 
-    def _allowed(self, url: str, configured: bool) -> Url:
+    def _read_allowed(self, url: str, configured: bool) -> Url:
         target = _target_of(url)
         if target.scheme != "https" and not self._is_exempt(target, configured):
             text = f"{target.origin}: only https URLs are fetched"
@@ -340,49 +339,42 @@ class Fetcher:
         try:
             with anyio.fail_after(self._timeout):
                 addresses = await self._addresses(target, configured)
-                return await self._exchange(target, addresses, asked, content, check)
+                # httpcore without httpx, because it has no redirects, environment, cookies or decompression.
+                # The pool is for this request only, so that no connection outlives the check of its address.
+                async with (
+                    aclosing(_CheckedAddresses(addresses, self._timeout)) as network,
+                    httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
+                    pool.stream(
+                        "GET" if content is None else "POST",
+                        httpcore.URL(
+                            scheme=target.scheme.encode(),
+                            host=target.host.strip("[]").encode(),
+                            port=target.port,
+                            target=target.path.encode(),
+                        ),
+                        headers=asked,
+                        content=content,
+                    ) as response,
+                ):
+                    return await self._read(target, response, check)
         except TimeoutError:
             raise FetchError(f"{target.origin}: no complete answer within {self._timeout:g} seconds") from None
         except _NETWORK_ERRORS as error:
             raise FetchError(f"{target.origin}: {_reason(error)}") from None  # their texts may quote the answer
 
-    async def _exchange(
-        self,
-        target: Url,
-        addresses: Sequence[Address],
-        asked: dict[bytes | str, bytes | str],
-        content: bytes | None,
-        check: Callable[[int, dict[str, str]], None],
+    async def _read(
+        self, target: Url, response: httpcore.Response, check: Callable[[int, dict[str, str]], None]
     ) -> FormAnswer:
-        # httpcore without httpx, because it has no redirects, environment, cookies or decompression.
-        # The pool is for this request only, so that no connection outlives the check of its address.
-        async with (
-            aclosing(_CheckedAddresses(addresses, self._timeout)) as network,
-            httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
-            pool.stream(
-                "GET" if content is None else "POST",
-                httpcore.URL(
-                    scheme=target.scheme.encode(),
-                    host=target.host.strip("[]").encode(),
-                    port=target.port,
-                    target=target.path.encode(),
-                ),
-                headers=asked,
-                content=content,
-            ) as response,
-        ):
-            # Without the query, which may hold a secret.
-            _log.debug("%s%s: HTTP %d", target.origin, target.path.partition("?")[0], response.status)
-            headers = _headers(response.headers)
-            check(response.status, headers)
-            body = bytearray()
-            async for chunk in response.aiter_stream():
-                body += chunk
-                if len(body) > self._max_bytes:
-                    raise FetchError(
-                        f"{target.origin}: the answer has more than {self._max_bytes} bytes", response.status
-                    )
-            return FormAnswer(status=response.status, headers=headers, body=bytes(body))
+        # Without the query, which may hold a secret.
+        _log.debug("%s%s: HTTP %d", target.origin, target.path.partition("?")[0], response.status)
+        headers = _headers(response.headers)
+        check(response.status, headers)
+        body = bytearray()
+        async for chunk in response.aiter_stream():
+            body += chunk
+            if len(body) > self._max_bytes:
+                raise FetchError(f"{target.origin}: the answer has more than {self._max_bytes} bytes", response.status)
+        return FormAnswer(status=response.status, headers=headers, body=bytes(body))
 
 
 @lru_cache(maxsize=1)
@@ -479,7 +471,7 @@ def _private_origin(origin: str) -> str:
 def _request_headers(
     target: Url, given: Mapping[str, str], known: Fetched | None, content: bytes | None, content_type: str
 ) -> dict[bytes | str, bytes | str]:
-    """The headers of the request: the fetcher's own, those for a known answer, and those of the caller."""
+    """The headers of the request: the fetcher's own, the conditions for a known answer, and the caller's headers."""
     headers: dict[bytes | str, bytes | str] = {
         "Host": target.origin.partition("://")[2],
         "Accept": "application/json, application/*+json",
@@ -504,7 +496,7 @@ def _request_headers(
     return headers
 
 
-def _as_known(target: Url, headers: Mapping[str, str], known: Fetched) -> Fetched:
+def _update_known(target: Url, headers: Mapping[str, str], known: Fetched) -> Fetched:
     """The known answer, updated by a 304 (RFC 9111 4.3.4)."""
     if known.etag is not None and headers.get("etag", known.etag) != known.etag:
         raise FetchError(f"{target.origin}: it answers with status 304 for another ETag than the one in the request")
@@ -592,7 +584,7 @@ def _reason(error: BaseException) -> str:
 
 
 def check_fetcher(fetcher: object) -> None:
-    """Return when an argument is a fetcher, or None for the usual one; else ConfigurationError."""
+    """ConfigurationError if an argument is neither a fetcher nor None, which stands for the default."""
     if fetcher is not None and (isinstance(fetcher, type) or not callable(getattr(fetcher, "fetch", None))):
         kind = fetcher.__name__ if isinstance(fetcher, type) else type(fetcher).__name__
         raise ConfigurationError(

@@ -10,8 +10,6 @@ from typing import Any, Final
 from a2a_trust.auth.certificate.identities import subject_of
 from a2a_trust.auth.peers import peer_extension
 
-__all__ = ["extensions_of", "with_extensions"]
-
 
 def extensions_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
     """Extensions for every scope of the connection, by name: the peer, and for TLS ``tls`` (ASGI TLS 0.2)."""
@@ -28,14 +26,14 @@ def extensions_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
 def with_extensions(app: Any, extensions: dict[str, Any]) -> Any:
     """``app``, with a copy of these extensions in every scope; other arguments are passed on."""
 
-    async def telling(scope: Any, *others: Any) -> None:
+    async def recording(scope: Any, *others: Any) -> None:
         scope["extensions"] = {
             **(scope.get("extensions") or {}),
             **{name: value.copy() for name, value in extensions.items()},
         }
         await app(scope, *others)
 
-    return telling
+    return recording
 
 
 def _tls(connection: ssl.SSLObject) -> dict[str, Any]:

@@ -5,10 +5,11 @@
     python -m a2a_trust.servers.hypercorn agent:app --bind 0.0.0.0:8443 --certfile server.pem --keyfile server.key \\
         --ca-certs ca.pem --verify-mode CERT_OPTIONAL
 
-The command has the arguments of ``hypercorn``, and ``serve`` those of ``hypercorn.asyncio.serve``. Every scope, also of
-HTTP/2 and websockets, has the socket's peer and the client's certificate (ASGI TLS extension 0.2), which ``FromTls()``
-reads. ``CERT_OPTIONAL`` asks callers for a certificate; ``CERT_REQUIRED`` rejects connections without one. HTTP/3
-records neither, so ``FromTls()`` rejects its requests. ``protect`` needs workers of asyncio or uvloop, not of trio.
+The command has the arguments of ``hypercorn``, and ``serve`` the arguments of ``hypercorn.asyncio.serve``. Every
+scope, also of HTTP/2 and websockets, has the socket's peer and the client's certificate (ASGI TLS extension 0.2), which
+``FromTls()`` reads. ``CERT_OPTIONAL`` asks callers for a certificate; ``CERT_REQUIRED`` rejects connections without
+one. HTTP/3 records neither, so ``FromTls()`` rejects its requests. ``protect`` needs workers of asyncio or uvloop, not
+of trio.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from a2a_trust.servers.connection import extensions_of, with_extensions
 __all__ = ["asyncio_worker", "main", "serve", "uvloop_worker"]
 
 
-class _TellingServer(TCPServer):
+class _RecordingServer(TCPServer):
     """One connection; hypercorn makes it after the TLS handshake."""
 
     def __init__(self, app: Any, loop: Any, config: Any, context: Any, state: Any, reader: Any, writer: Any) -> None:
-        telling = with_extensions(app, extensions_of(writer.transport))
-        super().__init__(telling, loop, config, context, state, reader, writer)
+        recording = with_extensions(app, extensions_of(writer.transport))
+        super().__init__(recording, loop, config, context, state, reader, writer)
 
 
 async def serve(app: Any, config: Config, **options: Any) -> None:
     """``hypercorn.asyncio.serve``, which records peers; from then on every hypercorn of this process does."""
-    _begin_to_tell()
+    _record_peers()
     await _asyncio.serve(app, config, **options)
 
 
@@ -50,21 +51,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 def asyncio_worker(*arguments: Any, **options: Any) -> None:
     """A process of the command that serves with asyncio."""
-    _begin_to_tell()
+    _record_peers()
     _ASYNCIO(*arguments, **options)
 
 
 def uvloop_worker(*arguments: Any, **options: Any) -> None:
     """A process of the command that serves with uvloop."""
-    _begin_to_tell()
+    _record_peers()
     _UVLOOP(*arguments, **options)
 
 
 _ASYNCIO, _UVLOOP = _run.asyncio_worker, _run.uvloop_worker
 
 
-def _begin_to_tell() -> None:
-    vars(_run)["TCPServer"] = _TellingServer  # hypercorn makes one by this name for every connection
+def _record_peers() -> None:
+    vars(_run)["TCPServer"] = _RecordingServer  # hypercorn makes one by this name for every connection
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class H11Protocol(_H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        _tell(self, transport)
+        _record_facts(self, transport)
 
 
 if _HttpToolsProtocol is not None:
@@ -45,7 +45,7 @@ if _HttpToolsProtocol is not None:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            _tell(self, transport)
+            _record_facts(self, transport)
 
         def on_headers_complete(self) -> None:
             super().on_headers_complete()
@@ -53,14 +53,14 @@ if _HttpToolsProtocol is not None:
             self.headers: list[tuple[bytes, bytes]] = self.headers.copy()
 
 
-def _tell(protocol: Any, transport: Any) -> None:
+def _record_facts(protocol: Any, transport: Any) -> None:
     extensions = extensions_of(transport)
     protocol.app = with_extensions(protocol.app, extensions)
     if protocol.ws_protocol_class is not None:
-        protocol.ws_protocol_class = partial(_upgraded, protocol.ws_protocol_class, extensions)
+        protocol.ws_protocol_class = partial(_upgrade, protocol.ws_protocol_class, extensions)
 
 
-def _upgraded(kind: Any, extensions: dict[str, Any], **settings: Any) -> Any:
+def _upgrade(kind: Any, extensions: dict[str, Any], **settings: Any) -> Any:
     """The protocol of a connection that becomes a websocket."""
     protocol = kind(**settings)
     protocol.app = with_extensions(protocol.app, extensions)

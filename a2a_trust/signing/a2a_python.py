@@ -17,7 +17,7 @@ from a2a_trust.card.schema import KEY_LOCATIONS, MESSAGES_0_3, SCHEME_TYPES, SCH
 from a2a_trust.card.view import generation_of
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.pointer import escaped, pointer_of
+from a2a_trust.strict_json.pointer import escape_step, pointer_of
 
 _WRAPPERS: Final = {type_: wrapper for wrapper, type_ in SCHEME_TYPES.items()}
 
@@ -38,7 +38,7 @@ def members_unread_in_0_3(members: JSONObject, message: str = "AgentCard", path:
             yield from members_unread_in_0_3(value, field.message, here)
         elif field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
             for key, item in enumerate(value) if field.kind is Kind.MESSAGES else value.items():
-                yield from members_unread_in_0_3(item, field.message, f"{here}/{escaped(key)}")
+                yield from members_unread_in_0_3(item, field.message, f"{here}/{escape_step(key)}")
 
 
 def _unread_in_scheme(scheme: JSONObject, path: str) -> Iterator[str]:

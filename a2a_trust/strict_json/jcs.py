@@ -71,7 +71,7 @@ def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
 
 
 def _plainness(value: JSON) -> Plain:
-    """Whether orjson prints the canonical form of a value; NO also for other types than those of JSON."""
+    """Whether orjson prints the canonical form of a value; NO also for types that JSON does not have."""
     plain = Plain.YES
     names: list[str] = []
     level: list[JSON] = [[value]]

@@ -12,14 +12,14 @@ Texts for all values would need memory with the square of the document's size; p
 """
 
 
-def escaped(step: str | int) -> str:
+def escape_step(step: str | int) -> str:
     """The name of a member, or an index, as one step of a pointer."""
     return str(step).replace("~", "~0").replace("/", "~1")
 
 
 def pointer_of(steps: Iterable[str | int]) -> str:
     """The pointer of these steps, from the root on."""
-    return "".join(f"/{escaped(step)}" for step in steps)
+    return "".join(f"/{escape_step(step)}" for step in steps)
 
 
 def steps_of(pointer: str) -> list[str]:

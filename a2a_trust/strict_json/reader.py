@@ -1,4 +1,4 @@
-"""A strict JSON reader for documents of strangers.
+"""A strict JSON reader for untrusted documents.
 
 It accepts JSON (RFC 8259) that every reader reads in the same way (RFC 8785 3.1, RFC 7493). It rejects encodings other
 than UTF-8, byte order marks, duplicate members, lone surrogates, numbers that are not finite doubles, data after the
@@ -189,17 +189,17 @@ def _delimiters(text: bytes) -> int:
 
 def _parse_exactly(data: bytes, what: str) -> JSON:
     """The same reader with the standard library: slower, with exact integers and a reason for every error."""
-    value, refusal = _decoded(data)
+    value, reason = _decode(data)
     # Raise only here, because the exceptions of the decoder hold the document, which may be a private key.
-    if refusal:
-        raise MalformedError(f"{what}: {refusal}")
+    if reason:
+        raise MalformedError(f"{what}: {reason}")
     _check_depth(value, data, what)
     if b"\\u" in data:
         _check_surrogates(value, what)
     return value
 
 
-def _decoded(data: bytes) -> tuple[JSON, str]:
+def _decode(data: bytes) -> tuple[JSON, str]:
     """The value of a document, or the reason for its rejection."""
     if data.startswith((b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")):
         return None, "it begins with a byte order mark; save it as UTF-8 without one"
@@ -212,11 +212,11 @@ def _decoded(data: bytes) -> tuple[JSON, str]:
         return None, f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
     except RecursionError:
         return None, f"nested deeper than {MAX_DEPTH} levels"
-    except _RefusedError as refusal:
-        return None, str(refusal)
+    except _InvalidJsonError as reason:
+        return None, str(reason)
 
 
-class _RefusedError(Exception):
+class _InvalidJsonError(Exception):
     pass
 
 
@@ -224,7 +224,7 @@ def _members(pairs: list[tuple[str, JSON]]) -> JSONObject:
     members: JSONObject = {}
     for name, value in pairs:
         if name in members:
-            raise _RefusedError(f"the member {name[:64]!a} appears more than once in one object")
+            raise _InvalidJsonError(f"the member {name[:64]!a} appears more than once in one object")
         members[name] = value
     return members
 
@@ -237,12 +237,12 @@ def _integer(digits: str) -> int:
 def _fraction(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise _RefusedError("a number is larger than a double can hold")
+        raise _InvalidJsonError("a number is larger than a double can hold")
     return number
 
 
 def _constant(name: str) -> NoReturn:
-    raise _RefusedError(f"{name} is not JSON")
+    raise _InvalidJsonError(f"{name} is not JSON")
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant)

@@ -46,7 +46,7 @@ async def memory_client(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of ``app`` in memory. The lifespan of ``app`` starts and ends with the block.
 
-    Requests to other origins than that of ``base_url`` raise ``httpx.ConnectError``. Exceptions of the application are
+    Requests to other origins than ``base_url`` raise ``httpx.ConnectError``. Exceptions of the application are
     raised by the request. A stream arrives as a whole, at its end. RuntimeError: the lifespan failed.
     """
     state: dict[str, Any] = {}

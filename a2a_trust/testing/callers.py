@@ -10,14 +10,7 @@ from starlette.requests import Request
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.caller import (
-    Caller,
-    Running,
-    is_public,
-    principal_of,
-    set_caller,
-    this_task,
-)
+from a2a_trust.middleware.caller import Caller, Running, is_public, principal_of, set_caller, this_task
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.door import is_protected
 from a2a_trust.middleware.options import check_app, listed

@@ -143,13 +143,13 @@ class InThisProcess(RedisCounters):
         return {each: shared_counters._Window(self.failures.get(each.key, 0), each.seconds) for each in counters}
 
     async def _read(self, counters: tuple[Counter, ...]) -> Any:
-        with self._server.pause.trip():
+        with self._server.pause.attempt():
             if self.is_down:
                 raise KeySourceUnavailableError("down")
             return self._windows(counters)
 
     async def _write(self, hits: Any) -> Any:
-        with self._server.pause.trip():
+        with self._server.pause.attempt():
             if self.is_down:
                 raise KeySourceUnavailableError("down")
             for hit in hits:

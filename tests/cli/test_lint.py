@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
+from a2a_trust.cli.card_text import positions_of
 from a2a_trust.cli.lint import fixed_text
-from a2a_trust.cli.positions import positions_of
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules import RULES

@@ -184,7 +184,7 @@ def test_every_bad_card_is_reported_and_nothing_is_written(run: Run, cards: Path
     (cards / "zoe" / "card.json").write_text('{"keys": []}')
     done = run("agents", "--key", "key.pem")
     last = (
-        "agents/ann/old/card.json: not written, because another card was refused\n3 cards: 2 refused, 1 not written\n"
+        "agents/ann/old/card.json: not written, because another card was rejected\n3 cards: 2 refused, 1 not written\n"
     )
     assert (done.code, done.out) == (1, last)
     assert [line.split(": ")[2] for line in done.err.splitlines()] == ["agents/ann/card.json", "agents/zoe/card.json"]

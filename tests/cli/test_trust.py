@@ -95,7 +95,7 @@ def by_hand(a2a_sign: A2aSign) -> Path:
 
 def test_the_first_entry_makes_the_file(a2a_sign: A2aSign) -> None:
     done = a2a_sign("trust add trust.toml --origin https://Invoice.Example.com:8443/a2a --public-key ann.jwk")
-    assert (done.code, done.out, done.err) == (0, f"made trust.toml\n  ann may speak for {HOST}\n", "")
+    assert (done.code, done.out, done.err) == (0, f"made trust.toml\n  ann is trusted for {HOST}\n", "")
     (entry,) = written().entries
     assert entry.keys == (ANN.public_key,)
     assert a2a_sign(f"verify ann.card.json --trust trust.toml --origin {HOST}").code == 0
@@ -113,7 +113,7 @@ def test_several_hosts_name_signer_and_times_are_written(a2a_sign: A2aSign) -> N
         "trust add trust.toml --origin a.example --origin '*.b.example' --public-key ann.jwk --name Ann "
         "--signer a2a-js --not-before 2026-01-31 --not-after 2096-01-31T12:00:00+02:00"
     )
-    assert "ann may speak for a.example, *.b.example" in done.out
+    assert "ann is trusted for a.example, *.b.example" in done.out
     text = Path("trust.toml").read_text()
     for line in (
         'origins = ["a.example", "*.b.example"]',
@@ -487,7 +487,7 @@ def test_the_list_says_who_may_speak_for_whom(a2a_sign: A2aSign) -> None:
     columns = [re.split(r"\s{2,}", line) for line in (head, bob, ann, remote)]
     always, until, later = "always", "until 2096-01-31T00:00:00Z", "from 2095-01-01T00:00:00Z"
     assert columns == [
-        ["KID", "ALG", "NAME", "MAY SPEAK FOR", "SIGNER", "VALID", "STATE", "KEY FROM"],
+        ["KID", "ALG", "NAME", "TRUSTED FOR", "SIGNER", "VALID", "STATE", "KEY FROM"],
         ["bob", "ES256", HOST, always, "revoked", "bob.jwk"],
         ["ann", "ES256", "Ann", HOST, "a2a-python", until, "trusted", "here"],
         ["(of the set)", "a.example", later, "not yet valid", "https://keys.example.com/k"],

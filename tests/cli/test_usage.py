@@ -12,7 +12,7 @@ import pytest
 
 from a2a_trust.cli.arguments import COMMANDS
 from a2a_trust.cli.main import main
-from a2a_trust.cli.report import log_shown
+from a2a_trust.cli.report import show_log
 from tests.cli.conftest import CARD, Run
 from tests.tables import walk
 
@@ -92,7 +92,7 @@ def test_warnings_of_the_package_look_like_those_of_the_command(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = logging.getLogger("a2a_trust.keys.trust.file")
-    with log_shown(verbose=False):
+    with show_log(verbose=False):
         log.info("not this")
         log.warning("key %s\x1b skipped", "k")
     log.warning("nor this")

@@ -405,7 +405,7 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
             {"verifiers": {"apiKey": CredentialAt(InHeader("X-API-Key"), VERIFIER)}},
         ),
         (
-            "whose `openIdConnectUrl` is not that of the verifier's issuer",
+            "whose `openIdConnectUrl` is not of the verifier's issuer",
             {**EITHER, "securityRequirements": demanding("login")},
             login("https://other.example.com"),
             {**EITHER, "securityRequirements": demanding("login")},
@@ -433,7 +433,7 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
             CARD,
             KEYED,
         ),
-        ("ends like that of a card", CARD, {**KEYED, "public_paths": ["/a/agent-card.json"]}, CARD, KEYED),
+        ("ends like the path of a card", CARD, {**KEYED, "public_paths": ["/a/agent-card.json"]}, CARD, KEYED),
         (
             "one string where a list belongs",
             CARD,
@@ -443,7 +443,7 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
         ),
     ],
 )
-def test_each_cause_stops_the_agent_and_its_way_out_starts_it(
+def test_each_cause_stops_the_agent_and_its_hint_starts_it(
     cause: str,
     card: dict[str, Any],
     options: dict[str, Any],

@@ -18,7 +18,7 @@ import pytest
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files import atomic
-from a2a_trust.files.atomic import FileToWrite, Over, is_taken, locked, write_atomically
+from a2a_trust.files.atomic import FileToWrite, Over, is_taken, lock_file, write_atomically
 
 
 @pytest.fixture(params=[True, False], ids=["nameless", "named"])
@@ -133,7 +133,7 @@ def test_a_file_that_a_kill_left_with_both_names_keeps_its_own(path: Path) -> No
     assert is_taken(path)
     assert names_in(path.parent) == ["ring.json"]
     os.link(path, temporary(path))
-    with locked(path) as file:
+    with lock_file(path) as file:
         assert names_in(path.parent) == ["ring.json"]
         file.prepare(b"new")
         file.commit()
@@ -319,7 +319,7 @@ def test_what_may_replace_anything_replaces_one_that_came_meanwhile(tmp_path: Pa
 @pytest.mark.usefixtures("system")
 def test_what_was_removed_after_it_was_read_is_not_made_again(path: Path) -> None:
     """A ring would get the rights of any new file."""
-    with locked(path) as file:
+    with lock_file(path) as file:
         path.unlink()
         with pytest.raises(OSError, match="another program changed it meanwhile"):
             file.prepare(b"new")
@@ -374,7 +374,7 @@ def test_without_locks_rings_are_refused_and_other_files_are_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with pytest.raises(ConfigurationError, match="only under a POSIX lock"), locked(path):
+    with pytest.raises(ConfigurationError, match="only under a POSIX lock"), lock_file(path):
         pass
     with FileToWrite(path, Over.WHAT_WAS_READ) as file:
         assert file.lock()
@@ -406,9 +406,9 @@ def test_a_lock_that_is_never_freed_ends_in_an_error_that_names_the_file(
 
 
 def test_a_folder_and_nothing_cannot_be_locked(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), locked(tmp_path / "none"):
+    with pytest.raises(FileNotFoundError), lock_file(tmp_path / "none"):
         pass
-    with pytest.raises(OSError, match="not a regular file"), locked(tmp_path):
+    with pytest.raises(OSError, match="not a regular file"), lock_file(tmp_path):
         pass
 
 

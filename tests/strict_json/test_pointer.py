@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust.strict_json.pointer import Path, escaped, pointer_of, steps_of, steps_to
+from a2a_trust.strict_json.pointer import Path, escape_step, pointer_of, steps_of, steps_to
 from tests.tables import walk
 
 
@@ -38,4 +38,4 @@ def test_a_path_has_the_steps_that_it_was_made_of(steps: list[str | int]) -> Non
 
 
 def test_a_name_is_one_step_whatever_is_in_it() -> None:
-    assert escaped("~/~1") == "~0~1~01"
+    assert escape_step("~/~1") == "~0~1~01"

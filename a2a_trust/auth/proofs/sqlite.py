@@ -153,7 +153,7 @@ class SqliteProofMemory:
 
     def _connected(self) -> sqlite3.Connection:
         """The connection, to the file that is at the path, which stays the same one until the process ends."""
-        file = self._file.followed()
+        file = self._file.follow_links()
         status = file.path.stat()
         identity = status.st_dev, status.st_ino
         if self._identity not in (identity, (0, 0)):

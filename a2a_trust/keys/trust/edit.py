@@ -18,7 +18,7 @@ from typing import Required, TypedDict, Unpack
 
 from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.files.atomic import locked, write_atomically
+from a2a_trust.files.atomic import lock_file, write_atomically
 from a2a_trust.files.watched import check_writers
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust.file import RevokedKey, TrustDocument, TrustEntry, comments, places, read_trust
@@ -43,7 +43,7 @@ def update_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -
     If ``change`` raises, or its result is not a trust file, the file stays as it was. ConfigurationError: such a
     result. OSError: the file cannot be written, or another program changed it without the lock.
     """
-    with locked(path) as file:
+    with lock_file(path) as file:
         check_writers(os.fstat(file.opened.fileno()), path, "change which keys are trusted")
         data = file.opened.read()
         changed, after = _apply(change, data, path)

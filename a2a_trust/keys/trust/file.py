@@ -36,7 +36,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, check_writers, missing, stamp_of_path, told_in_log
+from a2a_trust.files.watched import Stamp, Watched, check_writers, log_outcome, missing_file, stamp_of_path
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
@@ -252,7 +252,7 @@ def load_trust(path: Path) -> TrustDocument:
     try:
         content = _content(path)
     except FileNotFoundError:
-        raise missing(path, "trust file", f"a2a-sign trust add {shlex.quote(str(path))}") from None
+        raise missing_file(path, "trust file", f"a2a-sign trust add {shlex.quote(str(path))}") from None
     return read_trust(content, str(path))
 
 
@@ -494,7 +494,7 @@ class TrustFile:
             self._read,
             lambda: {path: stamp_of_path(path) for path in self._paths},
             failures=(ConfigurationError, OSError),
-            tell=told_in_log(_log, f"the trust file {path}"),
+            tell=log_outcome(_log, f"the trust file {path}"),
         )
 
     @property

@@ -8,7 +8,7 @@ from typing import Final
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, Kind
 from a2a_trust.lint.document import Subject, safe_pointer
-from a2a_trust.lint.findings import Found, Severity, rule
+from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.lint.rules.members import empty_member, unknown_members
 from a2a_trust.lint.rules.requirements import missing_twin, requirement_spelling
 from a2a_trust.signing.a2a_python import rewritten_members
@@ -23,9 +23,10 @@ from a2a_trust.strict_json.pointer import steps_of
     "8.4.1",
     is_fixable=True,
 )
-def explicit_default(subject: Subject) -> Iterator[Found]:
-    for pointer in _defaults(subject):
-        yield Found(
+def explicit_default(subject: Subject) -> Iterator[Problem]:
+    # Cards before 1.0 are signed as they are.
+    for pointer in () if subject.rest is None or subject.is_legacy else present_members(subject.rest)[1]:
+        yield Problem(
             safe_pointer(pointer),
             "the member has no meaning, but gives the card several canonical forms: SDKs that sign the card as it is "
             "served sign it, the form of the specification leaves it out",
@@ -39,11 +40,11 @@ def explicit_default(subject: Subject) -> Iterator[Found]:
     "A requirement, scheme or parameter vanishes from the pruned form, in which a2a-python and a2a-js sign.",
     "8.4.1",
 )
-def several_forms(subject: Subject) -> Iterator[Found]:
+def several_forms(subject: Subject) -> Iterator[Problem]:
     for pointer in _pruned(subject):
         special = _pruned_rule(pointer)
         if special is not None:
-            yield Found(
+            yield Problem(
                 safe_pointer(pointer),
                 f"{special[0]}: a2a-python and a2a-js do not verify this member, so they do not detect a change of it",
                 special[1],
@@ -56,10 +57,10 @@ def several_forms(subject: Subject) -> Iterator[Found]:
     "A member is empty, and the pruned form of a2a-python and a2a-js leaves it out.",
     "8.4.1",
 )
-def empty_value(subject: Subject) -> Iterator[Found]:
+def empty_value(subject: Subject) -> Iterator[Problem]:
     for pointer in _pruned(subject):
         if _pruned_rule(pointer) is None:
-            yield Found(
+            yield Problem(
                 safe_pointer(pointer),
                 "the specification signs this member, and a2a-python and a2a-js do not: the card has several canonical "
                 "forms, and needs a second signature for these SDKs",
@@ -73,9 +74,9 @@ def empty_value(subject: Subject) -> Iterator[Found]:
     "a2a-python 1.3 rewrites a member of 0.3 before it verifies a card of 1.0, and so rejects every signature.",
     "A.2",
 )
-def python_rewrites(subject: Subject) -> Iterator[Found]:
+def python_rewrites(subject: Subject) -> Iterator[Problem]:
     for pointer in () if subject.rest is None else rewritten_members(present_members(subject.rest)[0]):
-        yield Found(
+        yield Problem(
             safe_pointer(pointer),
             "a2a-python 1.3 rewrites this member of 0.3 as a member of 1.0 before it verifies. No signature covers the "
             "new member, so it rejects every signature of the card",
@@ -94,13 +95,6 @@ def _pruned_rule(pointer: str) -> tuple[str, str] | None:
     if "params" in steps:
         return "an empty value in params", f"Remove it if that means the same; {companion}"
     return None
-
-
-def _defaults(subject: Subject) -> tuple[str, ...]:
-    """The members that signing drops; none for cards before 1.0, which are signed as they are."""
-    if subject.rest is None or subject.is_legacy:
-        return ()
-    return present_members(subject.rest)[1]
 
 
 _SCHEMES: Final = ("/securitySchemes/", "/security_schemes/")

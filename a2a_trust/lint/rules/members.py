@@ -8,20 +8,20 @@ from typing import Final
 
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, REQUIRED_0_1, REQUIRED_0_3, Presence, proto_name
-from a2a_trust.lint.document import Subject, member_of, pointer_of, safe_pointer, spelled
-from a2a_trust.lint.findings import Found, Severity, rule, without_braces
+from a2a_trust.lint.document import Subject, member_of, path_to, pointer_of, safe_pointer
+from a2a_trust.lint.findings import Problem, Severity, rule, without_braces
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER
 from a2a_trust.strict_json.pointer import Path
 
 
 @rule("unreadable-document", Severity.ERROR, "The file is not one JSON object that every reader reads alike.", "8.4.1")
-def unreadable_document(subject: Subject) -> Iterator[Found]:
+def unreadable_document(subject: Subject) -> Iterator[Problem]:
     error = subject.unreadable
     if error is not None:
         reason = str(error).removeprefix("card: ")
         reason = "it cannot be read" if secret_kind(reason) else without_braces(reason)
-        yield Found("", f"{reason}; readers reject such a file, or read it differently", "Correct the JSON.")
+        yield Problem("", f"{reason}; readers reject such a file, or read it differently", "Correct the JSON.")
 
 
 @rule(
@@ -30,11 +30,11 @@ def unreadable_document(subject: Subject) -> Iterator[Found]:
     "A member has the wrong type, is there under two names, excludes or looks like another: readers disagree.",
     "5.5",
 )
-def ambiguous_member(subject: Subject) -> Iterator[Found]:
-    for refusal in subject.ambiguous:
-        yield Found(
-            safe_pointer(refusal.pointer or ""),
-            f"{without_braces(refusal.reason)}; such a card cannot be signed or verified",
+def ambiguous_member(subject: Subject) -> Iterator[Problem]:
+    for error in subject.ambiguous:
+        yield Problem(
+            safe_pointer(error.pointer or ""),
+            f"{without_braces(error.reason)}; such a card cannot be signed or verified",
             "Write the member once, under its JSON name, with the type that A2A gives it.",
         )
 
@@ -60,9 +60,9 @@ def _required(subject: Subject, message: str) -> tuple[str, ...]:
 
 
 @rule("missing-member", Severity.ERROR, "A member that A2A demands (REQUIRED) is missing.", "5.7")
-def missing_member(subject: Subject) -> Iterator[Found]:
+def missing_member(subject: Subject) -> Iterator[Problem]:
     for path, name in _missing(subject):
-        yield Found(
+        yield Problem(
             pointer_of((path, name)),
             f"{name} is missing, and A2A requires it: clients may reject the card",
             f"Add {name}.",
@@ -77,14 +77,14 @@ def _missing(subject: Subject) -> Iterator[tuple[Path, str]]:
 
 
 @rule("empty-member", Severity.WARNING, "A member that A2A demands (REQUIRED) is an empty string or list.", "5.7")
-def empty_member(subject: Subject) -> Iterator[Found]:
+def empty_member(subject: Subject) -> Iterator[Problem]:
     if subject.is_legacy:
         return
     for path, message, members in subject.objects:
         for name in _required(subject, message):
             for spelling in (name, proto_name(name)):
                 if members.get(spelling) in ("", []):
-                    yield Found(
+                    yield Problem(
                         pointer_of((path, spelling)),
                         f"{name} is an empty {'list' if members[spelling] == [] else 'text'}, and A2A requires a value"
                         ": clients may reject the card, and some SDKs do not sign the member",
@@ -94,12 +94,12 @@ def empty_member(subject: Subject) -> Iterator[Found]:
 
 
 @rule("proto-name", Severity.ERROR, "A member is written under its name of the proto file, in snake_case.", "5.5")
-def member_under_proto_name(subject: Subject) -> Iterator[Found]:
+def member_under_proto_name(subject: Subject) -> Iterator[Problem]:
     for path, message, members in subject.objects:
         for name in members:
             field = field_of(message, name)
             if field is not None and field.name != name:
-                yield Found(
+                yield Problem(
                     pointer_of((path, name)),
                     f"clients that read only JSON names do not find {field.name}",
                     f"Rename it to {field.name}.",
@@ -107,9 +107,9 @@ def member_under_proto_name(subject: Subject) -> Iterator[Found]:
 
 
 @rule("unknown-member", Severity.NOTE, "A member that no version of A2A has.", "5.7")
-def unknown_member(subject: Subject) -> Iterator[Found]:
+def unknown_member(subject: Subject) -> Iterator[Problem]:
     for pointer in unknown_members(subject):
-        yield Found(
+        yield Problem(
             pointer,
             "no version of A2A has this member: clients ignore it, and the pruned form of a2a-python and a2a-js does "
             "not sign it",
@@ -128,10 +128,10 @@ def unknown_members(subject: Subject) -> Iterator[str]:
 
 
 @rule("unsafe-integer", Severity.ERROR, "An integer is beyond 53 bits.", "8.4.1")
-def unsafe_integer(subject: Subject) -> Iterator[Found]:
+def unsafe_integer(subject: Subject) -> Iterator[Problem]:
     for path, value in subject.values():
         if type(value) is int and abs(value) > MAX_SAFE_INTEGER:
-            yield Found(
+            yield Problem(
                 pointer_of(path),
                 "readers round integers beyond 53 bits, each in its own way (RFC 8785 3.2.2.3): "
                 "such a card cannot be signed",
@@ -148,17 +148,17 @@ _CONTRADICTION: Final = re.compile(r"contradicts|two different things|beside")
     "A scheme, requirement, interface or capability cannot be read, or contradicts what the card says elsewhere.",
     "4.5",
 )
-def unread_member(subject: Subject) -> Iterator[Found]:
+def unread_member(subject: Subject) -> Iterator[Problem]:
     if not subject.unread:
         return
     missing = set(_missing(subject))
-    for refusal in subject.unread:
-        path = spelled(subject.card, refusal.pointer or "")
+    for error in subject.unread:
+        path = path_to(subject.card, error.pointer or "")
         if path not in missing:
-            yield Found(
+            yield Problem(
                 pointer_of(path),
-                f"{without_braces(refusal.reason)}; clients may skip it, and then send no credential",
+                f"{without_braces(error.reason)}; clients may skip it, and then send no credential",
                 "Make the two members equal, or remove one of them."
-                if _CONTRADICTION.search(refusal.reason)
+                if _CONTRADICTION.search(error.reason)
                 else "Correct this member; A2A 1.0 describes it in section 4.5.",
             )

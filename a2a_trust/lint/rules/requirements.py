@@ -8,7 +8,7 @@ from typing import Final
 from a2a_trust.card.schema import MESSAGES
 from a2a_trust.card.view import Alternative, NamedScheme
 from a2a_trust.lint.document import Subject, at, member_of, pointer_of, shown_name, spelling_of
-from a2a_trust.lint.findings import Found, Severity, rule
+from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import Path
 
@@ -19,13 +19,13 @@ from a2a_trust.strict_json.pointer import Path
     "A requirement of 1.0 is written in another spelling, which some clients read as no requirement.",
     "4.5.1",
 )
-def requirement_spelling(subject: Subject) -> Iterator[Found]:
+def requirement_spelling(subject: Subject) -> Iterator[Problem]:
     for path, message, members in subject.objects:
         if message != "SecurityRequirement":
             continue
         schemes = members.get("schemes")
         if members and (type(schemes) is list or "schemes" not in members):
-            yield Found(
+            yield Problem(
                 pointer_of(path),
                 "names of schemes are in the place of the member schemes: clients of 1.0 find no scheme, and conclude "
                 "that everybody may call",
@@ -33,7 +33,7 @@ def requirement_spelling(subject: Subject) -> Iterator[Found]:
             )
         for name, scopes in schemes.items() if type(schemes) is dict else ():
             if type(scopes) is list:
-                yield Found(
+                yield Problem(
                     pointer_of(((path, "schemes"), name)),
                     "the scopes are in the place of an object with the member list, as a2a-go writes them: other SDKs "
                     "reject the card",
@@ -50,7 +50,7 @@ _WRAPPERS: Final = tuple(MESSAGES["SecurityScheme"])
     "A requirement or scheme is written for clients of one generation, and the card has interfaces for another.",
     "A.2",
 )
-def missing_twin(subject: Subject) -> Iterator[Found]:
+def missing_twin(subject: Subject) -> Iterator[Problem]:
     card = subject.card
     speaks_0_3 = subject.is_legacy or isinstance(card.get("url"), str)
     speaks_1_0 = bool(member_of(card, "supportedInterfaces")) or not speaks_0_3
@@ -70,7 +70,7 @@ def missing_twin(subject: Subject) -> Iterator[Found]:
         ):
             if speaks and twin and not there:
                 place = path if message == "SecurityScheme" else (path, spelling_of(members, said))
-                yield Found(
+                yield Problem(
                     pointer_of(place),
                     f"clients of {generation}, for which the card has an interface, do not read this: they send no "
                     "credential, or do not know the scheme",
@@ -79,7 +79,7 @@ def missing_twin(subject: Subject) -> Iterator[Found]:
 
 
 @rule("undeclared-scheme", Severity.ERROR, "A requirement names a scheme that the card does not declare.", "4.5.1")
-def undeclared_scheme(subject: Subject) -> Iterator[Found]:
+def undeclared_scheme(subject: Subject) -> Iterator[Problem]:
     if subject.view is None:
         return
     declared = member_of(subject.card, "securitySchemes")
@@ -87,7 +87,7 @@ def undeclared_scheme(subject: Subject) -> Iterator[Found]:
     for pointer, alternative in _alternatives(subject):
         for name, _ in alternative.schemes:
             if name not in names:
-                yield Found(
+                yield Problem(
                     pointer,
                     f"the scheme {shown_name(name)} is not in securitySchemes: no client can know which credential to "
                     "send",
@@ -96,7 +96,7 @@ def undeclared_scheme(subject: Subject) -> Iterator[Found]:
 
 
 @rule("unused-scheme", Severity.NOTE, "A scheme is declared, and no requirement names it.", "4.5.1")
-def unused_scheme(subject: Subject) -> Iterator[Found]:
+def unused_scheme(subject: Subject) -> Iterator[Problem]:
     if subject.view is None or not subject.is_whole:
         return
     used = {name for _, alternative in _alternatives(subject) for name, _ in alternative.schemes}
@@ -104,7 +104,7 @@ def unused_scheme(subject: Subject) -> Iterator[Found]:
         return  # see missing-requirements
     for name, scheme in subject.view.schemes.items():
         if name not in used and not isinstance(scheme, NamedScheme):
-            yield Found(
+            yield Problem(
                 pointer_of(((None, spelling_of(subject.card, "securitySchemes")), name)),
                 "no requirement names this scheme, so clients do not use it",
                 "Name it in a requirement, or remove it.",
@@ -112,10 +112,10 @@ def unused_scheme(subject: Subject) -> Iterator[Found]:
 
 
 @rule("anonymous-alternative", Severity.WARNING, "An alternative without any scheme admits everybody.", "7.4")
-def anonymous_alternative(subject: Subject) -> Iterator[Found]:
+def anonymous_alternative(subject: Subject) -> Iterator[Problem]:
     for pointer, alternative in _alternatives(subject):
         if alternative.is_anonymous:
-            yield Found(
+            yield Problem(
                 pointer,
                 "one alternative is enough, and this one requires nothing: everybody is admitted, whatever the other "
                 "alternatives require",
@@ -124,10 +124,10 @@ def anonymous_alternative(subject: Subject) -> Iterator[Found]:
 
 
 @rule("missing-requirements", Severity.WARNING, "Schemes are declared, and the card demands none of them.", "7.3")
-def missing_requirements(subject: Subject) -> Iterator[Found]:
+def missing_requirements(subject: Subject) -> Iterator[Problem]:
     view = subject.view
     if view is not None and subject.is_whole and view.schemes and not view.requirements:
-        yield Found(
+        yield Problem(
             f"/{spelling_of(subject.card, 'securitySchemes')}",
             "without securityRequirements clients conclude that everybody may call, and send no credential",
             "Add securityRequirements with the schemes that callers need.",
@@ -135,10 +135,10 @@ def missing_requirements(subject: Subject) -> Iterator[Found]:
 
 
 @rule("no-authentication", Severity.NOTE, "The card declares no scheme and no requirement: everybody may call.", "7.3")
-def no_authentication(subject: Subject) -> Iterator[Found]:
+def no_authentication(subject: Subject) -> Iterator[Problem]:
     view = subject.view
     if view is not None and subject.is_whole and not view.schemes and not list(_alternatives(subject)):
-        yield Found(
+        yield Problem(
             "",
             "the card says that everybody may call the agent; if the server requires credentials, clients do not know",
             "Declare securitySchemes and securityRequirements, unless everybody may call.",
@@ -151,7 +151,7 @@ def no_authentication(subject: Subject) -> Iterator[Found]:
     "An extended card is promised to authenticated callers, and no requirement says how to authenticate.",
     "13.3",
 )
-def unguarded_extended_card(subject: Subject) -> Iterator[Found]:
+def unguarded_extended_card(subject: Subject) -> Iterator[Problem]:
     view = subject.view
     if view is None or not subject.is_whole or not view.has_extended_card:
         return
@@ -161,7 +161,7 @@ def unguarded_extended_card(subject: Subject) -> Iterator[Found]:
         path: Path = (None, "supportsAuthenticatedExtendedCard")
         if at(subject.card, f"/capabilities/{name}"):
             path = ((None, "capabilities"), name)
-        yield Found(
+        yield Problem(
             pointer_of(path),
             "the card offers an extended card to authenticated callers, and no requirement names a scheme for them",
             "Require a scheme in securityRequirements, or remove the extended card.",
@@ -169,12 +169,12 @@ def unguarded_extended_card(subject: Subject) -> Iterator[Found]:
 
 
 @rule("duplicate-scope", Severity.NOTE, "A requirement names a scope twice.", "4.5.1")
-def duplicate_scope(subject: Subject) -> Iterator[Found]:
+def duplicate_scope(subject: Subject) -> Iterator[Problem]:
     for path, scopes in scope_lists(subject):
         seen = set()
         for index, scope in enumerate(scopes):
             if scope in seen:
-                yield Found(
+                yield Problem(
                     pointer_of((path, index)),
                     "the requirement names this scope twice, which has no meaning",
                     "Remove one of them.",
@@ -218,10 +218,10 @@ def _strings(value: JSON) -> list[str]:
 
 
 @rule("implicit-flow", Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
-def implicit_flow(subject: Subject) -> Iterator[Found]:
+def implicit_flow(subject: Subject) -> Iterator[Problem]:
     for path, message, _ in subject.objects:
         if message == "ImplicitOAuthFlow":
-            yield Found(
+            yield Problem(
                 pointer_of(path),
                 "access tokens are returned in the URL, where browser histories and other sites see them (RFC 9700 "
                 "2.1.2)",
@@ -230,10 +230,10 @@ def implicit_flow(subject: Subject) -> Iterator[Found]:
 
 
 @rule("password-flow", Severity.WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
-def password_flow(subject: Subject) -> Iterator[Found]:
+def password_flow(subject: Subject) -> Iterator[Problem]:
     for path, message, _ in subject.objects:
         if message == "PasswordOAuthFlow":
-            yield Found(
+            yield Problem(
                 pointer_of(path),
                 "clients get the passwords of people, which RFC 9700 2.4 forbids",
                 "Offer authorizationCode with PKCE, or deviceCode.",

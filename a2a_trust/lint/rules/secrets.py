@@ -6,29 +6,29 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.lint.document import Subject, pointer_of
-from a2a_trust.lint.findings import Found, Severity, rule
+from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
 from a2a_trust.strict_json.pointer import Path
 
 
 @rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
-def secret(subject: Subject) -> Iterator[Found]:
+def secret(subject: Subject) -> Iterator[Problem]:
     fix = "Remove it. If it was published, revoke it, too: everybody may know it."
     for path, value in subject.values():
         private = is_private_jwk(value) if type(value) is dict else None
         if private is not None and path is None:
-            yield Found(
+            yield Problem(
                 pointer_of((path, private)),
                 "this file is a private key in JWK form, and not a card",
                 "Keep the key outside of the folders with cards. If it was published, revoke it and make a new key.",
             )
         elif private is not None:
-            yield Found(pointer_of((path, private)), "this is a private key, and everybody can read the card", fix)
+            yield Problem(pointer_of((path, private)), "this is a private key, and everybody can read the card", fix)
     for path, text, is_name in subject.texts():
         kind = secret_kind(text)
         if kind is not None:
             where = "the name of a member" if is_name else "the text"
-            yield Found(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)
+            yield Problem(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)
 
 
 #: Ends of names of members with random texts that are public. Names of one or two letters are members of public JWKs.
@@ -36,7 +36,7 @@ _PUBLIC: Final = ("key", "hash", "digest", "signature", "address", "fingerprint"
 
 
 @rule("possible-secret", Severity.WARNING, "A text is as random as a key or token, or stands where secrets do.", "13.4")
-def possible_secret(subject: Subject) -> Iterator[Found]:
+def possible_secret(subject: Subject) -> Iterator[Problem]:
     for path, text, is_name in subject.texts():
         name = _member_name(path)
         by_name = is_secret_name(name)
@@ -44,7 +44,7 @@ def possible_secret(subject: Subject) -> Iterator[Found]:
         if is_name or is_public_name or not looks_random(text, by_name=by_name) or _is_signature(path):
             continue
         if secret_kind(text) is None:
-            yield Found(
+            yield Problem(
                 pointer_of(path),
                 "the text looks like a secret, and everybody can read the card",
                 "If it is a secret, remove it; if it was published, revoke it, too.",

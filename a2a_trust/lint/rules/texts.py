@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.lint.document import Subject, member_of, pointer_of, spelling_of
-from a2a_trust.lint.findings import Found, Severity, rule
+from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.lint.rules.requirements import scope_lists
 from a2a_trust.strict_json.pointer import Path
 
@@ -37,9 +37,9 @@ def _with_any(subject: Subject, characters: frozenset[str], in_names: frozenset[
 
 
 @rule("control-character", Severity.WARNING, "A text has control characters.", "13.4")
-def control_character(subject: Subject) -> Iterator[Found]:
+def control_character(subject: Subject) -> Iterator[Problem]:
     for pointer in _with_any(subject, _CONTROLS, _CONTROLS | _BREAKS):
-        yield Found(
+        yield Problem(
             pointer,
             "control characters change how terminals and logs show the text",
             "Remove them; line breaks and tabs are allowed in values.",
@@ -47,19 +47,19 @@ def control_character(subject: Subject) -> Iterator[Found]:
 
 
 @rule("bidirectional-character", Severity.WARNING, "A text has characters that turn the direction of writing.", "13.4")
-def bidirectional_character(subject: Subject) -> Iterator[Found]:
+def bidirectional_character(subject: Subject) -> Iterator[Problem]:
     for pointer in _with_any(subject, _BIDIRECTIONAL, _BIDIRECTIONAL):
-        yield Found(
+        yield Problem(
             pointer,
             "people see the text in another order than programs read it: a name or URL can look like another one",
             "Remove them; text in one script does not need them.",
         )
 
 
-@rule("invisible-character", Severity.WARNING, "A text has characters that nobody sees.", "13.4")
-def invisible_character(subject: Subject) -> Iterator[Found]:
+@rule("invisible-character", Severity.WARNING, "A text has invisible characters.", "13.4")
+def invisible_character(subject: Subject) -> Iterator[Problem]:
     for pointer in _with_any(subject, _INVISIBLE, _INVISIBLE):
-        yield Found(
+        yield Problem(
             pointer,
             "programs and language models read characters that people do not see: names that look alike, or hidden "
             "instructions",
@@ -70,12 +70,12 @@ def invisible_character(subject: Subject) -> Iterator[Found]:
 @rule(
     "case-only-names", Severity.WARNING, "Two schemes, scopes or skills differ in upper and lower case only.", "4.5.1"
 )
-def case_only_names(subject: Subject) -> Iterator[Found]:
+def case_only_names(subject: Subject) -> Iterator[Problem]:
     for names in _groups(subject):
         first: dict[str, str] = {}
         for path, name in names:
             if first.setdefault(name.casefold(), name) != name:
-                yield Found(
+                yield Problem(
                     pointer_of(path),
                     "the name differs from another one in upper and lower case only: people and some programs confuse "
                     "the two",

@@ -9,13 +9,13 @@ from a2a_trust.card.ambiguity import field_of
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.trust.origins import host_of, interface_host, url_of
 from a2a_trust.lint.document import Subject, pointer_of
-from a2a_trust.lint.findings import Found, Severity, rule
+from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.net.addresses import is_loopback, is_public
 from a2a_trust.strict_json.pointer import Path
 
 
-class _Url(NamedTuple):
+class _CardUrl(NamedTuple):
     path: Path
     text: str
     is_link: bool
@@ -25,13 +25,13 @@ class _Url(NamedTuple):
 _LINKS: Final = ("documentationUrl", "iconUrl")
 
 
-def _urls(subject: Subject) -> Iterator[_Url]:
+def _urls(subject: Subject) -> Iterator[_CardUrl]:
     for path, message, members in subject.objects:
         for name, value in members.items():
             field = field_of(message, name)
             if type(value) is not str or not value or field is None or not field.name.lower().endswith("url"):
                 continue
-            yield _Url((path, name), value, message == "AgentProvider" or field.name in _LINKS)
+            yield _CardUrl((path, name), value, message == "AgentProvider" or field.name in _LINKS)
 
 
 @rule(
@@ -40,19 +40,19 @@ def _urls(subject: Subject) -> Iterator[_Url]:
     "Calls or credentials go over a connection that is not encrypted; a warning for loopback hosts.",
     "7.1",
 )
-def http_url(subject: Subject) -> Iterator[Found]:
+def http_url(subject: Subject) -> Iterator[Problem]:
     for url in _urls(subject):
         if url.is_link or not url.text.lower().startswith(("http://", "ws://")):
             continue
         if _is_loopback(url.text):
-            yield Found(
+            yield Problem(
                 pointer_of(url.path),
                 "the connection is not encrypted; that is safe only while the client runs on the same machine",
                 "Before others use the card, serve the agent over TLS under a public name, and write https.",
                 Severity.WARNING,
             )
         else:
-            yield Found(
+            yield Problem(
                 pointer_of(url.path),
                 "the connection is not encrypted: anybody on the network path can read and change requests and "
                 "credentials",
@@ -70,10 +70,10 @@ def _is_loopback(url: str) -> bool:
 
 
 @rule("http-link", Severity.NOTE, "A link for people is not encrypted.", "13.4")
-def http_link(subject: Subject) -> Iterator[Found]:
+def http_link(subject: Subject) -> Iterator[Problem]:
     for url in _urls(subject):
         if url.is_link and url.text.lower().startswith("http://"):
-            yield Found(
+            yield Problem(
                 pointer_of(url.path),
                 "the connection is not encrypted: anybody on the network path can change the page that people see",
                 "Write https.",
@@ -85,7 +85,7 @@ _PRIVATE_NAMES: Final = (".localhost", ".local", ".internal", ".home.arpa", ".te
 
 
 @rule("private-url", Severity.WARNING, "A URL leads to a host that others cannot reach, or that is theirs.", "8.3.1")
-def private_url(subject: Subject) -> Iterator[Found]:
+def private_url(subject: Subject) -> Iterator[Problem]:
     for url in _urls(subject):
         try:
             parts = url_of(url.text)
@@ -93,7 +93,7 @@ def private_url(subject: Subject) -> Iterator[Found]:
             continue  # see unclear-url
         is_private_name = f".{parts.host}".endswith(_PRIVATE_NAMES) or "." not in parts.host
         if is_private_name if parts.address is None else not is_public(parts.address):
-            yield Found(
+            yield Problem(
                 pointer_of(url.path),
                 "the host is on this machine or in a private network: for other clients no server answers, or another "
                 "server answers and gets the credentials",
@@ -102,7 +102,7 @@ def private_url(subject: Subject) -> Iterator[Found]:
 
 
 @rule("unclear-url", Severity.ERROR, "Readers differ in which host a URL leads to, or find none in it.", "8.3.1")
-def unclear_url(subject: Subject) -> Iterator[Found]:
+def unclear_url(subject: Subject) -> Iterator[Problem]:
     for url in _urls(subject):
         if url.is_link or secret_kind(url.text):
             continue
@@ -110,7 +110,7 @@ def unclear_url(subject: Subject) -> Iterator[Found]:
             read = interface_host if pointer_of(url.path).endswith("/url") else host_of
             read(url.text)
         except MalformedError:
-            yield Found(
+            yield Problem(
                 pointer_of(url.path),
                 "readers find different hosts in this URL, or no host: credentials may go to another host",
                 "Write https://host/path with names in their xn-- form, or host:port for gRPC; no other scheme, and no "

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust.net.challenges import Challenge, challenges_of
+from a2a_trust.net.metadata import Challenge, challenges_of
 from tests.tables import walk
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789!#$%&'*+.^_`|~-", min_size=1, max_size=20)

@@ -1,0 +1,159 @@
+"""Words that readers did not understand, or read in two ways, do not come back: in the package, and on the pages.
+
+The test of plain English has the words of everyday English. These are the words for things of this project.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.docs.pages import PAGES
+from tests.docs.test_english import MODULES, texts_of, without_code
+
+#: What stood in the texts -> what to write.
+INSTEAD = {
+    r"(?<!round )\btrips?\b": "round trip",
+    r"\bquestions?\b": "introspection request, or what the question is",
+    r"\b[Rr]ooms?\b": "package, capacity, limit, space",
+    r"\bways? out\b": "hint",
+    r"\btells\b": "logs, audits, names, says",
+    r"\b(?:usual|bare)\b": "simple, plain, typical",
+    r"\bjunk\b": "invalid",
+    r"\bstrangers?\b": "unknown party, another user; untrusted",
+    r"\bnobody (?:can|knows?)\b": "unknown; no caller, no client",
+    r"\brefus(?:e[ds]?|ing|als?)\b": "reject",
+    r"\bthe ones? that\b": "the noun again",
+    r"\b(?:that|those) of\b": "the noun again",
+    r"\bmay speak for\b": "is trusted for",
+    r"\bin secret\b": "silent",
+    r"\bnone that was\b": "unknown, expired",
+    r"\bthan any of\b": "later than now and the tolerance",
+    r"\bAPI keys? (?:is|are) not concerned\b": "this rule does not apply to API keys",
+    r"\bmembers without a meaning\b": "empty members",
+    r"^\s*type:(?! ignore)": "another first word: tools read it as a type comment",
+}
+WORDS = re.compile("|".join(INSTEAD), re.IGNORECASE | re.MULTILINE)
+#: Names of modules and classes, stable words of reports, and the make variable ROOM.
+NAMES = re.compile(r"\bROOM=|\[middleware/refusal\]|^refused$|\| bare(?: Starlette)? \|", re.MULTILINE)
+
+#: Modules whose words are still to be changed. A module that is clean has to leave the list.
+NOT_YET = frozenset(
+    {
+        "a2a_trust/auth/api_key/postgres.py",
+        "a2a_trust/auth/api_key/redis.py",
+        "a2a_trust/auth/api_key/sqlite.py",
+        "a2a_trust/auth/basic/hashing.py",
+        "a2a_trust/auth/basic/verifier.py",
+        "a2a_trust/auth/certificate/identities.py",
+        "a2a_trust/auth/certificate/verifier.py",
+        "a2a_trust/auth/credentials.py",
+        "a2a_trust/auth/discovery.py",
+        "a2a_trust/auth/dpop.py",
+        "a2a_trust/auth/guard.py",
+        "a2a_trust/auth/guard_config.py",
+        "a2a_trust/auth/introspection.py",
+        "a2a_trust/auth/introspection_endpoint.py",
+        "a2a_trust/auth/jwt.py",
+        "a2a_trust/auth/key_sources.py",
+        "a2a_trust/auth/look_ups.py",
+        "a2a_trust/auth/principal.py",
+        "a2a_trust/auth/proofs/memory.py",
+        "a2a_trust/auth/proofs/postgres.py",
+        "a2a_trust/auth/proofs/redis.py",
+        "a2a_trust/auth/proofs/shared.py",
+        "a2a_trust/auth/proofs/sqlite.py",
+        "a2a_trust/auth/providers.py",
+        "a2a_trust/auth/record_cache.py",
+        "a2a_trust/auth/shared_counters.py",
+        "a2a_trust/auth/throttle.py",
+        "a2a_trust/auth/token_cache.py",
+        "a2a_trust/auth/token_claims.py",
+        "a2a_trust/card/ambiguity.py",
+        "a2a_trust/card/given.py",
+        "a2a_trust/card/models.py",
+        "a2a_trust/card/operations.py",
+        "a2a_trust/card/schema.py",
+        "a2a_trust/card/usual.py",
+        "a2a_trust/card/view.py",
+        "a2a_trust/client/adapters.py",
+        "a2a_trust/client/answer.py",
+        "a2a_trust/client/connection.py",
+        "a2a_trust/client/credentials.py",
+        "a2a_trust/client/decisions.py",
+        "a2a_trust/client/demands.py",
+        "a2a_trust/client/extended.py",
+        "a2a_trust/client/fetching.py",
+        "a2a_trust/client/flow.py",
+        "a2a_trust/client/memory.py",
+        "a2a_trust/client/oauth.py",
+        "a2a_trust/client/sdk_hook.py",
+        "a2a_trust/client/verification.py",
+        "a2a_trust/keys/algorithms.py",
+        "a2a_trust/keys/files.py",
+        "a2a_trust/keys/jwk.py",
+        "a2a_trust/keys/jwks_cache.py",
+        "a2a_trust/keys/jws.py",
+        "a2a_trust/keys/origins.py",
+        "a2a_trust/keys/pss.py",
+        "a2a_trust/keys/ring_file.py",
+        "a2a_trust/keys/signer.py",
+        "a2a_trust/keys/trust_file.py",
+        "a2a_trust/middleware/application.py",
+        "a2a_trust/middleware/audit.py",
+        "a2a_trust/middleware/caller.py",
+        "a2a_trust/middleware/card.py",
+        "a2a_trust/middleware/decision.py",
+        "a2a_trust/middleware/door.py",
+        "a2a_trust/middleware/extended_card.py",
+        "a2a_trust/middleware/installation.py",
+        "a2a_trust/middleware/options.py",
+        "a2a_trust/middleware/protection.py",
+        "a2a_trust/middleware/refusal.py",
+        "a2a_trust/middleware/routing.py",
+        "a2a_trust/signing/forms.py",
+        "a2a_trust/signing/many.py",
+        "a2a_trust/signing/sign.py",
+        "a2a_trust/signing/signature.py",
+        "a2a_trust/signing/verifier.py",
+        "a2a_trust/signing/verify.py",
+        "a2a_trust/signing/verify_signature.py",
+    }
+)
+
+
+def words_of(text: str) -> list[str]:
+    text = NAMES.sub("", text)
+    return [text[max(match.start() - 30, 0) : match.end() + 20] for match in WORDS.finditer(text)]
+
+
+def name_of(module: Path) -> str:
+    return module.relative_to(ROOT).as_posix()
+
+
+def test_the_modules_have_none_of_these_words() -> None:
+    found = {name_of(module): words_of(texts_of(module)) for module in MODULES}
+    assert {name: each for name, each in found.items() if each and name not in NOT_YET} == {}
+
+
+def test_a_module_that_is_clean_is_not_listed() -> None:
+    unclean = {name_of(module) for module in MODULES if words_of(texts_of(module))}
+    assert sorted(NOT_YET - unclean) == []
+
+
+def test_the_pages_have_none_of_these_words() -> None:
+    found = {name: words_of(without_made_parts(without_code(page))) for name, page in PAGES.items()}
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+def without_made_parts(page: str) -> str:
+    """A page without the tables that programs write."""
+    return re.sub(r"(?s)<!-- made by .*?: begin -->.*?<!-- .*?end -->", "", page)
+
+
+def test_the_words_are_found() -> None:
+    assert (
+        len(words_of("A stranger's card is refused. It saves a trip. Nobody can tell. The key may speak for it.")) == 5
+    )
+    assert words_of("The card is rejected. It saves a round trip, and the key is trusted for the host.") == []

@@ -7,7 +7,7 @@ The names that most programs need are here. All other public names are in ``erro
 docs/architecture.md is the map of the package.
 """
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.auth import ApiKeyVerifier as ApiKeyVerifier, DPoP as DPoP, JwtVerifier as JwtVerifier
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from a2a_trust.middleware import acting_for as acting_for, current_principal as current_principal
     from a2a_trust.middleware import principal_of as principal_of, protect as protect, protect_agents as protect_agents
     from a2a_trust.middleware.card import CardFile as CardFile
-    from a2a_trust.net.fetcher import Fetcher as Fetcher
+    from a2a_trust.base.net.fetcher import Fetcher as Fetcher
     from a2a_trust.signing import CardVerifier as CardVerifier, VerifiedCard as VerifiedCard, sign_card as sign_card
     from a2a_trust.signing import verify_card as verify_card
 
@@ -49,7 +49,7 @@ else:
         "lint": "lint_card",
         "middleware": "CardServing ExtendedCard FromApplication FromTls ProtectedAgent "
         "RequestRules acting_for current_principal principal_of protect protect_agents",
-        "middleware.card": "CardFile", "net.fetcher": "Fetcher",
+        "middleware.card": "CardFile", "base.net.fetcher": "Fetcher",
         "signing": "CardVerifier VerifiedCard sign_card verify_card",
     })  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Client certificates: to verify them in agents, and to use them in clients."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.auth.certificate.authority import ClientAuthority as ClientAuthority

@@ -1,6 +1,6 @@
 """The parts of ``protect`` as ASGI applications of their own, and the sources of a public card."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.middleware.card import CardFile as CardFile, CardSignedHere as CardSignedHere

@@ -1,6 +1,6 @@
 """Presets for identity providers: a verifier for the access tokens of each, in one line."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.auth.providers import auth0 as auth0, authentik as authentik, cognito as cognito

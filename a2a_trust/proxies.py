@@ -1,6 +1,6 @@
 """Client certificates from a proxy: the headers of each proxy, and how an agent recognizes its proxy."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.auth.peers import Networks as Networks

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from a2a_trust.workers import usable_cores
+from a2a_trust.base.workers import usable_cores
 from benchmarks import cards
 from benchmarks.peers import Peers
 from benchmarks.rounds import Contender, Row, Timer

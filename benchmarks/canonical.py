@@ -9,8 +9,8 @@ from functools import partial
 import orjson
 import rfc8785
 
-from a2a_trust.strict_json import read
-from a2a_trust.strict_json.jcs import canonicalize, canonicalize_parsed
+from a2a_trust.base.strict_json import read
+from a2a_trust.base.strict_json.jcs import canonicalize, canonicalize_parsed
 from benchmarks import cards
 from benchmarks.rounds import Contender, Row, repeated
 from benchmarks.setting import Setting

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card, verify_card
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client import ApiKey, CardAuth, ClientCredentials, ClientSecret, OAuthClient
-from a2a_trust.net.fetcher import Fetcher
 from benchmarks.rounds import Contender, Row, Timer
 from benchmarks.setting import Setting
 

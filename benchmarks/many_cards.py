@@ -11,10 +11,10 @@ from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from a2a_trust import Origins, TrustedKey, TrustStore, verify_card
+from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.keys import SigningTool, base64url
 from a2a_trust.keys.jwk import public_key_from_jwk
 from a2a_trust.keys.jws import signing_input
-from a2a_trust.strict_json.jcs import canonicalize
 from benchmarks import cards
 from benchmarks.peers import Peers, obvious_verifier
 from benchmarks.rounds import Contender, Row, Timer

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import orjson
 
+from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input, verify_jws
-from a2a_trust.strict_json.jcs import canonicalize
 from benchmarks import cards
 from benchmarks.peers import Peers
 from benchmarks.rounds import Contender, Row, repeated

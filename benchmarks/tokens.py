@@ -17,10 +17,10 @@ from urllib.parse import urlencode
 
 from a2a_trust.auth.introspection import IntrospectionVerifier
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import signing_input
-from a2a_trust.net.fetcher import Fetcher
 from benchmarks.peers import Peers
 from benchmarks.rounds import Contender, Row, Timer, calls_per_round, repeated
 from benchmarks.setting import Setting

@@ -25,10 +25,9 @@ PACKAGE = Path(a2a_trust.__file__).parent
 
 #: From the ground up; a room imports from its own and from lower floors only.
 FLOORS = (
-    ("errors", "dates", "exports"),
-    ("cache", "files", "strict_json", "workers"),
-    ("net", "card"),
-    ("databases",),
+    ("errors",),
+    ("base",),
+    ("card",),
     ("keys",),
     ("signing", "auth"),
     ("lint",),
@@ -39,6 +38,12 @@ FLOORS = (
 
 #: The same within large rooms: modules, and folders of modules.
 FLOORS_WITHIN = {
+    "base": (
+        ("dates", "exports"),
+        ("cache", "files", "strict_json", "workers"),
+        ("net",),
+        ("databases",),
+    ),
     "keys": (
         ("algorithms", "base64url", "files", "jwk", "jws", "keyset", "pss", "rotation", "sealed", "signer"),
         ("trust",),
@@ -67,14 +72,14 @@ FLOORS_WITHIN = {
 HOMES = {
     "cryptography": ("keys/", "auth/certificate/"),
     "joserfc": ("keys/jwk.py", "keys/files.py"),
-    "orjson": ("strict_json/reader.py", "strict_json/jcs.py", "signing/sign.py"),
+    "orjson": ("base/strict_json/reader.py", "base/strict_json/jcs.py", "signing/sign.py"),
     "platformdirs": ("cli/sources.py",),
     "argon2": ("auth/basic/hashing.py",),
     "argparse": ("cli/",),
     "shtab": ("cli/main.py",),
-    "httpcore": ("net/fetcher.py",),
+    "httpcore": ("base/net/fetcher.py",),
     "anyio": (
-        "net/fetcher.py",
+        "base/net/fetcher.py",
         "client/flow.py",
         "middleware/agents.py",
         "middleware/application.py",
@@ -96,10 +101,10 @@ HOMES = {
     "pydantic": ("card/models.py",),
     "a2a": ("card/given.py",),
     "google": ("client/sdk_hook.py",),
-    "asyncpg": ("databases/postgres.py",),
-    "redis": ("databases/redis.py",),
+    "asyncpg": ("base/databases/postgres.py",),
+    "redis": ("base/databases/redis.py",),
     "sqlite3": (
-        "files/sqlite.py",
+        "base/files/sqlite.py",
         "auth/api_key/sqlite.py",
         "auth/basic/sqlite.py",
         "auth/proofs/sqlite.py",

@@ -27,6 +27,7 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client.certificates import CertificateFiles
 from a2a_trust.keys import KeyRing, UnsafeAnyOrigin, save_private_key
 from a2a_trust.keys.keyset import publish_jwks, read_jwks
@@ -34,7 +35,6 @@ from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ri
 from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey
 from a2a_trust.middleware.caller import principal_of
-from a2a_trust.net.fetcher import Fetcher
 from a2a_trust.signing import Coverage
 from tests.signing.cards import full_card
 from tests.signing.making import trust_in

@@ -1,6 +1,6 @@
 """Requests: who is asking, and may they."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.auth.api_key.postgres import PostgresApiKeys as PostgresApiKeys

@@ -6,7 +6,7 @@ The rules of OpenID Connect Discovery 1.0 and RFC 8414:
 2. The document's ``issuer`` must be that name, character by character (Discovery 4.3, RFC 8414 3.3). Otherwise
    the writer of one page on a host could name keys for another issuer of that host.
 3. ``jwks_uri`` comes from the metadata of that issuer, and is fetched by the rules of the fetcher. Plain http within
-   a service mesh (``net.urls``) is for the issuer's own origin: a document must not choose among its servers.
+   a service mesh (``base.net.urls``) is for the issuer's own origin: a document must not choose among its servers.
 4. The two documents are always read together, as one load of ``JwksCache``: a ``jwks_uri`` that moved is found as soon
    as a key that is only there, what fails leaves the known keys as they are for a bounded time, and single flight,
    back-off and cool-down hold for both. ``signed_metadata`` is not read.
@@ -22,7 +22,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.files.watched import open_regular
+from a2a_trust.base.net.addresses import is_this_machine
+from a2a_trust.base.net.metadata import metadata_locations, metadata_urls
+from a2a_trust.base.net.urls import read_url
 from a2a_trust.errors import (
     ConfigurationError,
     FetchError,
@@ -30,16 +34,12 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MalformedError,
 )
-from a2a_trust.files.watched import open_regular
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.trust.jwks_cache import JwksCache, JwksCacheTimes
-from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.metadata import metadata_locations, metadata_urls
-from a2a_trust.net.urls import read_url
 
 if TYPE_CHECKING:
-    from a2a_trust.net.fetcher import Fetcher
+    from a2a_trust.base.net.fetcher import Fetcher
 
 _T = TypeVar("_T")
 
@@ -78,7 +78,7 @@ class IssuerKeys(JwksCache):
     def __init__(
         self, issuer: str, metadata_url: str, fetcher: Fetcher, times: JwksCacheTimes | None, clock: Callable[[], float]
     ) -> None:
-        from a2a_trust.net.fetcher import check_fetcher
+        from a2a_trust.base.net.fetcher import check_fetcher
 
         check_fetcher(fetcher)
         try:

@@ -24,17 +24,17 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from a2a_trust import strict_json
 from a2a_trust.auth.credentials import Lines
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, ProofMemory, VolatileProofMemory
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base import strict_json
+from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.net.urls import DEFAULT_PORTS, with_plain_escapes
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.jws import read_header, verify_jws
-from a2a_trust.net.urls import DEFAULT_PORTS, with_plain_escapes
-from a2a_trust.strict_json import JSONObject
 
 PROOF_ALGORITHMS: Final = tuple(name for each in ALGORITHMS.values() for name in (each.name, *each.other_names))
 """Names of the algorithms that proofs may be signed with."""
@@ -245,8 +245,8 @@ def _normal(url: str) -> str | None:
     """The URL without query and fragment in its one spelling (RFC 3986 6.2.2, 6.2.3); None for what is no http URL, or
     one that readers could read differently: with user names, dot segments, backslashes or stray signs.
 
-    Not ``net.urls.read_url``: that rejects an empty port, which is the default one here, reads 0443 as 443, which is
-    another port here, and has a limit of its own for the length.
+    Not ``base.net.urls.read_url``: that rejects an empty port, which is the default one here, reads 0443 as 443, which
+    is another port here, and has a limit of its own for the length.
     """
     match = _HTTP_URL.fullmatch(url) if url.isascii() else None
     if match is None:

@@ -17,6 +17,7 @@ from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthori
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
 from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, memory_of, verification_of
+from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -29,7 +30,6 @@ from a2a_trust.card.view import (
     SecurityScheme,
 )
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.net.metadata import SCOPE
 
 _BY_DPOP: Final = HttpAuthorization("dpop")
 _BASIC: Final = HttpAuthorization("basic")

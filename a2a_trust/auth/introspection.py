@@ -29,7 +29,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from a2a_trust import strict_json
 from a2a_trust.auth.discovery import KeySource
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
 from a2a_trust.auth.jwt import MAX_TOKEN
@@ -47,11 +46,12 @@ from a2a_trust.auth.token_claims import (
     shown,
     signed_part,
 )
-from a2a_trust.cache import BoundedCache, SingleFlight
+from a2a_trust.base import strict_json
+from a2a_trust.base.cache import BoundedCache, SingleFlight
+from a2a_trust.base.net.fetcher import Fetcher, check_fetcher
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.net.fetcher import Fetcher, check_fetcher
-from a2a_trust.strict_json import JSONObject
 
 MAX_REMEMBERED: Final = 30.0
 """The longest time for which an answer is remembered, in seconds."""

@@ -34,15 +34,15 @@ from typing import Final, Protocol
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
-from a2a_trust import strict_json
 from a2a_trust.auth.discovery import KeySource
 from a2a_trust.auth.jwt import read_token
 from a2a_trust.auth.peers import FairQueue, Path
 from a2a_trust.auth.token_claims import is_for
+from a2a_trust.base import strict_json
+from a2a_trust.base.net.fetcher import Fetcher, FormAnswer
+from a2a_trust.base.net.metadata import EndpointClient
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TrustError, UnrecognizedCredentialsError
-from a2a_trust.net.fetcher import Fetcher, FormAnswer
-from a2a_trust.net.metadata import EndpointClient
-from a2a_trust.strict_json import JSONObject
 
 _log: Final = logging.getLogger(__name__)
 

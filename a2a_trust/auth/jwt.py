@@ -29,7 +29,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys, KeySource
 from a2a_trust.auth.principal import CredentialKind, Identity, KeyBinding, TokenBinding
 from a2a_trust.auth.token_claims import (
@@ -46,6 +45,8 @@ from a2a_trust.auth.token_claims import (
     shown,
     signed_part,
 )
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -57,7 +58,6 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import read_header, verify_jws
-from a2a_trust.strict_json import JSON, JSONObject
 
 MAX_TOKEN: Final = 16_384
 """The longest token, in characters."""

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from a2a_trust.cache import SingleFlight
+from a2a_trust.base.cache import SingleFlight
 from a2a_trust.errors import KeySourceUnavailableError
 
 _K = TypeVar("_K")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from a2a_trust.auth.records import Found, WriteTable, readable_of, split, text_of
+from a2a_trust.base.files.sqlite import SqliteFile, SqliteReader
 from a2a_trust.errors import KeySourceUnavailableError
-from a2a_trust.files.sqlite import SqliteFile, SqliteReader
 
 _R = TypeVar("_R")
 
@@ -102,10 +102,10 @@ class RecordsInTable(Generic[_R]):
 
 
 class SqliteStore(RecordsInTable[_R]):
-    """A store in an SQLite file, which several processes of one machine may share (``files.sqlite``).
+    """A store in an SQLite file, which several processes of one machine may share (``base.files.sqlite``).
 
-    ``revision`` (``files.sqlite.revision_of``) and the records of one look-up are of one moment. In an unchanged store
-    one look confirms all that was read before.
+    ``revision`` (``base.files.sqlite.revision_of``) and the records of one look-up are of one moment. In an unchanged
+    store one look confirms all that was read before.
     """
 
     _what: ClassVar[str]

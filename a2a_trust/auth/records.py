@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
+from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.net.metadata import SCOPE
 
 _log: Final = logging.getLogger("a2a_trust")
 

@@ -14,9 +14,9 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
-from a2a_trust.cache import BoundedCache
-from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.redis import RedisServer
+from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.redis import RedisServer
 
 _TRIP_SECONDS: Final = 0.2
 """Shorter than a request waits: who waited for a trip that failed makes no other one."""

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.peers import FairQueue, Path, path_of
 from a2a_trust.auth.shared_counters import Counter, RedisCounters
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
 _COUNTERS: Final = 32_768

@@ -25,13 +25,13 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final, NamedTuple
 
-from a2a_trust import strict_json
 from a2a_trust.auth.look_ups import LookUps
-from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.redis import RedisServer
+from a2a_trust.base import strict_json
+from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.redis import RedisServer
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys.sealed import MIN_SECRET, Seal
-from a2a_trust.strict_json import JSONObject
 
 SKEW: Final = 10.0
 """By how many seconds the clocks of replicas may differ."""

@@ -16,11 +16,11 @@ from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.net.metadata import check_issuer
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, UnrecognizedCredentialsError
 from a2a_trust.keys import base64url
-from a2a_trust.net.metadata import check_issuer
-from a2a_trust.strict_json import JSONObject
 
 ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
 """The place of a token's scopes: the name of a claim, several names, or a function of the verified claims.

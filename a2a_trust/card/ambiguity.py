@@ -16,12 +16,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON, JSONObject, Plain
+from a2a_trust.base.strict_json.pointer import Path, pointer_of, steps_to
 from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Generation, Kind, Presence
 from a2a_trust.card.view import generation_of, interface_urls
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import JSON, JSONObject, Plain
-from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

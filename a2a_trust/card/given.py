@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
+from a2a_trust.base.files.watched import open_regular
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.files.watched import open_regular
-from a2a_trust.strict_json import MAX_BYTES
 
 
 class PydanticCard(Protocol):

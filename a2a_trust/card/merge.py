@@ -5,12 +5,12 @@ A card whose generations contradict each other is rejected. Sign the merged card
 
 from __future__ import annotations
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import DEFAULTS_0_3, SCHEME_MEMBERS, SCHEME_TYPES
 from a2a_trust.card.view import Alternative, CardView, Interface, read_card
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import JSONObject
 
 
 def merged_card(card: GivenCard) -> JSONObject:

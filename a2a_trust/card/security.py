@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.merge import legacy_requirements, scheme_in_both_shapes
 from a2a_trust.card.schema import SCHEME_TYPES, Generation, proto_name
 from a2a_trust.card.view import Alternative, generation_of, read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.strict_json import JSON, JSONObject
 
 _LEGACY, _CURRENT = "security", "securityRequirements"
 

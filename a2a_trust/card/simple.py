@@ -24,12 +24,12 @@ from typing import Annotated, Any, Final, Union
 from msgspec import UNSET, Meta, MsgspecError, Raw, Struct, UnsetType, defstruct, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON, MAX_BYTES, MAX_DEPTH, has_plain_names
+from a2a_trust.base.strict_json.jcs import canonicalize_parsed
+from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import JSON, MAX_BYTES, MAX_DEPTH, has_plain_names
-from a2a_trust.strict_json.jcs import canonicalize_parsed
-from a2a_trust.strict_json.pointer import Path
 
 _Text = Annotated[str, Meta(min_length=1)]
 _Texts = Annotated[list[_Text], Meta(min_length=1)]

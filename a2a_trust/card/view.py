@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON, JSONObject
+from a2a_trust.base.strict_json.pointer import escape_step
 from a2a_trust.card.schema import (
     DEFAULTS_0_3,
     KEY_LOCATIONS,
@@ -27,8 +29,6 @@ from a2a_trust.card.schema import (
     proto_name,
 )
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.pointer import escape_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

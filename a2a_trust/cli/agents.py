@@ -6,17 +6,17 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from a2a_trust.base.net.addresses import is_this_machine
+from a2a_trust.base.net.urls import DEFAULT_PORTS, read_url
 from a2a_trust.cli.named_cards import is_url
 from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import default_memory_path, in_pipeline, needing_client, read_input
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
-from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
 if TYPE_CHECKING:
+    from a2a_trust.base.net.fetcher import Fetcher
     from a2a_trust.client.memory import CardMemory
     from a2a_trust.keys.trust.store import TrustStore
-    from a2a_trust.net.fetcher import Fetcher
     from a2a_trust.signing.verify import VerifiedCard
 
 
@@ -44,7 +44,7 @@ def check_allow_private(options: argparse.Namespace) -> None:
 
 def _fetcher(url: str) -> Fetcher | None:
     """A fetcher for an agent at a private address; None for a URL that no fetcher accepts."""
-    from a2a_trust.net.fetcher import Fetcher
+    from a2a_trust.base.net.fetcher import Fetcher
 
     try:
         parts = read_url(url)

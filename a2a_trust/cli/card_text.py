@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.pointer import steps_of
+from a2a_trust.base.strict_json import JSON, JSONObject
+from a2a_trust.base.strict_json.pointer import steps_of
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _BETWEEN: Final = re.compile(r"[ \t\r\n,:]*")

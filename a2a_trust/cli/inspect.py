@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.card.ambiguity import UnambiguousCard, check_card
 from a2a_trust.card.view import (
     Alternative,
@@ -58,7 +59,6 @@ from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.signature import MAX_SIGNATURES, parse_signature, signature_entries
 from a2a_trust.signing.verify import verify_document, verify_each
 from a2a_trust.signing.verify_signature import VerifiedSignature
-from a2a_trust.strict_json import JSON, JSONObject
 
 _LONGEST: Final = 240
 _LONGEST_NAME: Final = 64

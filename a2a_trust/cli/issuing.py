@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from a2a_trust.base.databases.addresses import is_database_url
 from a2a_trust.cli.moments import moment, rfc3339
 from a2a_trust.cli.report import Exit, error_text, report_failure, run_and_report
 from a2a_trust.cli.sources import naming, read_input
-from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import TrustError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.files.atomic import FileToWrite, Over
 from a2a_trust.cli.card_text import Position, positions_of, rewrite
 from a2a_trust.cli.named_cards import named_cards
 from a2a_trust.cli.report import (
@@ -27,7 +28,6 @@ from a2a_trust.cli.report import (
 )
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.atomic import FileToWrite, Over
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.linter import fix_card, lint_card
 from a2a_trust.lint.rules import RULES

@@ -6,7 +6,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 
-from a2a_trust.dates import date_of
+from a2a_trust.base.dates import date_of
 from a2a_trust.errors import ConfigurationError
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}

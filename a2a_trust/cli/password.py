@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from a2a_trust.auth.basic.records import IssuedPassword, PasswordRecord
 from a2a_trust.auth.basic.sqlite import SqlitePasswords
+from a2a_trust.base.databases.addresses import is_database_url
 from a2a_trust.cli.issuing import (
     Unseen,
     check_output,
@@ -22,7 +23,6 @@ from a2a_trust.cli.issuing import (
 )
 from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
-from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import ConfigurationError
 
 

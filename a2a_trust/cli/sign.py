@@ -18,7 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.files.atomic import FileToWrite, Over, flush_folder
+from a2a_trust.base.workers import on_all_cores
 from a2a_trust.cli.card_text import rewrite
 from a2a_trust.cli.moments import duration, moment
 from a2a_trust.cli.named_cards import NamedCard, card_sources, named_cards, reader_for
@@ -38,13 +40,11 @@ from a2a_trust.cli.report import (
 )
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
-from a2a_trust.files.atomic import FileToWrite, Over, flush_folder
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import Arguments, check_own_work, make_claims, sign_unverified
-from a2a_trust.workers import on_all_cores
 
 #: Rules of lint whose errors make a card ambiguous or contradictory. Such a card is signed only with --allow RULE.
 #: ``ambiguous-member`` is missing here, because ``sign_card`` rejects such a card and no option allows it.

@@ -13,15 +13,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.files.atomic import is_reserved
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
 from a2a_trust.cli.report import error_text, warn
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.atomic import is_reserved
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key_file, read_private_key
 from a2a_trust.keys.signer import LocalSigner
-from a2a_trust.strict_json import MAX_BYTES
 
 if TYPE_CHECKING:
     from a2a_trust.keys.jwk import PublicKey

@@ -330,7 +330,7 @@ def _fetched_thumbprint(url: str, kid: str) -> str:
     import asyncio  # slow, and only needed for the network
 
     with needing_client("to fetch a key set (--fetch)"):
-        from a2a_trust.net.fetcher import Fetcher
+        from a2a_trust.base.net.fetcher import Fetcher
     fetched = asyncio.run(Fetcher().fetch(url, configured=True))
     found = {key.thumbprint for key in read_jwks(fetched.body).keys if key.kid == kid}
     if len(found) != 1:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from a2a_trust.base.strict_json import parse
 from a2a_trust.card.ambiguity import check_card
 from a2a_trust.card.view import interface_urls
 from a2a_trust.cli.named_cards import is_url
@@ -21,7 +22,6 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet
 from a2a_trust.keys.trust.origins import OriginFromCard, Origins, UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
-from a2a_trust.strict_json import parse
 
 if TYPE_CHECKING:
     from a2a_trust.keys.trust.file import TrustFile
@@ -137,7 +137,7 @@ def _trust_file(path: Path) -> TrustFile:
     if not document.urls:
         return TrustFile(path)
     with needing_client(f"to fetch the key sets that {path} names"):
-        from a2a_trust.net.fetcher import Fetcher
+        from a2a_trust.base.net.fetcher import Fetcher
     return TrustFile(path, fetcher=Fetcher())
 
 

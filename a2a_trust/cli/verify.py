@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TextIO
 
+from a2a_trust.base.workers import in_threads, on_all_cores
 from a2a_trust.cli.agents import FetchSettings, fetch_settings, read_or_fetch
 from a2a_trust.cli.named_cards import NamedCard, card_sources, is_url, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
@@ -40,7 +41,6 @@ from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FailureReason, PartialSignatureError, TrustError
 from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.verify import VerifiedCard, verify_document
-from a2a_trust.workers import in_threads, on_all_cores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Clients of agents: verify a card, and compare it with remembered cards, before anything in it is used."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.client.adapters import AsyncVerifyingTransport as AsyncVerifyingTransport, CardAuth as CardAuth
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from a2a_trust.client.sdk_hook import signature_verifier as signature_verifier
     from a2a_trust.client.verification import CardCache as CardCache, FetchOptions as FetchOptions
     from a2a_trust.client.verification import TrustOnFirstUse as TrustOnFirstUse
-    from a2a_trust.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
+    from a2a_trust.base.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
 else:
     __getattr__, __dir__ = lazy(__name__, {
         "client.adapters": "AsyncVerifyingTransport CardAuth CredentialsError CredentialsRejectedError "
@@ -39,5 +39,5 @@ else:
         "client.memory_store": "SqliteCardMemory",
         "client.oauth": "ClientSecret OAuthClient PrivateKeyJwt TlsClientAuth",
         "client.sdk_hook": "signature_verifier",
-        "client.verification": "CardCache FetchOptions TrustOnFirstUse", "net.fetcher": "Fetched Fetcher Resolver",
+        "client.verification": "CardCache FetchOptions TrustOnFirstUse", "base.net.fetcher": "Fetched Fetcher Resolver",
     })  # fmt: skip

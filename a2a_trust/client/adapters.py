@@ -25,6 +25,8 @@ from weakref import WeakSet, ref
 
 import httpx
 
+from a2a_trust.base.net.fetcher import Resolver
+from a2a_trust.base.net.urls import HttpWithin
 from a2a_trust.client.answer import check_credentials
 from a2a_trust.client.attachment import attach, copy_attachment, place_of, sent_to
 from a2a_trust.client.certificates import OwnCertificate, client_context
@@ -42,8 +44,6 @@ from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.signer import HoldsSecret
 from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.keys.trust.store import TrustSource
-from a2a_trust.net.fetcher import Resolver
-from a2a_trust.net.urls import HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
 T = TypeVar("T")

@@ -21,13 +21,13 @@ from itertools import product
 from math import prod
 from typing import Final, TypeAlias
 
+from a2a_trust.base.net.urls import NO_MESH, HttpWithin
 from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace, key_place
 from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, MutualTlsScheme, SecurityScheme
 from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential, http_scheme, kind_of
 from a2a_trust.client.destinations import check_plain
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
-from a2a_trust.net.urls import NO_MESH, HttpWithin
 from a2a_trust.signing.forms import shorten
 
 Credentials: TypeAlias = Mapping[str, Credential | OwnCertificate]

@@ -26,13 +26,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
+from a2a_trust.base.files.watched import Stamp, Watched, log_outcome, stamp_of_path
+from a2a_trust.base.net.urls import read_host
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, log_outcome, stamp_of_path
 from a2a_trust.keys.files import load_tls_key, private_key_bytes, read_private_key
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust.origins import host_of
-from a2a_trust.net.urls import read_host
 
 _MAX_BYTES: Final = 1_048_576
 _log: Final = logging.getLogger(__name__)

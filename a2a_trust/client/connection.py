@@ -31,7 +31,11 @@ from hashlib import sha256
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.net.addresses import Address
+from a2a_trust.base.net.fetcher import MeshNames, Resolver
+from a2a_trust.base.net.urls import DEFAULT_PORTS, HttpWithin
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client import decisions
 from a2a_trust.client.answer import Credentials
@@ -51,10 +55,6 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.keys.trust.store import TrustStore
-from a2a_trust.net.addresses import Address
-from a2a_trust.net.fetcher import MeshNames, Resolver
-from a2a_trust.net.urls import DEFAULT_PORTS, HttpWithin
-from a2a_trust.strict_json import MAX_BYTES
 
 _REMEMBERED: Final = 256
 _REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again

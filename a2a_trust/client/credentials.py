@@ -26,12 +26,12 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.files.watched import Stamp, Watched, log_outcome, open_regular, reason_of, stamp_of, stamp_of_path
 from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, log_outcome, open_regular, reason_of, stamp_of, stamp_of_path
 from a2a_trust.keys import base64url
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 

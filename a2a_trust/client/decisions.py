@@ -28,7 +28,9 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.net.metadata import Challenge, challenges_of
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, METHODS, ROUTES, Operation
 from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace
 from a2a_trust.card.schema import CARD_PATHS
@@ -39,9 +41,7 @@ from a2a_trust.client.destinations import Destination
 from a2a_trust.client.location import plain_url
 from a2a_trust.client.messages import Attachment, Rejected, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
-from a2a_trust.net.metadata import Challenge, challenges_of
 from a2a_trust.signing.forms import shorten
-from a2a_trust.strict_json import MAX_BYTES
 
 _GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
 _TEMPLATES: Final = [each.template for routes in ROUTES.values() for each in routes if each.operation is _GET_EXTENDED]

@@ -5,7 +5,7 @@ The rules:
 1. URLs are compared part by part: the origin in one spelling, the path segment by segment, and the query if the card's
    URL has one. An ambiguous path (``..``, ``..;``, ``//``, an encoded slash) never matches.
 2. The scheme is https. It may be http to this machine, and to names of a service mesh that the program configures
-   (``net.urls``).
+   (``base.net.urls``).
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
 
@@ -20,13 +20,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from a2a_trust.base.net.addresses import is_this_machine
+from a2a_trust.base.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding, path_expression
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
 from a2a_trust.keys.trust.origins import url_of
-from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
 from a2a_trust.signing.forms import shorten
 
 #: A segment that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once

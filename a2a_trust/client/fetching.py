@@ -2,7 +2,7 @@
 
 The rules:
 
-1. The fetcher sends requests: https, checked addresses, no redirects, limits of bytes and time (``net.fetcher``).
+1. The fetcher sends requests: https, checked addresses, no redirects, limits of bytes and time (``base.net.fetcher``).
 2. The newer well-known path is fetched first, the older one only after a 404; a URL that ends in ``.json`` as it is.
 3. Answers are cached as the server allows, and revalidated.
 4. The card is verified for the host of the URL before any member is used.
@@ -25,7 +25,11 @@ from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlsplit
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.net.addresses import is_this_machine
+from a2a_trust.base.net.fetcher import Fetched
+from a2a_trust.base.net.urls import has_dot_segment
+from a2a_trust.base.strict_json import JSON
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, EXTENDED_CARD_PATHS, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import Interface, read_card
@@ -35,11 +39,7 @@ from a2a_trust.client.verification import DEFAULTS, CardCache, FetchOptions, Ver
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.trust.origins import interface_host, is_unencrypted, url_of
 from a2a_trust.keys.trust.store import TrustSource
-from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.fetcher import Fetched
-from a2a_trust.net.urls import has_dot_segment
 from a2a_trust.signing.verify import VerifiedCard
-from a2a_trust.strict_json import JSON
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 import anyio
 import anyio.to_thread
 
+from a2a_trust.base.net.fetcher import Fetched, Fetcher
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.net.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")
 

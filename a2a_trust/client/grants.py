@@ -13,12 +13,12 @@ from heapq import nsmallest
 from typing import Any, ClassVar
 
 from a2a_trust.auth.principal import SubjectToken
+from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.card.view import SecurityScheme
 from a2a_trust.client.credentials import PRINTABLE, Credential, CredentialValue, Secret, check_secret, kept, text_of
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
-from a2a_trust.net.metadata import SCOPE
 from a2a_trust.signing.forms import shorten
 
 

@@ -22,10 +22,10 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
+from a2a_trust.base.net.urls import MAX_URL, has_dot_segment
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.trust.origins import host_of, origin_of, url_of
-from a2a_trust.net.urls import MAX_URL, has_dot_segment
 
 _PATH_CHARACTERS: Final = "!$&'()*+,;=:@"  # beside the unreserved ones: RFC 3986 3.3
 #: In every case, as there are servers that do not tell them apart.

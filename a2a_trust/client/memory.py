@@ -27,14 +27,14 @@ from itertools import zip_longest
 from threading import Lock
 from typing import Any, Final, Protocol
 
+from a2a_trust.base.dates import date_of
+from a2a_trust.base.net.urls import with_plain_escapes
 from a2a_trust.card.view import Interface, read_interfaces
 from a2a_trust.client.location import Location, named_location
-from a2a_trust.dates import date_of
 from a2a_trust.errors import CardMemoryError, ConfigurationError, MalformedError, PinnedKeyError, RolledBackCardError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.keys.trust.policy import is_thumbprint
-from a2a_trust.net.urls import with_plain_escapes
 from a2a_trust.signing.verify import VerifiedCard
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 

@@ -7,7 +7,7 @@
    client that had the lock before. PostgreSQL shows what is committed first, and frees the lock after that.
 3. A database that cannot be used in time is an error, because an empty memory would accept every key as a first use.
 4. The lock of a client that was stopped or cut off ends with its session, which the server closes after twice the time
-   limit (``databases.postgres``).
+   limit (``base.databases.postgres``).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
+from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.postgres import Postgres, Transaction
 from a2a_trust.client.location import Location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
-from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.postgres import Postgres, Transaction
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.keys.trust.origins import host_of
 

@@ -1,7 +1,7 @@
 """The card memory in an SQLite file, which processes of one machine may share.
 
-``files.sqlite`` says how they share it. A damaged or missing file is an error, because an empty memory would accept
-every key as a first use.
+``base.files.sqlite`` says how they share it. A damaged or missing file is an error, because an empty memory would
+accept every key as a first use.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from a2a_trust.base.files.sqlite import SqliteFile
 from a2a_trust.client.location import Location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.errors import CardMemoryUnavailableError
-from a2a_trust.files.sqlite import SqliteFile
 
 _log: Final = logging.getLogger(__name__)
 

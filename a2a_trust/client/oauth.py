@@ -30,8 +30,10 @@ from urllib.parse import quote_plus, urlencode
 from authlib.oauth2.auth import ClientAuth
 from authlib.oauth2.rfc6749.parameters import prepare_token_request
 
-from a2a_trust import strict_json
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base import strict_json
+from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.net.fetcher import Fetcher, FormAnswer, check_fetcher
+from a2a_trust.base.net.metadata import EndpointClient, metadata_urls
 from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.credentials import (
     PRINTABLE,
@@ -48,8 +50,6 @@ from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, ToTheEnd, Turn, 
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
-from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
-from a2a_trust.net.metadata import EndpointClient, metadata_urls
 from a2a_trust.signing.forms import shorten
 
 _MAX_TOKENS: Final = 1024  # remembered for one client

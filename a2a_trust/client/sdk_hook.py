@@ -20,6 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.card.given import PydanticCard, SdkCard, is_message
 from a2a_trust.card.schema import MESSAGES, Kind, Presence
 from a2a_trust.client.verification import ANY_KEY, Verification, check_whole
@@ -34,7 +35,6 @@ from a2a_trust.keys.trust.origins import host_of
 from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.signing.verify import VerifiedCard, verify_card
-from a2a_trust.strict_json import JSON, JSONObject
 
 _EMPTY: Final[dict[Kind, type[Any]]] = {
     Kind.STRING: str, Kind.STRINGS: list, Kind.STRING_MAP: dict, Kind.MESSAGES: list,

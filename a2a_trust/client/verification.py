@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final, Self
 
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.net.fetcher import Fetched, Fetcher, check_fetcher
 from a2a_trust.client.flow import Awaited, Flow, Get, InThread
 from a2a_trust.client.location import named_location
 from a2a_trust.client.memory import CardMemory
@@ -30,7 +31,6 @@ from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
 from a2a_trust.keys.trust.origins import Origins, host_of, origin_of
 from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import KeyFetcher, TrustedKey, TrustSource, TrustStore, check_trust_source
-from a2a_trust.net.fetcher import Fetched, Fetcher, check_fetcher
 from a2a_trust.signing.forms import shorten
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 

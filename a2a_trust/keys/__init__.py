@@ -1,6 +1,6 @@
 """Keys, key sets, key rings, signers, and which keys are trusted for which hosts."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.keys.files import KeyFileWarning as KeyFileWarning, PassphraseNeededError as PassphraseNeededError

@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
 from a2a_trust.errors import InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ECDSA, RSA_PADDING, algorithm_of

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
-from a2a_trust.strict_json import JSON
 
 JWKS_PATH: Final = "/.well-known/jwks.json"
 """The path at which an agent publishes its key set on its own origin."""

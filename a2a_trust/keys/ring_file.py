@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.files.atomic import lock_file, write_atomically
-from a2a_trust.files.watched import (
+from a2a_trust.base.files.atomic import lock_file, write_atomically
+from a2a_trust.base.files.watched import (
     Stamp,
     Watched,
     log_outcome,
@@ -21,13 +20,14 @@ from a2a_trust.files.watched import (
     stamp_of,
     stamp_of_path,
 )
+from a2a_trust.base.strict_json import MAX_BYTES
+from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.rotation import KeyRing, key_ring_bytes, read_key_ring
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
-from a2a_trust.strict_json import MAX_BYTES
 
 _log: Final = logging.getLogger(__name__)
 

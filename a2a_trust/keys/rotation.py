@@ -26,7 +26,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_private_key
 from a2a_trust.keys.jwk import PublicKey, public_key_from_pem

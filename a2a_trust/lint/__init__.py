@@ -1,6 +1,6 @@
 """Find problems of cards before they are signed and published."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.lint.findings import Finding as Finding, Severity as Severity

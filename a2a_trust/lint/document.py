@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON, JSONObject
+from a2a_trust.base.strict_json import pointer as json_pointer
+from a2a_trust.base.strict_json.jcs import canonicalize_received
+from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.ambiguity import check_card, field_of
 from a2a_trust.card.schema import Kind, proto_name
 from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.signing.forms import MAX_POINTER
-from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json import pointer as json_pointer
-from a2a_trust.strict_json.jcs import canonicalize_received
-from a2a_trust.strict_json.pointer import Path
 
 _MAX_ERRORS: Final = 50
 """The largest number of errors: a document with more is not a card."""

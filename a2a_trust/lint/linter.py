@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.card.ambiguity import check_card
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.view import generation_of
@@ -17,7 +18,6 @@ from a2a_trust.lint.document import subject_of
 from a2a_trust.lint.findings import Finding, Rule, Severity
 from a2a_trust.lint.rules import RULES
 from a2a_trust.signing.forms import present_members
-from a2a_trust.strict_json import JSONObject
 
 MAX_OF_A_RULE: Final = 100
 """The largest number of findings of one rule: an untrusted card must not exhaust the memory."""

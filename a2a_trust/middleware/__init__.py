@@ -1,6 +1,6 @@
 """ASGI: the guard in front of an agent."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.middleware.application import FromApplication as FromApplication

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 import anyio
 
 from a2a_trust.auth.credentials import lines_without
-from a2a_trust.cache import SingleFlight
+from a2a_trust.base.cache import SingleFlight
 from a2a_trust.card.operations import fold_path, is_foldable
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, TrustError

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.calls import replay
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope
-from a2a_trust.strict_json import MAX_BYTES
 
 _NO_URL: Final = "http://public-url-is-missing.invalid"
 """The URL of the request for the application's card, when there is no ``url=``."""

@@ -26,11 +26,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from a2a_trust import strict_json
 from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
+from a2a_trust.base import strict_json
+from a2a_trust.base.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
-from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustSource, TrustStore

@@ -24,9 +24,9 @@ from hashlib import sha256
 from math import inf
 from typing import Final, TypeAlias
 
-from a2a_trust import strict_json
 from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base import strict_json
+from a2a_trust.base.cache import BoundedCache
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import EXTENDED_CARD_PATHS, Binding, Operation

@@ -19,6 +19,7 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
+from a2a_trust.base.net.urls import read_url
 from a2a_trust.card.given import GivenCard
 from a2a_trust.card.operations import ends_like_operation
 from a2a_trust.card.schema import CARD_PATHS
@@ -49,7 +50,6 @@ from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, Publi
 from a2a_trust.middleware.options import RequestRules, listed, takes_requests
 from a2a_trust.middleware.paths import exact_path
 from a2a_trust.middleware.routing import Interfaces
-from a2a_trust.net.urls import read_url
 
 _log: Final = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Sign and verify Agent Cards."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.signing.forms import Form as Form

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from a2a_trust.base.strict_json import JSON, JSONObject
+from a2a_trust.base.strict_json.pointer import escape_step, pointer_of
 from a2a_trust.card.schema import KEY_LOCATIONS, MESSAGES_0_3, SCHEME_TYPES, SCHEMES_0_3, Generation, Kind, Presence
 from a2a_trust.card.view import generation_of
 from a2a_trust.signing.forms import Form, project
-from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.pointer import escape_step, pointer_of
 
 _WRAPPERS: Final = {type_: wrapper for wrapper, type_ in SCHEME_TYPES.items()}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.card.ambiguity import UnambiguousCard, is_full
 from a2a_trust.card.schema import LEGACY_MEMBERS, MESSAGES, MESSAGES_0_3, Field, Kind, proto_name
 from a2a_trust.card.view import interface_urls
@@ -20,7 +21,6 @@ from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.trust.store import SigningTool
 from a2a_trust.signing.forms import Form, Messages, Projection, pointers_of, project, without_defaults
 from a2a_trust.signing.signature import RejectedError, Signature
-from a2a_trust.strict_json import JSON, JSONObject
 
 UNVERIFIED_BY_PRUNING: Final = (
     "/securityRequirements",

@@ -20,12 +20,12 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeAlias
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON, JSONObject, Plain
+from a2a_trust.base.strict_json.jcs import canonicalize_parsed, canonicalize_received
+from a2a_trust.base.strict_json.pointer import Path, pointer_of, steps_to
 from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
 from a2a_trust.card.view import generation_of
-from a2a_trust.strict_json import JSON, JSONObject, Plain
-from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
-from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 MAX_POINTERS: Final = 100
 MAX_POINTER: Final = 512

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
+from a2a_trust.base.workers import on_all_cores
 from a2a_trust.card.given import GivenCard
 from a2a_trust.errors import TrustError
 from a2a_trust.keys.signer import Signer
@@ -19,7 +20,6 @@ from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.signing.sign import SignedCard, make_claims, sign_with
 from a2a_trust.signing.verify import Coverage, VerifiedCard, check_arguments, seconds, verify_card
-from a2a_trust.workers import on_all_cores
 
 Origin: TypeAlias = str | UnsafeAnyOrigin | OriginFromCard
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import CardVerificationError, SignatureFailure, TrustError, UncoveredFieldsError
 from a2a_trust.signing.verify import VerifiedCard
-from a2a_trust.strict_json import JSONObject
 
 
 def report_of_verified(verified: VerifiedCard) -> JSONObject:

@@ -19,6 +19,8 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from a2a_trust.base.strict_json import JSON, JSONObject
+from a2a_trust.base.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS
@@ -44,8 +46,6 @@ from a2a_trust.signing.coverage import unprotected_members
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_document
-from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
 """Form of a companion -> the SDKs that it is for."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from a2a_trust.base.strict_json import JSON
 from a2a_trust.errors import FailureReason, MalformedError, UnsignedCardError
 from a2a_trust.keys.jws import check_unprotected, read_header
 from a2a_trust.signing.forms import Form
-from a2a_trust.strict_json import JSON
 
 MAX_SIGNATURES: Final = 16
 """The most signatures that one card may have; each costs a verification."""

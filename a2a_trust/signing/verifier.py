@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import AnyKey, Policy

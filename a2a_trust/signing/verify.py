@@ -11,7 +11,11 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.net.addresses import is_this_machine
+from a2a_trust.base.net.urls import read_url
+from a2a_trust.base.strict_json import JSONObject
+from a2a_trust.base.strict_json.jcs import canonicalize_received
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.errors import (
     CardVerificationError,
@@ -26,14 +30,10 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
 from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
-from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.urls import read_url
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.forms import Form, is_within, shorten
 from a2a_trust.signing.parties import count_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
-from a2a_trust.strict_json import JSONObject
-from a2a_trust.strict_json.jcs import canonicalize_received
 
 
 class Coverage(Enum):

@@ -22,8 +22,8 @@ from __future__ import annotations
 from math import inf
 from typing import Final, NamedTuple
 
+from a2a_trust.base.dates import date_of
 from a2a_trust.card.ambiguity import UnambiguousCard
-from a2a_trust.dates import date_of
 from a2a_trust.errors import FailureReason, MalformedError, SignatureFailure
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin, interface_host

@@ -1,6 +1,6 @@
 """For tests of agents and of clients: callers, tokens, and agents in memory. Nothing here authenticates anybody."""
 
-from a2a_trust.exports import TYPE_CHECKING, lazy
+from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.testing.agents import InMemoryAgent as InMemoryAgent, memory_client as memory_client

@@ -51,8 +51,8 @@ from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.middleware.protection import protect
-from a2a_trust.net.fetcher import Fetcher
 
 URL = os.environ.get("AGENT_URL", "http://127.0.0.1:41241")
 ISSUER = os.environ.get("ISSUER", "https://login.example.com")

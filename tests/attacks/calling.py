@@ -13,8 +13,8 @@ import httpx
 
 from a2a_trust import Fetcher, VerifiedCard, verify_card
 from a2a_trust.client import ClientSecret, OAuthClient
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import Agent, Asked, Page, card_of, signed, trusting
-from tests.net.test_fetcher import Authority
 
 __all__ = [
     "EVIL",

@@ -14,9 +14,9 @@ from a2a_trust.keys import LocalSigner, SigningTool
 from tests.attacks.calling import EVIL, VICTIM, Ask, Servers, asking
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, signs, without_signatures
 from tests.attacks.verifying import HOST
+from tests.base.net.test_fetcher import Authority
 from tests.cheap_hashes import cheap_hashes
 from tests.client.agents import Page, serving_agent
-from tests.net.test_fetcher import Authority
 
 __all__ = ["cheap_hashes"]
 

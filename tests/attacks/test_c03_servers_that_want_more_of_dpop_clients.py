@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from a2a_trust import generate_signer, verify_card
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client import (
     BearerToken,
     CardAuth,
@@ -28,10 +29,9 @@ from a2a_trust.client import (
     OAuthClient,
 )
 from a2a_trust.errors import FetchError, TokenRequestError
-from a2a_trust.net.fetcher import Fetcher
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import OWNER_TRUSTED, Agent, Page, card_of, serving_agent, signed, trusting
 from tests.client.proofs import proof_in
-from tests.net.test_fetcher import Authority
 from tests.tables import walk
 
 VICTIM, EVIL = "127.0.0.1", "localhost"

@@ -32,8 +32,8 @@ from a2a_trust.errors import KeySourceUnavailableError, MalformedError, Untruste
 from a2a_trust.keys import UnsafeAnyOrigin
 from tests.attacks.recording import events_outside
 from tests.attacks.test_t08_fetches_of_inner_addresses import INNER
+from tests.base.net.test_fetcher import Authority, Names
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority, Names
 from tests.tables import walk
 
 HOST = "agent.test"

@@ -28,8 +28,8 @@ from a2a_trust import (
 )
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError, VolatileCardMemory
 from a2a_trust.errors import RolledBackCardError
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority
 from tests.tables import walk
 
 VICTIM, EVIL = "127.0.0.1", "localhost"

@@ -35,8 +35,8 @@ from a2a_trust.client.verification import FetchOptions
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.attacks.calling import KEY, assert_got_nothing
 from tests.attacks.recording import events_outside
+from tests.base.net.test_fetcher import Names
 from tests.client.agents import NEW, OWNER, OWNER_TRUSTED, Agent, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Names
 from tests.tables import walk
 
 MESH: Final = "svc.cluster.local"

@@ -24,6 +24,7 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
+from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.client import (
     ApiKey,
     CardAuth,
@@ -38,7 +39,6 @@ from a2a_trust.client import (
 from a2a_trust.keys import UnsafeAnyOrigin, all_of, publish_jwks
 from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.trust.policy import OriginPolicy
-from a2a_trust.strict_json.jcs import canonicalize
 from tests.attacks.calling import KEY, VICTIM, Ask, Servers
 from tests.client.agents import NEW, OWNER, card_of, signed
 

@@ -39,9 +39,9 @@ from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardEr
 from a2a_trust.keys import LocalSigner
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW
+from tests.base.net.test_fetcher import Authority, Names
 from tests.client.agents import NEW, OLD, OWNER, Agent, card_of, serving_agent, signed, trusting
 from tests.client.memories import KINDS, Memory, memory_of
-from tests.net.test_fetcher import Authority, Names
 from tests.tables import walk
 
 SITE = f"https://{HOST}"

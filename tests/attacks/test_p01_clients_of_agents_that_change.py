@@ -33,8 +33,8 @@ from a2a_trust.client import TrustOnFirstUse
 from a2a_trust.client.verification import FetchOptions
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UntrustedCardError
 from a2a_trust.keys import LocalSigner
+from tests.base.net.test_fetcher import Authority, Names
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority, Names
 
 HOST = "agent.test"
 KEY_SET = "/.well-known/jwks.json"

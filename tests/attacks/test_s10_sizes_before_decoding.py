@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from a2a_trust import CardVerifier, MalformedError, TrustError, TrustStore, load_private_key, sign_card
+from a2a_trust.base.strict_json import MAX_BYTES, MAX_DEPTH, parse
 from a2a_trust.errors import (
     CardVerificationError,
     FailureReason,
@@ -30,7 +31,6 @@ from a2a_trust.keys.jws import MAX_HEADER, MAX_SIGNATURE, verify_jws
 from a2a_trust.keys.keyset import MAX_KEYS
 from a2a_trust.signing import Coverage
 from a2a_trust.signing.signature import MAX_SIGNATURES
-from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, parse
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, served, signs
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
 from tests.tables import walk

@@ -40,8 +40,8 @@ from a2a_trust.errors import (
     UnsignedCardError,
     UntrustedCardError,
 )
+from tests.base.net.test_fetcher import Authority, Names
 from tests.client.agents import NEW, OWNER, Agent, Page, card_of, serving_agent, signed
-from tests.net.test_fetcher import Authority, Names
 
 VICTIM, EVIL = "127.0.0.1", "localhost"
 MALLORY = generate_signer("ES256", kid="mallory")

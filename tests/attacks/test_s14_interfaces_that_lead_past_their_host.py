@@ -34,8 +34,8 @@ from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin
 from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
+from tests.base.net.test_fetcher import Authority, Names
 from tests.client.agents import NEW, Agent, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority, Names
 from tests.tables import walk
 
 WRONG = FailureReason.WRONG_ORIGIN

@@ -39,8 +39,8 @@ from a2a_trust.keys.files import save_private_key
 from a2a_trust.middleware.card import CardFile, FixedCard
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
+from tests.base.net.test_fetcher import Authority, Names
 from tests.client.agents import NEW, OLD, OWNER, serving_agent
-from tests.net.test_fetcher import Authority, Names
 from tests.tables import walk
 
 Change = Callable[[JSONObject], None]

@@ -17,8 +17,8 @@ from a2a_trust import Fetcher, TrustFile, generate_signer, sign_card
 from a2a_trust.cli.main import main
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import HOST, verified
+from tests.base.net.test_fetcher import Authority, Names
 from tests.client.agents import serving_agent
-from tests.net.test_fetcher import Authority, Names
 from tests.tables import walk
 
 LEAKED, OTHER = generate_signer(kid="leaked"), generate_signer(kid="other")

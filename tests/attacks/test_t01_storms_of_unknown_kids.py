@@ -15,7 +15,7 @@ from a2a_trust import generate_signer
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.trust.jwks_cache import JwksCache
-from tests.net.test_fetcher import Server, answer, fetcher_for, serving
+from tests.base.net.test_fetcher import Server, answer, fetcher_for, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import FetchError
-from a2a_trust.net.fetcher import Fetcher
-from tests.net.test_fetcher import Authority, Names, answer, fetcher_for, serving
+from tests.base.net.test_fetcher import Authority, Names, answer, fetcher_for, serving
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

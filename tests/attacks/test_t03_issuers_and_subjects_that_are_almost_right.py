@@ -13,7 +13,7 @@ from a2a_trust.auth.jwt import TokenProfile
 from a2a_trust.errors import InvalidCredentialsError
 from tests.auth.test_jwt import ISSUER, NOW, claims, token, verifier
 from tests.auth.vendors import CONSUMER_KEY, CONSUMERS, TENANT, VENDORS, network
-from tests.net.test_fetcher import Authority
+from tests.base.net.test_fetcher import Authority
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

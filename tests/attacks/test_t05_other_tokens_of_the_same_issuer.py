@@ -17,7 +17,7 @@ from a2a_trust.errors import InvalidCredentialsError
 from tests.auth.proofs import CLIENT
 from tests.auth.test_jwt import NOW, claims, token, verifier
 from tests.auth.vendors import VENDORS, Vendor, network
-from tests.net.test_fetcher import Authority
+from tests.base.net.test_fetcher import Authority
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import FetchError, KeySourceUnavailableError
-from a2a_trust.net.fetcher import Fetcher
 from tests.attacks.recording import events_outside
 from tests.auth.test_discovery import OPENID, issuer_at
-from tests.net.test_fetcher import Authority, Names, answer, serving
+from tests.base.net.test_fetcher import Authority, Names, answer, serving
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

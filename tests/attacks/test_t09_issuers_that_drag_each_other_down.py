@@ -20,8 +20,8 @@ from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.trust.jwks_cache import JwksCache
 from tests.auth.test_jwt import AUDIENCE, NOW, b64, claims, token
+from tests.base.net.test_fetcher import Server, answer, fetcher_for, serving
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
-from tests.net.test_fetcher import Server, answer, fetcher_for, serving
 
 pytestmark = pytest.mark.anyio
 

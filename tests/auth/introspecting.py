@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from a2a_trust.auth.introspection import IntrospectionVerifier
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client import ClientSecret
-from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import AUDIENCE, ISSUER, NOW
 
 __all__ = [

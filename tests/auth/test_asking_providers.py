@@ -8,12 +8,12 @@ import pytest
 
 from a2a_trust import providers
 from a2a_trust.auth.introspection import IntrospectionVerifier
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client import ClientSecret
 from a2a_trust.errors import InvalidCredentialsError, UnrecognizedCredentialsError
-from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import NOW, RSA, token
 from tests.auth.vendors import AGENT, network
-from tests.net.test_fetcher import Authority
+from tests.base.net.test_fetcher import Authority
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

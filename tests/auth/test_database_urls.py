@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_trust.databases.postgres import Postgres
+from a2a_trust.base.databases.postgres import Postgres
 from a2a_trust.errors import KeySourceUnavailableError
 
 

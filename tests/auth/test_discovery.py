@@ -13,11 +13,11 @@ import pytest
 from a2a_trust import generate_signer
 from a2a_trust.auth.discovery import IssuerKeys, OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.net.fetcher import Fetcher
-from tests.net.test_fetcher import Names, Server, answer, serving
+from tests.base.net.test_fetcher import Names, Server, answer, serving
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

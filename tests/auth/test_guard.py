@@ -17,6 +17,7 @@ from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, Principal
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
     AuthorizationError,
@@ -26,7 +27,6 @@ from a2a_trust.errors import (
     MissingCredentialsError,
     UnrecognizedCredentialsError,
 )
-from a2a_trust.net.fetcher import Fetcher
 from tests.auth.deciding import admitted, refused
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.tables import walk

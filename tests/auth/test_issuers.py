@@ -10,13 +10,13 @@ from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import CredentialKind, Identity, TokenBinding
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
     UnrecognizedCredentialsError,
 )
-from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_guard import guard
 from tests.auth.test_jwt import AUDIENCE, EC, ED, NOW, Keys, claims, token
 from tests.tables import walk

@@ -22,6 +22,8 @@ from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenProfile
 from a2a_trust.auth.principal import Identity, KeyBinding, TokenBinding
 from a2a_trust.auth.token_claims import AccessTokenMark
+from a2a_trust.base.net.fetcher import Fetcher
+from a2a_trust.base.strict_json import read_numbers
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -32,8 +34,6 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.trust.jwks_cache import JwksCache
-from a2a_trust.net.fetcher import Fetcher
-from a2a_trust.strict_json import read_numbers
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from a2a_trust import generate_signer, providers
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
     UnrecognizedCredentialsError,
 )
-from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import NOW, RSA, Keys
 from tests.auth.vendors import AGENT, CLIENT_ID, CONSUMER_KEY, TENANT, VENDORS, Shape, Vendor, jwk, network
-from tests.net.test_fetcher import Authority
+from tests.base.net.test_fetcher import Authority
 from tests.tables import walk
 
 pytestmark = pytest.mark.anyio

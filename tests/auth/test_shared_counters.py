@@ -16,8 +16,8 @@ import pytest
 from a2a_trust.auth import shared_counters
 from a2a_trust.auth.shared_counters import Counter, RedisCounters
 from a2a_trust.auth.throttle import FailureLimits, Throttle
-from a2a_trust.databases import availability
-from a2a_trust.databases import redis as databases
+from a2a_trust.base.databases import availability
+from a2a_trust.base.databases import redis as databases
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,

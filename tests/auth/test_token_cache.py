@@ -14,8 +14,8 @@ import pytest
 from a2a_trust.auth import RedisTokenCache, token_cache
 from a2a_trust.auth.introspection import IntrospectionVerifier
 from a2a_trust.auth.providers import keycloak_introspection, zitadel
+from a2a_trust.base.databases import availability
 from a2a_trust.client import ClientSecret
-from a2a_trust.databases import availability
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.auth.api_key.test_verifier import Clock
 from tests.auth.introspecting import IntrospectionServer, active, introspecting, verifier_for

@@ -19,11 +19,11 @@ import pytest
 from a2a_trust import generate_signer, providers
 from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.keys import LocalSigner
-from a2a_trust.net.fetcher import Fetcher
 from tests.auth.proofs import CLIENT
 from tests.auth.test_jwt import NOW, RSA, token
-from tests.net.test_fetcher import Authority
+from tests.base.net.test_fetcher import Authority
 from tests.waiting import settled
 
 __all__ = ["AGENT", "KEY", "VENDORS", "Network", "Shape", "Vendor", "network", "openid"]

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from a2a_trust import ApiKeyVerifier, ExtendedCard, generate_signer, lint_card, protect, sign_card
 from a2a_trust.auth import MemoryApiKeys
 from a2a_trust.auth.principal import Principal
-from a2a_trust.strict_json import parse
+from a2a_trust.base.strict_json import parse
 
 __all__ = ["answers"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
 from a2a_trust.card.ambiguity import _are_simple_params, check_card, field_of, is_full
 from a2a_trust.card.schema import MESSAGES, Field, Kind
 from a2a_trust.card.simple import read_simple_card

@@ -33,6 +33,7 @@ from a2a_trust import (
 )
 from a2a_trust.auth import MemoryApiKeys
 from a2a_trust.auth.principal import Principal
+from a2a_trust.base.strict_json import MAX_BYTES, parse
 from a2a_trust.card.given import read_given
 from a2a_trust.card.models import AgentCard, model_of
 from a2a_trust.endpoints import CardSigner, ExtendedCardEndpoint, FixedCard
@@ -40,7 +41,6 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.middleware import CardEnforcementMiddleware
 from a2a_trust.middleware.card import CardSignedHere
-from a2a_trust.strict_json import MAX_BYTES, parse
 from tests.servers.environments import answer_of, python_of
 from tests.signing.cards import legacy_card
 from tests.tables import walk

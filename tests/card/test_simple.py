@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust import TrustStore, generate_signer, sign_card, strict_json
+from a2a_trust import TrustStore, generate_signer, sign_card
+from a2a_trust.base import strict_json
 from a2a_trust.card import simple as module
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, _are_simple_params, read_quickly
 from a2a_trust.card.simple import SimpleCard, read_simple_card

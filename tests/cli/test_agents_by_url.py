@@ -19,9 +19,9 @@ from a2a_trust import Fetcher, generate_signer, publish_jwks, sign_card
 from a2a_trust.cli.main import main
 from a2a_trust.keys import LocalSigner
 from a2a_trust.signing import Form
+from tests.base.net.test_fetcher import Authority, Names
 from tests.cli.conftest import Done, Run
 from tests.client.agents import NEW, OLD, OWNER, Agent, Page, card_of, serving_agent, signed
-from tests.net.test_fetcher import Authority, Names
 from tests.signing.making import signed_in
 
 HOST, MIRROR = "agent.test", "mirror.test"
@@ -58,7 +58,7 @@ def command(
     origins = [agent.origin(HOST), agent.origin(MIRROR)]
     fetcher = Fetcher(private_origins=origins, ssl_context=authority.client(), resolver=names)
     monkeypatch.setattr("a2a_trust.client.flow.Fetcher", lambda: fetcher)
-    monkeypatch.setattr("a2a_trust.net.fetcher.Fetcher", lambda: fetcher)
+    monkeypatch.setattr("a2a_trust.base.net.fetcher.Fetcher", lambda: fetcher)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
@@ -454,7 +454,7 @@ def test_private_addresses_are_those_of_the_origin_that_was_typed(
         names = Names(agent_test=[["127.0.0.1"]], mirror_test=[["127.0.0.1"]])
         return Fetcher(private_origins=private_origins, ssl_context=authority.client(), resolver=names)
 
-    for where in ("a2a_trust.client.flow.Fetcher", "a2a_trust.net.fetcher.Fetcher"):
+    for where in ("a2a_trust.client.flow.Fetcher", "a2a_trust.base.net.fetcher.Fetcher"):
         monkeypatch.setattr(where, fetcher)
     here, mirror = agent.origin(HOST), agent.origin(MIRROR)
     agent.pages[KEY_SET] = json.dumps(publish_jwks([OWNER.public_key])).encode()

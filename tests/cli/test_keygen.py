@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.base.files.atomic import FileToWrite
 from a2a_trust.cli.main import main
-from a2a_trust.files.atomic import FileToWrite
 from tests.cli.conftest import Run
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
 from a2a_trust.cli.card_text import positions_of
 from a2a_trust.cli.lint import fixed_text
 from a2a_trust.lint.findings import Severity

@@ -13,9 +13,9 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, Page, serving_agent
 from tests.conftest import ROOT
-from tests.net.test_fetcher import Authority
 from tests.servers.serving import free_port, serving
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ PYTHON = [text for language, text in BLOCKS if language == "python"]
 INTERNET = """
 import ssl
 import a2a_trust.client.flow
-from a2a_trust.net.fetcher import Fetcher
+from a2a_trust.base.net.fetcher import Fetcher
 
 class Names:
     async def resolve(self, host, port):

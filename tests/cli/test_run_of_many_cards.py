@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.base.files.atomic import FileToWrite
+from a2a_trust.base.workers import CHUNK as REAL_CHUNK
 from a2a_trust.cli import progress
 from a2a_trust.cli.main import main
-from a2a_trust.files.atomic import FileToWrite
-from a2a_trust.workers import CHUNK as REAL_CHUNK
 from tests.cli.conftest import CARD, COMMAND, Run
 
 CHUNK = 8
@@ -32,7 +32,7 @@ NUMBER = 2 * CHUNK + 4
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk for each worker, and one more, from few cards."""
-    monkeypatch.setattr("a2a_trust.workers.CHUNK", CHUNK)
+    monkeypatch.setattr("a2a_trust.base.workers.CHUNK", CHUNK)
 
 
 def host(number: int) -> str:

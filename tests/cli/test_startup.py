@@ -66,7 +66,10 @@ def test_help_and_mistakes_load_nothing_that_works(mistake: str) -> None:
     assert (len(lines), shown) == (len(commands), len(commands))
     ours = {
         "a2a_trust",
-        *(f"a2a_trust.{name}" for name in ("exports", "cli", "cli.main", "cli.arguments", "cli.file_names")),
+        *(
+            f"a2a_trust.{name}"
+            for name in ("base", "base.exports", "cli", "cli.main", "cli.arguments", "cli.file_names")
+        ),
     }
     for _, arguments, code, *modules in lines:
         assert code == ("0" if mistake == "--help" else "2"), arguments

@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from a2a_trust import Fetcher, generate_signer, publish_jwks, sign_card
+from a2a_trust.base.files.watched import stamp_of_path
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.cli.main import main
-from a2a_trust.files.watched import stamp_of_path
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.rotation import read_key_ring
 from a2a_trust.keys.trust.file import TrustDocument, read_trust
-from a2a_trust.strict_json import MAX_BYTES
+from tests.base.net.test_fetcher import Authority
 from tests.cli.conftest import CARD, Done
 from tests.cli.test_verify import pruned
 from tests.client.agents import serving_agent
-from tests.net.test_fetcher import Authority
 from tests.tables import walk
 
 ANN, BOB = (generate_signer(kid=name) for name in ("ann", "bob"))
@@ -689,7 +689,7 @@ def test_the_keys_of_a_set_on_the_network_prove_cards_of_the_hosts_that_it_is_na
         url = agent.origin("127.0.0.1")
         agent.pages["/k"] = json.dumps(publish_jwks([ANN.public_key])).encode()
         fetcher = Fetcher(private_origins=[url], ssl_context=authority.client())
-        monkeypatch.setattr("a2a_trust.net.fetcher.Fetcher", lambda: fetcher)
+        monkeypatch.setattr("a2a_trust.base.net.fetcher.Fetcher", lambda: fetcher)
         trusting(f'[[trust]]\norigins = ["{HOST}"]\njwks_url = "{url}/k"\n')
         done = a2a_sign(f"verify ann.card.json ann.card.json --trust trust.toml --origin {HOST}")
         assert (done.code, done.err) == (0, "")

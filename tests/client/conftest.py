@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from a2a_trust import Fetcher
+from tests.base.net.test_fetcher import Authority, Names
 from tests.cheap_hashes import cheap_hashes
 from tests.client.agents import Agent, serving_agent
-from tests.net.test_fetcher import Authority, Names
 
 __all__ = ["cheap_hashes"]
 

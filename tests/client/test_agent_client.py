@@ -14,8 +14,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust.client import ApiKey, CredentialsError, CredentialsRejectedError, verifying_client
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
 

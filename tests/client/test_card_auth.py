@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from a2a_trust import VerifiedCard, generate_signer, verify_card
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client import (
     ApiKey,
     BasicCredentials,
@@ -25,9 +26,8 @@ from a2a_trust.client import (
     TokenExchange,
 )
 from a2a_trust.keys import base64url
-from a2a_trust.net.fetcher import Fetcher
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import OWNER_TRUSTED, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
 

@@ -16,12 +16,12 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import Fetcher, VerifyingTransport, errors, generate_signer, publish_jwks
+from a2a_trust.base.net.fetcher import Fetched, SystemResolver
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
 from a2a_trust.client.decisions import BARE_HEADERS
 from a2a_trust.errors import FailureReason, RolledBackCardError
-from a2a_trust.net.fetcher import Fetched, SystemResolver
+from tests.base.net.test_fetcher import Authority, Names
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority, Names
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 

@@ -17,8 +17,8 @@ from a2a_trust import ConfigurationError, generate_signer, verify_card
 from a2a_trust.client import ApiKey, BasicCredentials, BearerToken, CardAuth, SecretFile
 from a2a_trust.client.credentials import Credential
 from a2a_trust.client.flow import run, run_async
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import OWNER_TRUSTED, Agent, Page, card_of, signed, trusting
-from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
 

@@ -17,11 +17,11 @@ from a2a_trust import (
     VerifyingTransport,
     verify_card,
 )
+from a2a_trust.base.net.urls import NO_MESH, HttpWithin
 from a2a_trust.card.view import read_card
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
 from a2a_trust.client.destinations import Destination, Destinations, check_plain, named_origins
 from a2a_trust.keys import UnsafeAnyOrigin
-from a2a_trust.net.urls import NO_MESH, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 from tests.client.agents import NEW, OLD, OWNER, card_of, signed, trusting
 from tests.tables import walk

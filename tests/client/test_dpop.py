@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from a2a_trust import ConfigurationError, VerifiedCard, generate_signer, verify_card
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card.view import read_card
 from a2a_trust.client import (
     BearerToken,
@@ -31,7 +32,6 @@ from a2a_trust.client.messages import Reply, Request
 from a2a_trust.errors import TokenRequestError
 from a2a_trust.keys import PublicKey
 from a2a_trust.keys.jwk import public_key_from_jwk
-from a2a_trust.net.fetcher import Fetcher
 from tests.client.agents import OWNER_TRUSTED, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.client.proofs import Proof, ath_of, proof_in
 

@@ -14,10 +14,10 @@ import pytest
 from a2a_trust import generate_signer, verify_card
 from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client import CardAuth, ClientCredentials, ClientSecret, CredentialsRejectedError, OAuthClient
 from a2a_trust.keys import LocalSigner
 from a2a_trust.middleware.protection import protect
-from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.client.agents import OWNER_TRUSTED, Page, card_of, serving_agent, signed, trusting
 from tests.client.test_dpop import TLS

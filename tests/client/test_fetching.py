@@ -30,6 +30,7 @@ from a2a_trust import (
     publish_jwks,
     verify_card,
 )
+from a2a_trust.base.net.fetcher import Fetched
 from a2a_trust.client import CardCache, UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
 from a2a_trust.client.fetching import card_urls, fetching
 from a2a_trust.client.flow import Awaited, Flow, Get, InThread, run
@@ -47,7 +48,6 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import SigningTool, named
 from a2a_trust.keys.trust.jwks_cache import JwksCache
-from a2a_trust.net.fetcher import Fetched
 from a2a_trust.signing import Coverage
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from tests.attacks.forgery import canonical, entry, pruned, served, signs

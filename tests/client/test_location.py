@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_trust.base.net.urls import has_dot_segment
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.location import Location, location_of, plain_url
 from a2a_trust.errors import MalformedError
-from a2a_trust.net.urls import has_dot_segment
 from tests.tables import walk
 
 AGENT = "https://agent.example.com"

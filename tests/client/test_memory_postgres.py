@@ -21,12 +21,12 @@ from urllib.parse import quote
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
+from a2a_trust.base.databases.migrate import migrate
+from a2a_trust.base.net.urls import MAX_URL
 from a2a_trust.client import PostgresCardMemory
 from a2a_trust.client.location import Location, location_of
 from a2a_trust.client.memory import Admission, CardTable
-from a2a_trust.databases.migrate import migrate
 from a2a_trust.errors import CardMemoryUnavailableError, ConfigurationError, PinnedKeyError, RolledBackCardError
-from a2a_trust.net.urls import MAX_URL
 from tests.client.test_memory import AGENT, ALICE, BOB, CARD, NOW, proof, thumbprint
 from tests.databases import SECONDS, PostgresServer, eventually, installed, line, temporary_folder
 

@@ -22,11 +22,11 @@ from a2a_trust import (
     verify_card,
     verifying_client,
 )
+from a2a_trust.base.net.fetcher import Fetcher, SystemResolver
 from a2a_trust.client import ApiKey, CredentialsError, FetchOptions, UnsafePassAnything, UnverifiedCardError
 from a2a_trust.keys.files import private_key_bytes
-from a2a_trust.net.fetcher import Fetcher, SystemResolver
+from tests.base.net.test_fetcher import Names
 from tests.client.agents import NEW, OWNER, OWNER_TRUSTED, Agent, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Names
 from tests.servers.serving import SERVERS, free_port, serving
 
 MESH: Final = "svc.cluster.local"

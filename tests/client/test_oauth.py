@@ -20,6 +20,7 @@ from joserfc.jwk import ECKey
 
 from a2a_trust import ConfigurationError, generate_signer
 from a2a_trust.auth.principal import SubjectToken
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card.view import ApiKeyScheme, HttpScheme, OAuth2Scheme, OAuthFlow, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client import (
     ClientCredentials,
@@ -33,9 +34,8 @@ from a2a_trust.client import (
 )
 from a2a_trust.client.flow import run, run_async
 from a2a_trust.errors import FetchError, TokenRequestError
-from a2a_trust.net.fetcher import Fetcher
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import Agent, Asked, Page, serving_agent
-from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
 

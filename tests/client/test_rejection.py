@@ -25,8 +25,8 @@ from a2a_trust.client import (
 from a2a_trust.client.adapters import _Awaiting
 from a2a_trust.client.certificates import CertificateInMemory
 from a2a_trust.client.messages import Send
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OLD, OWNER, OWNER_TRUSTED, Agent, Page, card_of, signed, trusting
-from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import generate_signer, publish_jwks
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
-from tests.net.test_fetcher import Authority
 from tests.servers.environments import answer_of
 from tests.servers.serving import ROOT
 

@@ -15,8 +15,8 @@ from a2a_trust.card.models import AgentCard03
 from a2a_trust.client import signature_verifier
 from a2a_trust.errors import CardVerificationError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin, named
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority
 from tests.servers.environments import answer_of
 from tests.servers.serving import ROOT
 

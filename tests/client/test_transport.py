@@ -47,8 +47,8 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import SigningTool
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
-from tests.net.test_fetcher import Authority
 
 HOST = "127.0.0.1"
 EXTENDED = [

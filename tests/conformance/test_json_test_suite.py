@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
 from a2a_trust.errors import MalformedError
 from tests.conformance.conftest import Row, Rows
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import jcs
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import jcs
 from tests.conformance.conftest import Row, Rows
 from tests.tables import walk
 

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from a2a_trust import ConfigurationError, Fetcher, publish_jwks
 from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.client import ClientSecret, OAuthClient
+from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
-from tests.net.test_fetcher import Authority
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "credentials.md").read_text(encoding="utf-8")
 ONE_LINE, LOCAL, CLIENTS, ELSEWHERE, BEHIND, ON_BEHALF = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from a2a_trust import providers
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.middleware.protection import protect
-from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import NOW, token
 from tests.auth.vendors import KEY, network, openid
-from tests.net.test_fetcher import Authority
+from tests.base.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
 

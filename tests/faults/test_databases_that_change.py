@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from a2a_trust.auth import PostgresApiKeys, PostgresProofMemory
-from a2a_trust.databases import migrate as migrations
-from a2a_trust.databases.migrate import Migrated, migrate
-from a2a_trust.databases.schema import MIGRATIONS, VERSION, Migration
+from a2a_trust.base.databases import migrate as migrations
+from a2a_trust.base.databases.migrate import Migrated, migrate
+from a2a_trust.base.databases.schema import MIGRATIONS, VERSION, Migration
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.databases import PostgresServer, ended, has_known_proofs_for_long, running_postgres, temporary_folder
 from tests.faults.folders import TMPFS, small_disk

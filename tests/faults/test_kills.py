@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
 from a2a_trust.cli.main import main
 from a2a_trust.keys.files import load_private_key, save_private_key
 from a2a_trust.keys.jwk import public_key_from_jwk

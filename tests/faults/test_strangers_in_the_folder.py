@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.base.files.atomic import FileToWrite, write_atomically
 from a2a_trust.cli import keygen
 from a2a_trust.cli.main import main
-from a2a_trust.files.atomic import FileToWrite, write_atomically
 from a2a_trust.keys.files import private_key_bytes, save_private_key
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks

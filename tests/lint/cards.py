@@ -6,10 +6,10 @@ import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from a2a_trust.base.strict_json.pointer import steps_of
 from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules import RULES
-from a2a_trust.strict_json.pointer import steps_of
 from tests.signing import cards as made
 from tests.signing.cards import Card
 

@@ -20,6 +20,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import Binding
 from a2a_trust.card.schema import Generation
@@ -36,7 +37,6 @@ from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoin
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect, protect_agents
 from a2a_trust.signing.verify import verify_card
-from a2a_trust.strict_json import MAX_BYTES
 from tests.middleware.agent import CARD, KEY, Message, grouped, verifiers
 from tests.middleware.several import agent_at, asked, card_of, running
 from tests.middleware.test_protection import PATHS, ask

@@ -53,7 +53,7 @@ def signer() -> LocalSigner:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of day; time goes on with it, also where it is measured by another clock."""
     clock = Clock()
-    monkeypatch.setattr("a2a_trust.files.watched.monotonic", clock)
+    monkeypatch.setattr("a2a_trust.base.files.watched.monotonic", clock)
     monkeypatch.setattr("a2a_trust.middleware.card.monotonic", clock)
     return clock
 

@@ -22,7 +22,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 
 #: What decides about cards and callers.
 MODULES: Final = (
-    *(f"strict_json/{path.name}" for path in sorted(_ROOT.glob("a2a_trust/strict_json/[!_]*.py"))),
+    *(f"base/strict_json/{path.name}" for path in sorted(_ROOT.glob("a2a_trust/base/strict_json/[!_]*.py"))),
     *(f"signing/{path.name}" for path in sorted(_ROOT.glob("a2a_trust/signing/[!_]*.py"))),
     "keys/jws.py",
     "keys/trust/store.py",

@@ -23,8 +23,8 @@ VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
 #: What the tests read beside themselves; not the package, so that the wheel is what they import.
 _COPIED: Final = ("tests", "docs", "examples", "benchmarks", "requirements", "Makefile", "pyproject.toml")
 _ROOMS: Final = (
-    *("auth", "card", "cli", "client", "conformance", "files", "keys", "lint", "middleware", "net", "signing"),
-    *("strict_json", "testing", "test_arguments.py", "test_cache.py", "test_dates.py", "test_errors.py"),
+    *("auth", "base", "card", "cli", "client", "conformance", "keys", "lint", "middleware", "signing"),
+    *("testing", "test_arguments.py", "test_errors.py"),
 )
 #: SDKs and frameworks, also in processes of a test: see ``make test`` and ``make frameworks``. The lock of the lowest
 #: versions has no trio.

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NEEDS = {
     "card.models": {"models"},
     "client": {"client"},
-    "net.fetcher": {"server", "client"},
+    "base.net.fetcher": {"server", "client"},
     "auth.introspection": {"server", "client"},
     "auth.introspection_endpoint": {"server", "client"},
     "auth.providers": {"server", "client"},
@@ -246,7 +246,7 @@ def test_the_command_is_installed(installed: dict[str, Path]) -> None:
 
 def test_key_sets_on_the_network_say_which_extra_fetches_them(done: dict[str, Mapping[str, Done]]) -> None:
     for extra, each in done.items():
-        if extra in NEEDS["net.fetcher"]:
+        if extra in NEEDS["base.net.fetcher"]:
             assert each[KEY_SET].returncode == 3, each[KEY_SET]
         else:
             assert each[KEY_SET].returncode == 2, each[KEY_SET]

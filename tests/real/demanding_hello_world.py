@@ -24,9 +24,9 @@ from a2a_trust.auth.certificate.identities import FromUri, OnlyIdentities
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card.merge import merged_card
 from a2a_trust.middleware.protection import protect
-from a2a_trust.net.fetcher import Fetcher
 
 SCHEME = os.environ["SCHEME"]
 

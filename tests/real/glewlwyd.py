@@ -17,8 +17,8 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from a2a_trust.net.fetcher import Fetcher
-from tests.net.test_fetcher import Authority
+from a2a_trust.base.net.fetcher import Fetcher
+from tests.base.net.test_fetcher import Authority
 from tests.real.code_flow import AUDIENCE, log_in
 from tests.servers.serving import free_port
 from tests.tiers import missing

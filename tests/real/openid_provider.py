@@ -18,10 +18,10 @@ import httpx
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import generate_signer
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.keys import LocalSigner, base64url
-from a2a_trust.net.fetcher import Fetcher
+from tests.base.net.test_fetcher import Authority
 from tests.interop.sdk_process import SdkUnavailableError, node_environment
-from tests.net.test_fetcher import Authority
 from tests.real.server_process import ServerProcess
 from tests.tiers import missing
 

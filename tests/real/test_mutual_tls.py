@@ -14,6 +14,7 @@ import pytest
 from cryptography import x509
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.certificates import CertificateFiles, client_context
 from a2a_trust.client import (
     ClientCredentials,
@@ -24,7 +25,6 @@ from a2a_trust.client import (
     verifying_client,
 )
 from a2a_trust.keys.files import save_private_key
-from a2a_trust.net.fetcher import Fetcher
 from tests.certificates import SERVER, Authority, Leaf
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider
 from tests.servers.environments import python_of

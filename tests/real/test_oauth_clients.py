@@ -28,6 +28,7 @@ from a2a_trust.auth.certificate.source import FromTls
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import TokenProfile
 from a2a_trust.auth.principal import SubjectToken
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client import (
     CardAuth,
     ClientCredentials,
@@ -43,7 +44,6 @@ from a2a_trust.client.certificates import CertificateFiles, client_context
 from a2a_trust.client.credentials import Credential
 from a2a_trust.client.flow import run, run_async
 from a2a_trust.errors import TokenRequestError
-from a2a_trust.net.fetcher import Fetcher
 from tests.certificates import SERVER, Authority
 from tests.client.agents import OWNER_TRUSTED, signed, trusting
 from tests.middleware.agent import uvicorn_serving

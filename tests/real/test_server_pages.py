@@ -11,9 +11,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.protection import protect
-from a2a_trust.net.fetcher import Fetcher
 from tests.real.code_flow import AUDIENCE
 from tests.real.glewlwyd import Glewlwyd
 from tests.real.token_servers import CanailleServer, IntrospectingServer

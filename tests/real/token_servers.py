@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from a2a_trust.net.fetcher import Fetcher
-from tests.net.test_fetcher import Authority
+from a2a_trust.base.net.fetcher import Fetcher
+from tests.base.net.test_fetcher import Authority
 from tests.real.code_flow import AUDIENCE, log_in
 from tests.real.server_process import ServerProcess
 from tests.servers.environments import python_of

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json.jcs import canonicalize, canonicalize_received
 from a2a_trust.card.schema import MESSAGES, Kind, Presence, proto_name
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING, unprotected_members
 from a2a_trust.signing.forms import (
@@ -23,7 +24,6 @@ from a2a_trust.signing.forms import (
     project,
     shorten,
 )
-from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
 from tests.tables import walk
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from a2a_trust import strict_json
+from a2a_trust.base import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin

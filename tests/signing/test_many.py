@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from a2a_trust.base.workers import CHUNK
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.signer import LocalSigner, generate_signer
@@ -19,7 +20,6 @@ from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.many import Origin, sign_cards, verify_cards
 from a2a_trust.signing.sign import SignedCard, sign_card
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
-from a2a_trust.workers import CHUNK
 from tests.signing.cards import Card
 from tests.signing.making import served, trusted
 from tests.tables import walk

@@ -19,10 +19,10 @@ from a2a_trust import (
     generate_signer,
     sign_card,
 )
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.errors import FailureReason
 from a2a_trust.keys import SigningTool, n_of
 from a2a_trust.signing import Form
-from a2a_trust.strict_json import MAX_BYTES
 from tests.attacks.recording import events_outside
 from tests.signing.cards import Card, full_card
 from tests.signing.making import entry, served, signed_in, trusted

@@ -9,6 +9,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import TrustError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.signer import LocalSigner, generate_signer
@@ -18,7 +19,6 @@ from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
-from a2a_trust.strict_json import JSONObject
 from tests.tables import walk
 
 NOW = 1_800_000_000.0

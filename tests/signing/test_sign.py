@@ -18,6 +18,8 @@ from joserfc import jws
 from joserfc.errors import UnsupportedHeaderError
 from joserfc.jwk import ECKey
 
+from a2a_trust.base.strict_json import MAX_BYTES
+from a2a_trust.base.strict_json.jcs import canonicalize, canonicalize_received
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
@@ -28,8 +30,6 @@ from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type
 from a2a_trust.signing.verify import verify_card
-from a2a_trust.strict_json import MAX_BYTES
-from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
 from tests.signing.making import ANYWHERE, entry, header_of, served, signed_in, trust_in
 from tests.tables import walk

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -28,7 +29,6 @@ from a2a_trust.signing.forms import Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES
 from a2a_trust.signing.verify import Coverage, verify_card
-from a2a_trust.strict_json.jcs import canonicalize
 from tests.signing.cards import Card, full_card, many_formed_card
 from tests.signing.making import (
     ANYWHERE,

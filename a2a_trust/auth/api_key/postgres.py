@@ -16,9 +16,9 @@ from a2a_trust.auth.api_key.sqlite import COLUMNS, ApiKeysInTable, api_key_table
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord
 from a2a_trust.auth.record_table import Session, WritableTable
 from a2a_trust.auth.records import Found, WriteTable, readable_of
-from a2a_trust.cache import SingleFlight
-from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.postgres import Postgres
+from a2a_trust.base.cache import SingleFlight
+from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.postgres import Postgres
 from a2a_trust.errors import KeySourceUnavailableError
 
 _FIND: Final = f"""

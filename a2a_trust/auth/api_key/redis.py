@@ -20,8 +20,8 @@ from uuid import uuid4
 from a2a_trust.auth.api_key.sqlite import api_key_table
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
 from a2a_trust.auth.records import Found, WriteTable, readable_of, split
-from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.redis import RedisServer
+from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
 _REVISION: Final = "a2a:keys:revision"

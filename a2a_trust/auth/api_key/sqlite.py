@@ -1,7 +1,7 @@
 """API keys in an SQLite file: the embedded store, which several processes of one machine may share.
 
-How they share it is in ``files.sqlite``, how it is read in ``record_table``. Keys are looked up by digest, so a look-up
-costs the same however many there are. ``revision`` changes with every change but that of a last use.
+How they share it is in ``base.files.sqlite``, how it is read in ``record_table``. Keys are looked up by digest, so a
+look-up costs the same however many there are. ``revision`` changes with every change but that of a last use.
 
 Servers need the right to read only; without the right to write, last uses are not kept.
 """
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
 from a2a_trust.auth.record_table import RecordsInTable, RecordTable, SqliteStore
-from a2a_trust.files.sqlite import revision_of
+from a2a_trust.base.files.sqlite import revision_of
 
 COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
 

@@ -44,7 +44,7 @@ from a2a_trust.auth.records import (
     reason,
     scope_set,
 )
-from a2a_trust.cache import SingleFlight
+from a2a_trust.base.cache import SingleFlight
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, MalformedError
 
 DEFAULT_PREFIX: Final = "a2a"

@@ -1,6 +1,6 @@
 """Passwords in an SQLite file: the embedded store, which several processes of one machine may share.
 
-How they share it is in ``files.sqlite``. Servers need the right to read only.
+How they share it is in ``base.files.sqlite``. Servers need the right to read only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 from a2a_trust.auth.basic.records import PasswordRecord, PasswordWrites
 from a2a_trust.auth.record_table import RecordTable, SqliteStore
-from a2a_trust.files.sqlite import revision_of
+from a2a_trust.base.files.sqlite import revision_of
 
 _COLUMNS: Final = "user, hash, scopes, created, changed, expires, revoked"
 _CHANGING: Final = _COLUMNS.removeprefix("user, ")

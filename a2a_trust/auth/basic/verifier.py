@@ -18,7 +18,7 @@ from a2a_trust.auth.basic.user_pass import read_user_pass
 from a2a_trust.auth.peers import sending
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
-from a2a_trust.cache import BoundedCache, SingleFlight
+from a2a_trust.base.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,

@@ -23,9 +23,9 @@ from a2a_trust.auth.certificate.identities import (
     OnlyThumbprints,
     extension_of,
 )
-from a2a_trust.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.files.watched import Stamp, Watched, open_regular, stamp_of_path
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of_path
 from a2a_trust.keys.jwk import public_key_from_object
 
 _MAX_FILE: Final = 4_194_304

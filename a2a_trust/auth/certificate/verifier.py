@@ -37,7 +37,7 @@ from a2a_trust.auth.certificate.authority import ClientAuthority, RevocationList
 from a2a_trust.auth.certificate.identities import BROKEN, FromSubject, check_allowed, extension_of
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import CredentialKind, Identity
-from a2a_trust.cache import BoundedCache, SingleFlight
+from a2a_trust.base.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_object

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
-from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.postgres import Postgres
+from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.postgres import Postgres
 
 #: The server's name for itself. It changes with the server, with its timeline, with a database or a table that was
 #: restored from a copy, and with TRUNCATE; also with VACUUM FULL, which looks the same.

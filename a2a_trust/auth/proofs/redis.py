@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
-from a2a_trust.databases.availability import REQUEST_SECONDS
-from a2a_trust.databases.redis import RedisServer
+from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.errors import KeySourceUnavailableError
 
 _STATE: Final = "a2a:proofs"

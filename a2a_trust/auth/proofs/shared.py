@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, Room, VolatileProofMemory, digest_of
-from a2a_trust.dates import date_of
+from a2a_trust.base.dates import date_of
 from a2a_trust.errors import KeySourceUnavailableError
 
 if TYPE_CHECKING:
-    from a2a_trust.databases.postgres import Postgres
-    from a2a_trust.databases.redis import RedisServer
+    from a2a_trust.base.databases.postgres import Postgres
+    from a2a_trust.base.databases.redis import RedisServer
 
 SKEW: Final = 10.0
 """By how many seconds the clocks of a replica and of the database may differ."""

@@ -24,8 +24,8 @@ from typing import Final
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, DroppedTimes, Room, digest_of, kept_seconds
+from a2a_trust.base.files.sqlite import SqliteFile
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError, TrustError
-from a2a_trust.files.sqlite import SqliteFile
 
 _APPLICATION_ID: Final = 0x41324450  # "A2DP"
 

@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
-from a2a_trust.dates import date_of
+from a2a_trust.base.dates import date_of
+from a2a_trust.base.files.atomic import lock_file, write_atomically
+from a2a_trust.base.files.watched import check_writers
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.files.atomic import lock_file, write_atomically
-from a2a_trust.files.watched import check_writers
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust.file import RevokedKey, TrustDocument, TrustEntry, comments, places, read_trust
 from a2a_trust.keys.trust.store import SigningTool

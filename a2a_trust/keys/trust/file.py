@@ -35,19 +35,19 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from a2a_trust.base.files.watched import Stamp, Watched, check_writers, log_outcome, missing_file, stamp_of_path
+from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
-from a2a_trust.files.watched import Stamp, Watched, check_writers, log_outcome, missing_file, stamp_of_path
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust.policy import OriginPolicy, Threshold, is_thumbprint, party_name
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore, signing_tool
-from a2a_trust.strict_json import MAX_BYTES
 
 if TYPE_CHECKING:
+    from a2a_trust.base.net.fetcher import Fetcher
     from a2a_trust.keys.trust.jwks_cache import JwksCache
-    from a2a_trust.net.fetcher import Fetcher
 
 _log: Final = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from a2a_trust.cache import SingleFlight
+from a2a_trust.base.cache import SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
     FetchError,

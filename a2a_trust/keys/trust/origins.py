@@ -22,9 +22,9 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, Final
 
+from a2a_trust.base.net.addresses import address_of
+from a2a_trust.base.net.urls import Url, read_host, read_url
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.net.addresses import address_of
-from a2a_trust.net.urls import Url, read_host, read_url
 
 _WILDCARD: Final = 'write "*." and a parent of two labels or more'
 _UNENCRYPTED: Final = ("http://", "ws://")

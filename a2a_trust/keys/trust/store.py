@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from a2a_trust.dates import date_of
+from a2a_trust.base.dates import date_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin

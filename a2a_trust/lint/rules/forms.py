@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from a2a_trust.base.strict_json.pointer import steps_of
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, Kind
 from a2a_trust.lint.document import Subject, safe_pointer
@@ -13,7 +14,6 @@ from a2a_trust.lint.rules.members import empty_member, unknown_members
 from a2a_trust.lint.rules.requirements import missing_twin, requirement_spelling
 from a2a_trust.signing.a2a_python import rewritten_members
 from a2a_trust.signing.forms import Form, present_members, project
-from a2a_trust.strict_json.pointer import steps_of
 
 
 @rule(

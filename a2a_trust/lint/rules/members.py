@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from a2a_trust.base.strict_json.jcs import MAX_SAFE_INTEGER
+from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.card.schema import MESSAGES, REQUIRED_0_1, REQUIRED_0_3, Presence, proto_name
 from a2a_trust.lint.document import Subject, member_of, path_to, pointer_of, safe_pointer
 from a2a_trust.lint.findings import Problem, Severity, rule, without_braces
 from a2a_trust.lint.secret_shapes import secret_kind
-from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER
-from a2a_trust.strict_json.pointer import Path
 
 
 @rule("unreadable-document", Severity.ERROR, "The file is not one JSON object that every reader reads alike.", "8.4.1")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from a2a_trust.base.strict_json import JSON, JSONObject
+from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.schema import MESSAGES
 from a2a_trust.card.view import Alternative, NamedScheme
 from a2a_trust.lint.document import Subject, at, member_of, pointer_of, shown_name, spelling_of
 from a2a_trust.lint.findings import Problem, Severity, rule
-from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.pointer import Path
 
 
 @rule(

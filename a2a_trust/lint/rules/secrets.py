@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
-from a2a_trust.strict_json.pointer import Path
 
 
 @rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.lint.document import Subject, member_of, pointer_of, spelling_of
 from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.lint.rules.requirements import scope_lists
-from a2a_trust.strict_json.pointer import Path
 
 _BREAKS: Final = frozenset("\t\n\r\u2028\u2029")
 _CONTROLS: Final = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0)))) - _BREAKS

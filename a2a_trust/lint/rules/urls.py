@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from a2a_trust.base.net.addresses import is_loopback, is_public
+from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.trust.origins import host_of, interface_host, url_of
 from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.lint.secret_shapes import secret_kind
-from a2a_trust.net.addresses import is_loopback, is_public
-from a2a_trust.strict_json.pointer import Path
 
 
 class _CardUrl(NamedTuple):

@@ -21,9 +21,9 @@ import pytest
 
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
+from a2a_trust.base.files import sqlite as sqlite_files
 from a2a_trust.cli.main import main
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.files import sqlite as sqlite_files
 
 pytestmark = pytest.mark.anyio
 

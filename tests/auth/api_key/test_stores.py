@@ -298,7 +298,7 @@ async def test_a_line_for_notifications_that_dies_without_a_word_is_given_up(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next look-up opens another one; else revocations would take ``refresh`` seconds until the next restart."""
-    monkeypatch.setattr("a2a_trust.databases.postgres._TRY_EVERY", 0.05)
+    monkeypatch.setattr("a2a_trust.base.databases.postgres._TRY_EVERY", 0.05)
     url = postgres.database()
     with line(postgres.port) as way:
         keys = PostgresApiKeys(url.replace(str(postgres.port), str(way.port)))

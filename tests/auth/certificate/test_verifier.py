@@ -40,8 +40,8 @@ from a2a_trust.auth.certificate.identities import (
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import Identity, Principal
+from a2a_trust.base.files.watched import open_regular
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.files.watched import open_regular
 from a2a_trust.keys import base64url
 from tests.certificates import CLIENT, SERVER, Authority, Leaf
 from tests.tables import walk
@@ -812,7 +812,7 @@ def test_a_list_that_could_not_be_opened_once_is_read_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process has no free descriptors for a moment, as strangers can cause; the file does not change again."""
-    monkeypatch.setattr("a2a_trust.files.watched.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_trust.base.files.watched.RETRY_SECONDS", 0.0)
     path = write_crls(tmp_path, CA.revoke())
     verifier = CertificateVerifier(authority(tmp_path, crls=[path]))
     assert judge(verifier, GOOD).subject == ID

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from a2a_trust.base.files.watched import stamp_of_path
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.files.watched import stamp_of_path
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.edit import (
     EMPTY,

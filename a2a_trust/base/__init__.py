@@ -1,0 +1,1 @@
+"""The ground floor: strict JSON, files, databases, the network, caches and workers."""

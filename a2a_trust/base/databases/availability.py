@@ -1,0 +1,129 @@
+"""What PostgreSQL and Redis have in common: a client for each event loop, time limits, errors, and audit events when a
+database is lost and when it is back.
+
+- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
+- A request waits for ``timeout`` seconds at most, for a connection and for its answer together. There are no silent
+  retries, and after an outage the next request connects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import time
+from abc import ABC, abstractmethod
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
+
+from a2a_trust.base.databases.addresses import DatabaseUrl
+from a2a_trust.errors import ConfigurationError, TrustError
+
+_T = TypeVar("_T")
+
+REQUEST_SECONDS: Final = 0.25
+"""How long a request waits for a database, where nothing else is asked for."""
+
+_PAUSE_SECONDS: Final = 1.0
+
+_log: Final = logging.getLogger("a2a_trust.audit")
+"""The logger of ``middleware.audit``, which lists all events."""
+
+
+class Database(ABC):
+    """A database server. All methods that use it raise ``unavailable`` in place of its errors."""
+
+    #: The errors of the connection and of the server.
+    _errors: tuple[type[Exception], ...]
+
+    def __init__(self, kind: str, url: DatabaseUrl, what: str, unavailable: type[TrustError], timeout: float) -> None:
+        """``what`` the database holds is for people ("API keys"). Nothing is connected yet."""
+        if not timeout > 0:
+            raise ConfigurationError(f"{kind}: timeout={timeout!r:.40} must be above 0, in seconds")
+        self.url: Final = url
+        self.what: Final = f"{what} in {url.shown}"
+        self._unavailable, self._timeout = unavailable, timeout
+        self._is_lost = False
+
+    @abstractmethod
+    def _reason(self, error: Exception) -> str:
+        """The fault, without a value of a command or a password."""
+
+    @contextmanager
+    def _translate(self, *, audits: bool = False, is_part: bool = False) -> Iterator[None]:
+        """Errors of the connection and of the server become ``unavailable``; with ``audits`` they are audit events.
+
+        After a part of a request (``is_part``) it is still unknown whether the database works.
+        """
+        try:
+            yield
+        except self._errors as error:
+            why = self._reason(error)
+            if audits and not self._is_lost:
+                self._is_lost = True
+                event = {"event": "store-lost", "detail": f"{self.what}: {why}"}
+                _log.warning("lost the %s: %s", self.what, why, extra={"audit": event})
+            raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
+        if audits and not is_part and self._is_lost:
+            self._is_lost = False
+            event = {"event": "store-found", "detail": self.what}
+            _log.warning("the %s is back", self.what, extra={"audit": event})
+
+
+#: After a fork, the clients of the parent: kept, since closing them would end the connections of the parent.
+_INHERITED: Final[list[object]] = []
+
+
+class PerLoop(Generic[_T]):
+    """The clients of one database, made when a loop first needs one."""
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        """``make`` makes a client for the running event loop, and does not wait."""
+        self._make = make
+        self._process = os.getpid()
+        self._clients: dict[AbstractEventLoop, _T] = {}
+
+    def get(self) -> _T:
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            _INHERITED.append(self._clients)
+            self._process, self._clients = os.getpid(), {}
+        if loop not in self._clients:
+            for closed in [each for each in [*self._clients] if each.is_closed()]:
+                self._clients.pop(closed, None)
+            self._clients[loop] = self._make()
+        return self._clients[loop]
+
+    def pop(self) -> _T | None:
+        """The client of the running event loop, which the caller closes; the next ``get`` makes another one."""
+        return self._clients.pop(asyncio.get_running_loop(), None)
+
+
+class Pause:
+    """Circuit breaker for optional stores: after a failure one request a second tries it, the others skip it."""
+
+    def __init__(self) -> None:
+        self._is_lost = False
+        self._ends = -math.inf
+
+    def may_try(self) -> bool:
+        """Whether to use the store now. A caller that gets True has to use it."""
+        now = time.monotonic()
+        if self._is_lost and now < self._ends:
+            return False
+        self._ends = now + _PAUSE_SECONDS  # while this request finds out, the others do not wait
+        return True
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """The block uses the store, and raises if that cannot be used."""
+        try:
+            yield
+        except Exception:
+            self._is_lost, self._ends = True, time.monotonic() + _PAUSE_SECONDS
+            raise
+        self._is_lost = False

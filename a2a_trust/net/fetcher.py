@@ -27,9 +27,9 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -37,7 +37,7 @@ from ipaddress import ip_address
 from threading import BoundedSemaphore, Thread
 from time import time
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import anyio
 import httpcore
@@ -69,6 +69,10 @@ _OWN_HEADERS: Final = frozenset(
         "if-modified-since", "if-match", "if-unmodified-since", "if-range", "keep-alive", "proxy-connection",
     }
 )  # fmt: skip
+
+_BEGINNING: Final = 65_536
+_END_OF_EVENT: Final = re.compile(rb"\r?\n\r?\n")
+_A = TypeVar("_A")
 
 MAX_ATTEMPTS: Final = 4
 """The number of addresses of a name that are tried, one after the other."""
@@ -107,6 +111,17 @@ class FormAnswer:
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyAnswer(FormAnswer):
+    """An answer of any status and type, which nothing is known about yet; ``body`` may be only its beginning.
+
+    ``tls`` is the version of TLS and ``valid_until`` the end of the server's certificate, in seconds since the epoch.
+    """
+
+    tls: str = ""
+    valid_until: float | None = None
 
 
 class Resolver(Protocol):
@@ -274,6 +289,20 @@ class Fetcher:
 
         return await self._ask(target, True, asked, form, check)
 
+    async def exchange(
+        self, method: str, url: str, *, configured: bool, headers: Mapping[str, str], content: bytes | None = None
+    ) -> AnyAnswer:
+        """The answer to one request, whatever its status and type. Nothing is followed.
+
+        The body ends at 64 KiB, after the first event of a stream, and half of ``timeout`` after the headers.
+        ``headers`` may also name ``Accept`` and ``User-Agent``. Errors as of ``fetch``.
+        """
+        target = self._allowed(url, configured)
+        own = {name: value for name, value in headers.items() if name in ("Accept", "User-Agent")}
+        given = {name: value for name, value in headers.items() if name not in own}
+        asked = _request_headers(target, given, None, content, "application/json") | own
+        return await self._within_limits(target, configured, lambda at: self._begun(target, at, method, asked, content))
+
     def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
         """A function that fetches this URL and returns (body, max_age), for ``JwksCache``.
 
@@ -337,10 +366,16 @@ class Fetcher:
         check: Callable[[int, dict[str, str]], None],
     ) -> FormAnswer:
         """The whole answer; ``check`` raises FetchError for a status and headers that are not accepted."""
+        return await self._within_limits(
+            target, configured, lambda addresses: self._exchange(target, addresses, asked, content, check)
+        )
+
+    async def _within_limits(
+        self, target: Url, configured: bool, exchange: Callable[[Sequence[Address]], Awaitable[_A]]
+    ) -> _A:
         try:
             with anyio.fail_after(self._timeout):
-                addresses = await self._addresses(target, configured)
-                return await self._exchange(target, addresses, asked, content, check)
+                return await exchange(await self._addresses(target, configured))
         except TimeoutError:
             raise FetchError(f"{target.origin}: no complete answer within {self._timeout:g} seconds") from None
         except _NETWORK_ERRORS as error:
@@ -354,13 +389,61 @@ class Fetcher:
         content: bytes | None,
         check: Callable[[int, dict[str, str]], None],
     ) -> FormAnswer:
+        method = "GET" if content is None else "POST"
+        async with self._sent(target, addresses, method, asked, content) as response:
+            headers = _headers(response.headers)
+            check(response.status, headers)
+            body = bytearray()
+            async for chunk in response.aiter_stream():
+                body += chunk
+                if len(body) > self._max_bytes:
+                    raise FetchError(
+                        f"{target.origin}: the answer has more than {self._max_bytes} bytes", response.status
+                    )
+            return FormAnswer(status=response.status, headers=headers, body=bytes(body))
+
+    async def _begun(
+        self,
+        target: Url,
+        addresses: Sequence[Address],
+        method: str,
+        asked: dict[bytes | str, bytes | str],
+        content: bytes | None,
+    ) -> AnyAnswer:
+        async with self._sent(target, addresses, method, asked, content) as response:
+            tls = response.extensions["network_stream"].get_extra_info("ssl_object")
+            headers = _headers(response.headers)
+            is_stream = headers.get("content-type", "").lower().startswith("text/event-stream")
+            body = bytearray()
+            with anyio.move_on_after(self._timeout / 2), suppress(*_NETWORK_ERRORS):  # the status is known
+                async for chunk in response.aiter_stream():
+                    body += chunk
+                    if len(body) >= _BEGINNING or (is_stream and _END_OF_EVENT.search(body)):
+                        break
+            return AnyAnswer(
+                status=response.status,
+                headers=headers,
+                body=bytes(body[:_BEGINNING]),
+                tls="" if tls is None else tls.version() or "",
+                valid_until=None if tls is None else ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"]),
+            )
+
+    @asynccontextmanager
+    async def _sent(
+        self,
+        target: Url,
+        addresses: Sequence[Address],
+        method: str,
+        asked: dict[bytes | str, bytes | str],
+        content: bytes | None,
+    ) -> AsyncIterator[httpcore.Response]:
         # httpcore without httpx, because it has no redirects, environment, cookies or decompression.
         # The pool is for this request only, so that no connection outlives the check of its address.
         async with (
             aclosing(_CheckedAddresses(addresses, self._timeout)) as network,
             httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
             pool.stream(
-                "GET" if content is None else "POST",
+                method,
                 httpcore.URL(
                     scheme=target.scheme.encode(),
                     host=target.host.strip("[]").encode(),
@@ -373,16 +456,7 @@ class Fetcher:
         ):
             # Without the query, which may hold a secret.
             _log.debug("%s%s: HTTP %d", target.origin, target.path.partition("?")[0], response.status)
-            headers = _headers(response.headers)
-            check(response.status, headers)
-            body = bytearray()
-            async for chunk in response.aiter_stream():
-                body += chunk
-                if len(body) > self._max_bytes:
-                    raise FetchError(
-                        f"{target.origin}: the answer has more than {self._max_bytes} bytes", response.status
-                    )
-            return FormAnswer(status=response.status, headers=headers, body=bytes(body))
+            yield response
 
 
 @lru_cache(maxsize=1)

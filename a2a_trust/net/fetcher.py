@@ -27,9 +27,11 @@ import math
 import re
 import socket
 import ssl
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -302,6 +304,19 @@ class Fetcher:
         given = {name: value for name, value in headers.items() if name not in own}
         asked = _request_headers(target, given, None, content, "application/json") | own
         return await self._within_limits(target, configured, lambda at: self._begun(target, at, method, asked, content))
+
+    def with_old_tls(self) -> Fetcher:
+        """The same fetcher with TLS 1.0 and 1.1 only: what it fetches shows that a server accepts them."""
+        context = ssl.create_default_context()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        if authorities := b"".join(self._ssl_context.get_ca_certs(binary_form=True)):
+            context.load_verify_locations(cadata=authorities)
+        fetcher = copy(self)
+        fetcher._ssl_context = context
+        return fetcher
 
     def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
         """A function that fetches this URL and returns (body, max_age), for ``JwksCache``.

@@ -1,0 +1,206 @@
+"""The credentials that a request of a probe carries: none, wrong ones, and the operator's own.
+
+The rules:
+
+1. Wrong credentials are random and new for each request, with invented user names, so no one is locked out.
+2. The operator's credentials come from ``client.answer``, which binds each to its origins. Parts and replicas of them
+   are never made: the wrong place gets a random value.
+
+Source: RFC 6750 2, RFC 7519 6, RFC 7617 2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from secrets import token_urlsafe
+from typing import Final
+
+from a2a_trust.card.places import HeaderPlace, key_place
+from a2a_trust.card.view import (
+    Alternative,
+    ApiKeyScheme,
+    CardView,
+    MutualTlsScheme,
+    OAuth2Scheme,
+    OpenIdConnectScheme,
+    SecurityScheme,
+)
+from a2a_trust.client.answer import Answer, Credentials, Part, answer_for
+from a2a_trust.client.credentials import ApiKey, BasicCredentials, BearerToken, CredentialValue, http_scheme
+from a2a_trust.client.decisions import attachment_of
+from a2a_trust.client.flow import run_async
+from a2a_trust.client.messages import NOTHING, Attachment, Request
+from a2a_trust.errors import TrustError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.signer import generate_signer, signed_jwt
+from a2a_trust.net.fetcher import Fetcher
+from a2a_trust.probe.requests import ProbeRequest
+
+
+class Form(Enum):
+    """What a request carries, in the words of reports."""
+
+    NOTHING = "no credential"
+    WRONG = "a random credential"
+    MALFORMED = "a malformed credential"
+    ELSEWHERE = "a random credential in another place"
+    FORGED = "a token signed by a throw-away key"
+    UNSIGNED = "an unsigned token (alg none)"
+    EXPIRED = "an expired token of a throw-away key"
+    LESS = "a credential that lacks a scope"
+    HALF = "one of two credentials"
+    GOOD = "the given credential"
+
+
+FORGERIES: Final = (Form.MALFORMED, Form.ELSEWHERE, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
+_OF_TOKENS: Final = (Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
+_WELL_KNOWN: Final = re.compile(r"/\.well-known/[a-z-]+")
+_HOUR: Final = 3600
+
+
+def forms_for(view: CardView, alternative: Alternative) -> tuple[Form, ...]:
+    """The forms of wrong credentials beside a random one; empty if no request can carry one for the alternative."""
+    schemes = _schemes(view, alternative)
+    has_token = any(takes_token(scheme) for scheme in schemes)
+    return tuple(form for form in FORGERIES if has_token or form not in _OF_TOKENS) if schemes else ()
+
+
+def forged(view: CardView, alternative: Alternative, form: Form, audience: str) -> Attachment:
+    """A wrong credential for each scheme of the alternative that a request can carry one for."""
+    headers: list[tuple[bytes, bytes]] = []
+    cookies: list[tuple[str, str]] = []
+    parameters: list[tuple[str, str]] = []
+    for scheme in _schemes(view, alternative):
+        if form is Form.ELSEWHERE:
+            is_key = isinstance(scheme, ApiKeyScheme)
+            value = token_urlsafe(32)
+            headers.append((b"authorization", f"Bearer {value}".encode()) if is_key else (b"x-api-key", value.encode()))
+        elif isinstance(scheme, ApiKeyScheme):
+            place, text = key_place(scheme), "?" if form is Form.MALFORMED else token_urlsafe(32)
+            if isinstance(place, HeaderPlace):
+                headers.append((place.header, text.encode()))
+            else:
+                (parameters if place.location == "query" else cookies).append((place.name, text))
+        else:
+            headers.append((b"authorization", _authorization(scheme, form, audience, view).encode()))
+    return Attachment(tuple(dict(headers).items()), tuple(cookies), tuple(parameters))
+
+
+def _schemes(view: CardView, alternative: Alternative) -> list[SecurityScheme]:
+    """The schemes of the alternative whose credentials are in requests, at a safe place."""
+    found: list[SecurityScheme] = []
+    for name, _ in alternative.schemes:
+        scheme = view.schemes.get(name)
+        try:
+            if isinstance(scheme, ApiKeyScheme):
+                key_place(scheme)
+        except TrustError:
+            continue
+        if scheme is not None and not isinstance(scheme, MutualTlsScheme):
+            found.append(scheme)
+    return found
+
+
+def takes_token(scheme: SecurityScheme) -> bool:
+    """Whether the scheme's credential is a token in ``Authorization: Bearer``."""
+    return isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme) or http_scheme(scheme) == "bearer"
+
+
+def _authorization(scheme: SecurityScheme, form: Form, audience: str, view: CardView) -> str:
+    if http_scheme(scheme) == "basic":
+        named = b64encode(f"probe-{token_urlsafe(9)}:{token_urlsafe(16)}".encode()).decode()
+        return "Basic ?" if form is Form.MALFORMED else f"Basic {named}"
+    if not takes_token(scheme):
+        word = re.sub(r"[^a-z0-9-]", "", http_scheme(scheme)) or "unknown"
+        return f"{word} {token_urlsafe(32)}"
+    if form is Form.MALFORMED:
+        return "Bearer ?"
+    return f"Bearer {_token(form, issuer_of(scheme), audience, view) if form in _OF_TOKENS else token_urlsafe(32)}"
+
+
+def issuer_of(scheme: SecurityScheme) -> str:
+    """The issuer that tokens for the scheme name, as well as the card shows it."""
+    url = ""
+    if isinstance(scheme, OpenIdConnectScheme):
+        url = scheme.discovery_url
+    elif isinstance(scheme, OAuth2Scheme):
+        urls = [url for flow in scheme.flows for _, url in flow.urls]
+        url = scheme.metadata_url or ("/".join(urls[0].split("/")[:3]) if urls else "")
+    return _WELL_KNOWN.sub("", url)
+
+
+def _token(form: Form, issuer: str, audience: str, view: CardView) -> str:
+    now = int(time.time()) - (_HOUR if form is Form.EXPIRED else 0)
+    scopes = sorted({scope for each in view.alternatives for _, wanted in each.schemes for scope in wanted})
+    claims = {
+        "iss": issuer or "https://probe.invalid",
+        "sub": f"probe-{token_urlsafe(9)}",
+        "aud": audience,
+        "client_id": "probe",
+        "iat": now - 60,
+        "exp": now + 300,
+        "jti": token_urlsafe(9),
+        "scope": " ".join(scopes)[:1024],
+    }
+    if form is Form.UNSIGNED:
+        parts = ({"alg": "none", "typ": "at+jwt"}, claims)
+        return ".".join([*(base64url.encode(json.dumps(part).encode()) for part in parts), ""])
+    signer = generate_signer("ES256")
+    return signed_jwt({"alg": signer.alg, "kid": signer.kid, "typ": "at+jwt"}, claims, signer)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The operator's credentials for one alternative at one origin: complete, or a part of what is needed."""
+
+    form: Form
+    parts: tuple[Part, ...]
+
+    async def attachment(self, request: ProbeRequest, origin: str, fetcher: Fetcher | None) -> Attachment:
+        """TrustError: a credential cannot be obtained."""
+        values: list[CredentialValue] = [
+            await run_async(part.credential.obtain(part.scopes), fetcher) for part in self.parts
+        ]
+        asked = Request(method=request.method, url=request.url, headers={}, timeout={})
+        names = tuple(part.name for part in self.parts)
+        return attachment_of(asked, Answer(names, self.parts), values, origin) if values else NOTHING
+
+
+def own_of(
+    view: CardView, alternative: Alternative, given: Credentials, lacking: Credentials, origin: str
+) -> Iterator[Own]:
+    """The operator's credentials for the alternative: those that satisfy it first, then those that must not.
+
+    Nothing, if they do not satisfy it at that origin.
+    """
+    try:
+        parts = answer_for(view, (alternative,), given, origin, is_whole=True).parts
+    except TrustError:
+        return
+    yield Own(Form.GOOD, parts)
+    if len(parts) > 1:
+        yield from (Own(Form.HALF, (part,)) for part in parts)
+    for at, part in enumerate(parts):
+        if part.name in lacking:
+            try:
+                weaker = answer_for(
+                    view, (alternative,), {**given, part.name: lacking[part.name]}, origin, is_whole=True
+                )
+                yield Own(Form.LESS, weaker.parts)
+            except TrustError:
+                continue
+        elif part.scopes and not isinstance(part.credential, ApiKey | BasicCredentials | BearerToken):
+            less = Part(
+                name=part.name,
+                scheme=part.scheme,
+                credential=part.credential,
+                scopes=part.scopes - {max(part.scopes)},
+                place=part.place,
+            )
+            yield Own(Form.LESS, (*parts[:at], less, *parts[at + 1 :]))

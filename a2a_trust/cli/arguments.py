@@ -187,6 +187,59 @@ def _add_lint(command: argparse.ArgumentParser) -> None:
     output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
 
 
+def _add_probe(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Ask running agents whether they enforce what their cards declare. Each operation that changes nothing is called "
+        "without a credential, with wrong ones, and with yours if you give them. Probe only agents whose operators "
+        "agree: it sends up to 60 requests to each interface, at most 10 a second."
+    )
+    command.add_argument("urls", nargs="*", metavar="URL", help="URL of an agent, or of its card, which ends in .json")
+    command.add_argument(
+        "--list", metavar="FILE", help="file with the URLs of agents, one per line; - is standard input"
+    )
+    for option, what in (
+        ("--credential", "valid credential for a scheme of the card"),
+        ("--lacking", "valid credential that lacks a required scope, and must be rejected"),
+    ):
+        command.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar="SCHEME=FILE[@ORIGIN]",
+            help=f"{what}: an API key, a token, or USER:PASSWORD; it is sent to ORIGIN only (default: the origin of URL); "
+            "may be repeated",
+        )
+    command.add_argument(
+        "--interface-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="another origin whose interfaces are asked, too (default: only that of URL); may be repeated",
+    )
+    command.add_argument("--trust", metavar="FILE", help="trust file with the keys that verify the card")
+    command.add_argument(
+        "--allow-private",
+        action="store_true",
+        help="allow agents on this machine (http too) and at private addresses (https)",
+    )
+    command.add_argument(
+        "--allow-tasks",
+        action="store_true",
+        help="also create a task, and cancel it, to see whether push notifications to 127.0.0.1 are accepted",
+    )
+    command.add_argument(
+        "--fail-on",
+        choices=("not-enforced", "cannot-tell"),
+        default="not-enforced",
+        help="exit with 1 for this verdict or a worse one (default: not-enforced)",
+    )
+    _add_quiet(command)
+    _add_verbose(command)
+    output = command.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="report as JSON")
+    output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
+
+
 def _add_rotate(command: argparse.ArgumentParser) -> None:
     _add_ring(command)
     command.add_argument(
@@ -522,6 +575,7 @@ COMMANDS: Final = {
     "verify": ("verify cards with keys that you trust", _add_verify),
     "inspect": ("show the content of cards, and who signed them", _add_inspect),
     "lint": ("check cards for problems", _add_lint),
+    "probe": ("ask running agents whether they enforce their cards", _add_probe),
     "rotate": ("add the next signing key to a key ring: published now, signing later", _add_rotate),
     "keys": ("manage a key ring: signing keys that replace each other over time", _add_keys),
     "api-key": ("manage the API keys that an agent accepts", _add_api_key),

@@ -10,14 +10,20 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust.cli.positions import Position
-from a2a_trust.lint.findings import Finding
+from a2a_trust.lint.findings import Finding, Rule
 from a2a_trust.lint.rules import RULES
+from a2a_trust.probe.rules import ProbeFinding
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _PLACES: Final = {rule: index for index, rule in enumerate(RULES)}
 
 
-def log_of(results: list[dict[str, Any]], notifications: list[dict[str, Any]]) -> dict[str, Any]:
+def log_of(
+    results: list[dict[str, Any]],
+    notifications: list[dict[str, Any]],
+    command: str = "lint",
+    rules: Mapping[str, Any] = RULES,
+) -> dict[str, Any]:
     """The whole log of one run; ``notifications`` are about files that could not be read."""
     return {
         "$schema": _SCHEMA,
@@ -26,9 +32,9 @@ def log_of(results: list[dict[str, Any]], notifications: list[dict[str, Any]]) -
             {
                 "tool": {
                     "driver": {
-                        "name": "a2a-sign lint",
+                        "name": f"a2a-sign {command}",
                         "semanticVersion": _semantic(version("a2a-trust")),
-                        "rules": list(_rules()),
+                        "rules": list(_rules(rules.values())),
                     }
                 },
                 "invocations": [
@@ -65,6 +71,26 @@ def result(name: str, finding: Finding, position: Position) -> dict[str, Any]:
     }
 
 
+def agent_result(url: str, finding: ProbeFinding) -> dict[str, Any]:
+    """One finding at the agent with that URL; the fingerprint is a hash of both and of the place in the card."""
+    fingerprint = hashlib.sha256(f"{url}\0{finding.rule}\0{finding.where}".encode()).hexdigest()[:32]
+    return {
+        "ruleId": finding.rule,
+        "level": finding.severity,
+        "message": {"text": _text(". ".join([finding.message, *finding.proof]))},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(url, safe=":/?&=%[]")},
+                    "region": {"startLine": 1},
+                },
+                "logicalLocations": [{"fullyQualifiedName": finding.where, "kind": "member"}],
+            }
+        ],
+        "partialFingerprints": {"agentAndRule/v1": fingerprint},
+    }
+
+
 def notification(name: str, error: Exception) -> dict[str, Any]:
     """A file that could not be read."""
     return {
@@ -74,12 +100,12 @@ def notification(name: str, error: Exception) -> dict[str, Any]:
     }
 
 
-def _rules() -> Iterable[Mapping[str, Any]]:
-    for rule in RULES.values():
+def _rules(rules: Iterable[Any]) -> Iterable[Mapping[str, Any]]:
+    for rule in rules:
         yield {
             "id": rule.id,
             "shortDescription": {"text": _text(rule.description)},
-            "help": {"text": f"A2A 1.0.1, section {rule.section}"},
+            "help": {"text": f"A2A 1.0.1, section {rule.section}" if isinstance(rule, Rule) else rule.section},
             "defaultConfiguration": {"level": rule.severity},
             "properties": {"tags": ["security", "a2a"]},
         }

@@ -32,7 +32,7 @@ from a2a_trust.card.view import (
     SecurityScheme,
 )
 from a2a_trust.client.answer import Answer, Credentials, Part, answer_for
-from a2a_trust.client.credentials import ApiKey, BasicCredentials, BearerToken, CredentialValue, http_scheme
+from a2a_trust.client.credentials import CredentialValue, http_scheme
 from a2a_trust.client.decisions import attachment_of
 from a2a_trust.client.flow import run_async
 from a2a_trust.client.messages import NOTHING, Attachment, Request
@@ -186,7 +186,7 @@ def own_of(
     yield Own(Form.GOOD, parts)
     if len(parts) > 1:
         yield from (Own(Form.HALF, (part,)) for part in parts)
-    for at, part in enumerate(parts):
+    for part in parts:
         if part.name in lacking:
             try:
                 weaker = answer_for(
@@ -195,12 +195,3 @@ def own_of(
                 yield Own(Form.LESS, weaker.parts)
             except TrustError:
                 continue
-        elif part.scopes and not isinstance(part.credential, ApiKey | BasicCredentials | BearerToken):
-            less = Part(
-                name=part.name,
-                scheme=part.scheme,
-                credential=part.credential,
-                scopes=part.scopes - {max(part.scopes)},
-                place=part.place,
-            )
-            yield Own(Form.LESS, (*parts[:at], less, *parts[at + 1 :]))

@@ -104,10 +104,15 @@ def probe_agent(url: str, options: ProbeOptions = ProbeOptions()) -> ProbeReport
 
 async def async_probe_agent(url: str, options: ProbeOptions = ProbeOptions()) -> ProbeReport:
     """As ``probe_agent``, on the running event loop."""
-    return await probed(url, options, lambda _: options.credentials)
+    return await probed(url, options, lambda _: options.credentials, lambda _: options.lacking)
 
 
-async def probed(url: str, options: ProbeOptions, given: Callable[[CardView], Credentials]) -> ProbeReport:
+async def probed(
+    url: str,
+    options: ProbeOptions,
+    given: Callable[[CardView], Credentials],
+    lacking: Callable[[CardView], Credentials],
+) -> ProbeReport:
     """As ``async_probe_agent``, with credentials that depend on the card."""
     fetcher = Fetcher() if options.fetcher is None else options.fetcher
     until = time.monotonic() + _SECONDS
@@ -122,7 +127,7 @@ async def probed(url: str, options: ProbeOptions, given: Callable[[CardView], Cr
         session=Session(_over(fetcher, listed), until=until, interval=INTERVAL),
         origins=listed | origins,
         given=given(view),
-        lacking=options.lacking,
+        lacking=lacking(view),
         fetcher=fetcher,
     )
     rows, findings = await prober.run(allow_tasks=options.allow_tasks)

@@ -1,0 +1,213 @@
+"""``a2a-sign probe``: ask running agents whether they enforce what their cards declare."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from a2a_trust.card.view import ApiKeyScheme, CardView
+from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
+from a2a_trust.cli.report import Exit, exit_of, exit_of_setup, failed, mark, printable, put, put_json, put_report, said
+from a2a_trust.cli.sources import needing_client, read_input
+from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.lint.findings import Severity
+from a2a_trust.workers import in_threads
+
+if TYPE_CHECKING:
+    from a2a_trust.client.credentials import Credential
+    from a2a_trust.probe.probing import ProbeReport
+
+_COLORS: Final = {"enforced": "green", "not enforced": "red", "cannot tell": "yellow"}
+_LEVELS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Credential:
+    """One --credential or --lacking: the scheme, the file with the secret, and the origin that may get it."""
+
+    scheme: str
+    file: str
+    origin: str
+
+    @classmethod
+    def of(cls, text: str, option: str, default: str) -> _Credential:
+        """ConfigurationError: it is not SCHEME=FILE[@ORIGIN], or there is no origin."""
+        scheme, _, rest = text.partition("=")
+        file, at, origin = rest.rpartition("@")
+        if not at or not origin.startswith(("https://", "http://")):
+            file, origin = rest, default
+        if not scheme or not file or is_secret(file):
+            raise ConfigurationError(f"{option}: {NOT_SHOWN if is_secret(file) else 'write SCHEME=FILE[@ORIGIN]'}")
+        if not origin:
+            raise ConfigurationError(f"{option} {scheme}: with several agents, name its origin: SCHEME=FILE@ORIGIN")
+        return cls(scheme, file, origin)
+
+    def made_for(self, view: CardView) -> Credential:
+        """The credential, in the kind of the card's scheme. ConfigurationError: the file is no such secret."""
+        from a2a_trust.client.credentials import ApiKey, BasicCredentials, BearerToken, SecretFile, http_scheme
+
+        secret, scheme, origins = SecretFile(self.file), view.schemes.get(self.scheme), [self.origin]
+        if isinstance(scheme, ApiKeyScheme):
+            return ApiKey(secret, origins=origins)
+        if scheme is not None and http_scheme(scheme) == "basic":
+            user, colon, password = secret.read().partition(":")
+            if not colon:
+                raise ConfigurationError(f"--credential {self.scheme}: {self.file} must have USER:PASSWORD on one line")
+            return BasicCredentials(user, password, origins=origins)
+        return BearerToken(secret, origins=origins)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The report on the agent at that URL, or why there is none."""
+
+    url: str
+    report: ProbeReport | None
+    error: Exception | None
+    code: Exit
+
+
+def run(options: argparse.Namespace) -> int:
+    """Probe every agent; the exit code is that of the first agent that fails."""
+    try:
+        urls = _urls(options)
+        with needing_client("to probe agents"):
+            probe = _prepared(options, urls)
+    except (ConfigurationError, OSError) as error:
+        return failed("probe", error, as_json=options.json, code=exit_of_setup(error))
+    outcomes: list[_Outcome] = []
+    for outcome in in_threads(partial(_outcome, probe, options.fail_on), urls):
+        outcomes.append(outcome)
+        if not (options.json or options.sarif):
+            _put(outcome, quiet=options.quiet, verbose=options.verbose)
+    code = next((each.code for each in outcomes if each.code is not Exit.OK), Exit.OK)
+    enforcing = sum(each.report is not None and each.report.verdict.value == "enforced" for each in outcomes)
+    if options.sarif:
+        _put_sarif(outcomes)
+    elif options.json:
+        put_report("probe", code, {"enforcing": enforcing, "results": [_entry(each) for each in outcomes]})
+    elif len(outcomes) > 1:
+        put(f"{enforcing} of {len(outcomes)} agents enforce their card")
+    return code
+
+
+def _urls(options: argparse.Namespace) -> list[str]:
+    urls = list(options.urls)
+    if options.list is not None:
+        lines = read_input(options.list).decode("utf-8", "replace").splitlines()
+        urls += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not urls:
+        raise ConfigurationError("no agent to probe; name its URL, or a list of URLs with --list FILE")
+    return list(dict.fromkeys(urls))
+
+
+def _prepared(options: argparse.Namespace, urls: list[str]) -> Callable[[str], ProbeReport]:
+    """A function that probes the agent at a URL. ConfigurationError, OSError: an option is wrong."""
+    from a2a_trust.client.destinations import Destination, named_origins
+    from a2a_trust.client.flow import waited
+    from a2a_trust.keys.trust_file import TrustFile
+    from a2a_trust.net.fetcher import Fetcher
+    from a2a_trust.probe.probing import ProbeOptions, probed, with_this_machine
+
+    default = Destination.origin_of(urls[0]) if len(urls) == 1 else ""
+    given = [_Credential.of(text, "--credential", default) for text in options.credential]
+    lacking = [_Credential.of(text, "--lacking", default) for text in options.lacking]
+    further = named_origins(options.interface_origin) if options.interface_origin else frozenset()
+    origins = {*further, *(each.origin for each in [*given, *lacking] if each.origin not in ("", default))}
+    trust = None if options.trust is None else TrustFile(options.trust)
+
+    def probe(url: str) -> ProbeReport:
+        own = {Destination.origin_of(url), *origins}
+        fetcher = Fetcher(private_origins=with_this_machine(own) if options.allow_private else ())
+        settings = ProbeOptions(trust=trust, origins=tuple(origins), fetcher=fetcher, allow_tasks=options.allow_tasks)
+
+        def made(listed: list[_Credential], view: CardView) -> dict[str, Credential]:
+            return {each.scheme: each.made_for(view) for each in listed}
+
+        return waited(partial(probed, url, settings, partial(made, given), partial(made, lacking)))
+
+    return probe
+
+
+def _outcome(probe: Callable[[str], ProbeReport], fail_on: str, url: str) -> _Outcome:
+    try:
+        report = probe(url)
+    except (TrustError, OSError) as error:
+        return _Outcome(url, None, error, exit_of(error))
+    verdict = report.verdict.value
+    fails = verdict == "not enforced" or (fail_on == "cannot-tell" and verdict != "enforced")
+    return _Outcome(url, report, None, Exit.INVALID if fails else Exit.OK)
+
+
+def _put(outcome: _Outcome, *, quiet: bool, verbose: bool) -> None:
+    report = outcome.report
+    if report is None:
+        failed("probe", outcome.error or OSError(), as_json=False, code=outcome.code, file=outcome.url)
+        return
+    if not quiet:
+        put(f"{printable(report.name)} at {printable(report.url)}, card {report.signature}")
+        for line in _lines(report, verbose=verbose):
+            put(line)
+    verdict = report.verdict.value
+    put(f"{printable(report.url)}: {mark(verdict.upper(), _COLORS.get(verdict), sys.stdout)}")
+
+
+def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
+    cells = [
+        (each.verdict.value, printable(each.requirement[:60] or "-"), each.interface.binding[:16], each.interface.url)
+        for each in report.rows
+    ]
+    shown = [
+        (verdict, requirement, printable(f"{binding} {url[:120]}")) for verdict, requirement, binding, url in cells
+    ]
+    widths = [max(map(len, column), default=0) for column in zip(*shown, strict=True)]
+    for row, line in zip(report.rows, shown, strict=True):
+        verdict, requirement, interface = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        proof = "; ".join(row.proof) if row.verdict.value.endswith("enforced") else row.reason
+        yield f"  {mark(verdict, _COLORS.get(line[0]), sys.stdout)}  {requirement}  {interface}  {printable(proof)}"
+    for each in report.findings:
+        if each.severity is not Severity.NOTE or verbose:
+            level = mark(each.severity, _LEVELS.get(each.severity), sys.stdout)
+            yield f"  {level} {each.rule} {printable(each.where)}: {printable(each.message)}"
+            yield from (f"      {printable(proof)}" for proof in each.proof if verbose)
+
+
+def _entry(outcome: _Outcome) -> dict[str, Any]:
+    report = outcome.report
+    entry: dict[str, Any] = {"url": outcome.url, "ok": outcome.code is Exit.OK}
+    if report is None:
+        return {**entry, "message": said(outcome.error or OSError(), outcome.url)}
+    rows = [
+        {
+            "interface": each.interface.pointer,
+            "url": each.interface.url,
+            "binding": each.interface.binding,
+            "requirement": each.requirement,
+            "verdict": each.verdict.value,
+            "reason": each.reason,
+            "proof": list(each.proof),
+        }
+        for each in report.rows
+    ]
+    findings = [
+        {"rule": it.rule, "severity": it.severity, "where": it.where, "message": it.message, "proof": list(it.proof)}
+        for it in report.findings
+    ]
+    about = {"name": report.name, "card": report.signature, "requests": report.requests}
+    return {**entry, "verdict": report.verdict.value, **about, "requirements": rows, "findings": findings}
+
+
+def _put_sarif(outcomes: list[_Outcome]) -> None:
+    from a2a_trust.cli.sarif import agent_result, log_of, notification
+    from a2a_trust.probe.rules import RULES
+
+    results = [agent_result(it.url, each) for it in outcomes if it.report for each in it.report.findings]
+    errors = [notification(it.url, it.error) for it in outcomes if it.error is not None]
+    put_json(log_of(results, errors, "probe", RULES))
+    for each in outcomes:
+        if each.error is not None:
+            failed("probe", each.error, as_json=False, code=each.code, file=each.url)

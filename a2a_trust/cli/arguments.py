@@ -9,7 +9,7 @@ import argparse
 
 TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final
 
 #: The metavars of arguments that name files.
 FILES: Final = ("FILE", "FILE|URL", "RING")
@@ -189,44 +189,25 @@ def _add_lint(command: argparse.ArgumentParser) -> None:
 
 def _add_probe(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Ask running agents whether they enforce what their cards declare. Each operation that changes nothing is called "
-        "without a credential, with wrong ones, and with yours if you give them. Probe only agents whose operators "
-        "agree: it sends up to 60 requests to each interface, at most 10 a second."
+        "Ask running agents whether they enforce what their cards declare: each operation that changes nothing is called "
+        "without a credential, with wrong ones, and with yours if you give them. Ask the operator of an agent first."
     )
-    command.add_argument("urls", nargs="*", metavar="URL", help="URL of an agent, or of its card, which ends in .json")
-    command.add_argument(
-        "--list", metavar="FILE", help="file with the URLs of agents, one per line; - is standard input"
-    )
-    for option, what in (
-        ("--credential", "valid credential for a scheme of the card"),
-        ("--lacking", "valid credential that lacks a required scope, and must be rejected"),
+    secret = "an API key, a token or USER:PASSWORD, for ORIGIN only (default: the origin of URL); may be repeated"
+    for names, metavar, text in (
+        (["urls"], "URL", "URL of an agent, or of its card, which ends in .json"),
+        (["--list"], "FILE", "file with the URLs of agents, one per line; - is standard input"),
+        (["--credential"], "SCHEME=FILE[@ORIGIN]", f"valid credential for a scheme of the card: {secret}"),
+        (["--lacking"], "SCHEME=FILE[@ORIGIN]", f"the same without a required scope, which must be rejected: {secret}"),
+        (["--interface-origin"], "ORIGIN", "further origin whose interfaces are asked (default: only that of URL)"),
+        (["--trust"], "FILE", "trust file with the keys that verify the card"),
     ):
-        command.add_argument(
-            option,
-            action="append",
-            default=[],
-            metavar="SCHEME=FILE[@ORIGIN]",
-            help=f"{what}: an API key, a token, or USER:PASSWORD; it is sent to ORIGIN only (default: the origin of URL); "
-            "may be repeated",
-        )
-    command.add_argument(
-        "--interface-origin",
-        action="append",
-        default=[],
-        metavar="ORIGIN",
-        help="another origin whose interfaces are asked, too (default: only that of URL); may be repeated",
-    )
-    command.add_argument("--trust", metavar="FILE", help="trust file with the keys that verify the card")
-    command.add_argument(
-        "--allow-private",
-        action="store_true",
-        help="allow agents on this machine (http too) and at private addresses (https)",
-    )
-    command.add_argument(
-        "--allow-tasks",
-        action="store_true",
-        help="also create a task, and cancel it, to see whether push notifications to 127.0.0.1 are accepted",
-    )
+        several: dict[str, Any] = {"nargs": "*"} if names == ["urls"] else {"action": "append", "default": []}
+        command.add_argument(*names, metavar=metavar, help=text, **({} if metavar == "FILE" else several))
+    for name, text in (
+        ("--allow-private", "allow agents on this machine (http too) and at private addresses (https)"),
+        ("--allow-tasks", "create a task, and cancel it, to see whether push notifications to 127.0.0.1 are accepted"),
+    ):
+        command.add_argument(name, action="store_true", help=text)
     command.add_argument(
         "--fail-on",
         choices=("not-enforced", "cannot-tell"),

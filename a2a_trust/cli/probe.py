@@ -5,13 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from a2a_trust.card.view import ApiKeyScheme, CardView
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
-from a2a_trust.cli.report import Exit, exit_of, exit_of_setup, failed, mark, printable, put, put_json, put_report, said
+from a2a_trust.cli.report import (
+    Exit,
+    class_of,
+    exit_of,
+    exit_of_setup,
+    failed,
+    mark,
+    printable,
+    put,
+    put_json,
+    put_report,
+    said,
+)
 from a2a_trust.cli.sources import needing_client, read_input
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.lint.findings import Severity
@@ -116,19 +128,19 @@ def _prepared(options: argparse.Namespace, urls: list[str]) -> Callable[[str], P
     default = Destination.origin_of(urls[0]) if len(urls) == 1 else ""
     given = [_Credential.of(text, "--credential", default) for text in options.credential]
     lacking = [_Credential.of(text, "--lacking", default) for text in options.lacking]
-    further = named_origins(options.interface_origin) if options.interface_origin else frozenset()
-    origins = {*further, *(each.origin for each in [*given, *lacking] if each.origin not in ("", default))}
+    named = {*options.interface_origin, *(each.origin for each in (*given, *lacking))}
+    origins = named_origins(named) if named else frozenset()
     trust = None if options.trust is None else TrustFile(options.trust)
 
+    def made_for(view: CardView) -> tuple[dict[str, Credential], dict[str, Credential]]:
+        first, second = ({each.scheme: each.made_for(view) for each in some} for some in (given, lacking))
+        return first, second
+
     def probe(url: str) -> ProbeReport:
-        own = {Destination.origin_of(url), *origins}
-        fetcher = Fetcher(private_origins=with_this_machine(own) if options.allow_private else ())
-        settings = ProbeOptions(trust=trust, origins=tuple(origins), fetcher=fetcher, allow_tasks=options.allow_tasks)
-
-        def made(listed: list[_Credential], view: CardView) -> dict[str, Credential]:
-            return {each.scheme: each.made_for(view) for each in listed}
-
-        return waited(partial(probed, url, settings, partial(made, given), partial(made, lacking)))
+        private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
+        fetcher = Fetcher(private_origins=private)
+        settings = ProbeOptions(trust=trust, origins=origins, fetcher=fetcher, allow_tasks=options.allow_tasks)
+        return waited(partial(probed, url, settings, made_for))
 
     return probe
 
@@ -149,7 +161,7 @@ def _put(outcome: _Outcome, *, quiet: bool, verbose: bool) -> None:
         failed("probe", outcome.error or OSError(), as_json=False, code=outcome.code, file=outcome.url)
         return
     if not quiet:
-        put(f"{printable(report.name)} at {printable(report.url)}, card {report.signature}")
+        put(f"{printable(report.name)} at {printable(report.url)}, card {report.card}")
         for line in _lines(report, verbose=verbose):
             put(line)
     verdict = report.verdict.value
@@ -157,15 +169,16 @@ def _put(outcome: _Outcome, *, quiet: bool, verbose: bool) -> None:
 
 
 def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
-    cells = [
-        (each.verdict.value, printable(each.requirement[:60] or "-"), each.interface.binding[:16], each.interface.url)
-        for each in report.rows
-    ]
     shown = [
-        (verdict, requirement, printable(f"{binding} {url[:120]}")) for verdict, requirement, binding, url in cells
+        (
+            each.verdict.value,
+            printable(each.requirement[:60] or "-"),
+            printable(f"{each.interface.binding[:16]} {each.interface.url[:120]}"),
+        )
+        for each in report.requirements
     ]
     widths = [max(map(len, column), default=0) for column in zip(*shown, strict=True)]
-    for row, line in zip(report.rows, shown, strict=True):
+    for row, line in zip(report.requirements, shown, strict=True):
         verdict, requirement, interface = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         proof = "; ".join(row.proof) if row.verdict.value.endswith("enforced") else row.reason
         yield f"  {mark(verdict, _COLORS.get(line[0]), sys.stdout)}  {requirement}  {interface}  {printable(proof)}"
@@ -177,28 +190,10 @@ def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
 
 
 def _entry(outcome: _Outcome) -> dict[str, Any]:
-    report = outcome.report
-    entry: dict[str, Any] = {"url": outcome.url, "ok": outcome.code is Exit.OK}
-    if report is None:
+    entry: dict[str, Any] = {"url": outcome.url, "ok": outcome.code is Exit.OK, "class": class_of(outcome.code)}
+    if outcome.report is None:
         return {**entry, "message": said(outcome.error or OSError(), outcome.url)}
-    rows = [
-        {
-            "interface": each.interface.pointer,
-            "url": each.interface.url,
-            "binding": each.interface.binding,
-            "requirement": each.requirement,
-            "verdict": each.verdict.value,
-            "reason": each.reason,
-            "proof": list(each.proof),
-        }
-        for each in report.rows
-    ]
-    findings = [
-        {"rule": it.rule, "severity": it.severity, "where": it.where, "message": it.message, "proof": list(it.proof)}
-        for it in report.findings
-    ]
-    about = {"name": report.name, "card": report.signature, "requests": report.requests}
-    return {**entry, "verdict": report.verdict.value, **about, "requirements": rows, "findings": findings}
+    return {**entry, **asdict(outcome.report)}
 
 
 def _put_sarif(outcomes: list[_Outcome]) -> None:

@@ -5,12 +5,13 @@ These are faults of agents that enforce their card, too. This module only comput
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.card.operations import Binding, Operation
-from a2a_trust.card.view import CardView, Interface, OAuth2Scheme, OpenIdConnectScheme
+from a2a_trust.card.view import CardView, Interface, SecurityScheme
 from a2a_trust.client.credentials import http_scheme
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys import base64url
@@ -21,6 +22,7 @@ from a2a_trust.probe.forgeries import Form, issuer_of, takes_token
 from a2a_trust.probe.requests import OTHER_SITE
 from a2a_trust.probe.rules import ProbeFinding, finding
 from a2a_trust.probe.verdicts import Exchange
+from a2a_trust.strict_json import JSONObject
 
 _SOON: Final = 14 * 86_400
 _WRONG_TOKENS: Final = (Form.WRONG, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
@@ -44,7 +46,9 @@ def checks_of(
         is_card = each.request.operation == Operation.GET_EXTENDED_CARD and each.form is Form.GOOD
         if is_card and each.answer is not None and each.reading.kind is Kind.ANSWERED and _may_be_shared(each.answer):
             yield finding("cached-extended-card", where, "no Cache-Control with private or no-store", str(each))
-    yield from _connection(where, exchanges, now)
+    ends = [each.answer.valid_until for each in exchanges if each.answer and each.answer.valid_until is not None]
+    if ends and min(ends) < now + _SOON:
+        yield finding("certificate-ends", where, f"it ends in {max(0, int(min(ends) - now)) // 86_400} days")
 
 
 def _challenges(where: str, view: CardView, rejections: Sequence[Exchange]) -> Iterator[ProbeFinding]:
@@ -93,12 +97,6 @@ def _may_be_shared(answer: AnyAnswer) -> bool:
     return directives.isdisjoint({"private", "no-store"})
 
 
-def _connection(where: str, exchanges: Sequence[Exchange], now: float) -> Iterator[ProbeFinding]:
-    ends = [each.answer.valid_until for each in exchanges if each.answer and each.answer.valid_until is not None]
-    if ends and min(ends) < now + _SOON:
-        yield finding("certificate-ends", where, f"it ends in {max(0, int(min(ends) - now)) // 86_400} days")
-
-
 def check_preflight(where: str, answer: AnyAnswer | None) -> Iterator[ProbeFinding]:
     """Whether pages of every site may call with the credentials that the user's browser adds by itself."""
     if answer is None:
@@ -113,73 +111,47 @@ def check_preflight(where: str, answer: AnyAnswer | None) -> Iterator[ProbeFindi
         )
 
 
-def metadata_urls(view: CardView) -> Iterator[tuple[str, OAuth2Scheme | OpenIdConnectScheme, str]]:
-    """Pointer, scheme and URL of the metadata that the card names."""
+Fits = Callable[[dict[str, Any]], str]
+"""What is wrong with a document that the card or a challenge names; "" if it fits."""
+
+
+def documents_of(card: JSONObject, view: CardView) -> Iterator[tuple[str, str, Fits]]:
+    """The pointer, the URL and the check of the metadata and key sets that the card names (RFC 8414, A2A 8.4)."""
     for name, scheme in view.schemes.items():
-        url = ""
-        if isinstance(scheme, OpenIdConnectScheme):
-            url = scheme.discovery_url
-        elif isinstance(scheme, OAuth2Scheme):
-            url = scheme.metadata_url or ""
-        if url and isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme):
-            yield f"/securitySchemes/{name[:64]}", scheme, url
+        url = getattr(scheme, "discovery_url", None) or getattr(scheme, "metadata_url", None)
+        if url:
+            yield f"/securitySchemes/{name[:64]}", url, partial(_of_issuer, scheme)
+    for at, signature in enumerate(card.get("signatures") or ()):
+        try:
+            header = strict_json.parse(base64url.decode(signature["protected"], "protected"), what="header")
+            yield f"/signatures/{at}", str(header["jku"]), partial(_of_key, header["kid"])
+        except (MalformedError, TypeError, KeyError):
+            continue
 
 
-def check_metadata(where: str, scheme: OAuth2Scheme | OpenIdConnectScheme, body: bytes) -> Iterator[ProbeFinding]:
-    """Whether the metadata of an issuer fits the scheme that names it (RFC 8414 3.3)."""
-    found = _object(body)
+def _of_issuer(scheme: SecurityScheme, found: dict[str, Any]) -> str:
     tokens = {url for flow in getattr(scheme, "flows", ()) for name, url in flow.urls if name == "tokenUrl"}
-    if found is None or not isinstance(found.get("issuer"), str):
-        yield finding("metadata", where, "the metadata is not an object with an issuer")
-    elif found["issuer"].rstrip("/") != issuer_of(scheme).rstrip("/"):
-        yield finding("metadata", where, "the metadata names another issuer than its URL")
-    elif tokens and found.get("token_endpoint") not in tokens:
-        yield finding("metadata", where, "the metadata names another token endpoint than the card")
+    if str(found.get("issuer")).rstrip("/") != issuer_of(scheme).rstrip("/"):
+        return "the metadata names another issuer than its URL"
+    if tokens and found.get("token_endpoint") not in tokens:
+        return "the metadata names another token endpoint than the card"
+    return ""
 
 
-def resource_metadata(exchanges: Sequence[Exchange]) -> str:
-    """The URL of the agent's metadata in a challenge (RFC 9728 5.1); "" without one."""
+def _of_key(kid: object, found: dict[str, Any]) -> str:
+    keys = found.get("keys")
+    has_key = isinstance(keys, list) and any(isinstance(key, dict) and key.get("kid") == kid for key in keys)
+    return "" if has_key else "the key set does not have the key of the signature"
+
+
+def resource_of(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator[tuple[str, str, Fits]]:
+    """The same for the metadata that a challenge names (RFC 9728 5.1); nothing without one."""
     lines = [each.answer.headers.get("www-authenticate", "") for each in exchanges if each.answer is not None]
     urls = (challenge.resource_metadata for line in dict.fromkeys(lines) for challenge in challenges_of([line]))
-    return next(filter(None, urls), "")
+    for url in [url for url in urls if url][:1]:
+        yield interface.pointer, url, partial(_of_resource, interface)
 
 
-def check_resource(interface: Interface, body: bytes) -> Iterator[ProbeFinding]:
-    """Whether the metadata that a challenge names is about the interface (RFC 9728 3.3)."""
-    found = _object(body)
-    resource = found.get("resource") if found is not None else None
-    if not isinstance(resource, str) or not f"{interface.url.rstrip('/')}/".startswith(f"{resource.rstrip('/')}/"):
-        yield finding("metadata", interface.pointer, "the metadata in a challenge is not about this interface")
-
-
-def key_set_urls(card: Any) -> Iterator[tuple[str, str, str]]:
-    """Pointer, ``kid`` and URL of the key set that a signature of the card names (``jku``)."""
-    signatures = card.get("signatures") if isinstance(card, dict) else None
-    for at, signature in enumerate(signatures if isinstance(signatures, list) else ()):
-        header = header_of(signature)
-        if isinstance(header.get("jku"), str):
-            yield f"/signatures/{at}", str(header.get("kid")), header["jku"]
-
-
-def header_of(signature: Any) -> dict[str, Any]:
-    """The protected header of a signature; empty if it cannot be read."""
-    try:
-        return _object(base64url.decode(signature["protected"], "protected")) or {}
-    except (MalformedError, TypeError, KeyError):
-        return {}
-
-
-def check_key_set(where: str, kid: str, body: bytes) -> Iterator[ProbeFinding]:
-    """Whether the key set has the key of the signature."""
-    found = _object(body)
-    keys = found.get("keys") if found is not None else None
-    if not isinstance(keys, list) or not any(isinstance(key, dict) and key.get("kid") == kid for key in keys):
-        yield finding("metadata", where, "the key set does not have the key of the signature")
-
-
-def _object(body: bytes) -> dict[str, Any] | None:
-    try:
-        found = strict_json.parse(body, what="metadata")
-    except MalformedError:
-        return None
-    return found if isinstance(found, dict) else None
+def _of_resource(interface: Interface, found: dict[str, Any]) -> str:
+    is_about = f"{interface.url.rstrip('/')}/".startswith(f"{str(found.get('resource')).rstrip('/')}/")
+    return "" if is_about else "the metadata in a challenge is not about this interface"

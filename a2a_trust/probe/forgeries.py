@@ -16,6 +16,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from secrets import token_urlsafe
@@ -35,7 +36,7 @@ from a2a_trust.client.answer import Answer, Credentials, Part, answer_for
 from a2a_trust.client.credentials import CredentialValue, http_scheme
 from a2a_trust.client.decisions import attachment_of
 from a2a_trust.client.flow import run_async
-from a2a_trust.client.messages import NOTHING, Attachment, Request
+from a2a_trust.client.messages import Attachment, Request
 from a2a_trust.errors import TrustError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.signer import generate_signer, signed_jwt
@@ -58,17 +59,17 @@ class Form(Enum):
     GOOD = "the given credential"
 
 
-FORGERIES: Final = (Form.MALFORMED, Form.ELSEWHERE, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
+_FORGERIES: Final = (Form.WRONG, Form.MALFORMED, Form.ELSEWHERE, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
 _OF_TOKENS: Final = (Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
 _WELL_KNOWN: Final = re.compile(r"/\.well-known/[a-z-]+")
 _HOUR: Final = 3600
 
 
 def forms_for(view: CardView, alternative: Alternative) -> tuple[Form, ...]:
-    """The forms of wrong credentials beside a random one; empty if no request can carry one for the alternative."""
+    """The forms of wrong credentials; empty if no request can carry a credential for the alternative."""
     schemes = _schemes(view, alternative)
     has_token = any(takes_token(scheme) for scheme in schemes)
-    return tuple(form for form in FORGERIES if has_token or form not in _OF_TOKENS) if schemes else ()
+    return tuple(form for form in _FORGERIES if has_token or form not in _OF_TOKENS) if schemes else ()
 
 
 def forged(view: CardView, alternative: Alternative, form: Form, audience: str) -> Attachment:
@@ -161,15 +162,16 @@ class Own:
 
     form: Form
     parts: tuple[Part, ...]
+    origin: str
 
-    async def attachment(self, request: ProbeRequest, origin: str, fetcher: Fetcher | None) -> Attachment:
+    async def attachment(self, request: ProbeRequest, fetcher: Fetcher | None) -> Attachment:
         """TrustError: a credential cannot be obtained."""
         values: list[CredentialValue] = [
             await run_async(part.credential.obtain(part.scopes), fetcher) for part in self.parts
         ]
         asked = Request(method=request.method, url=request.url, headers={}, timeout={})
         names = tuple(part.name for part in self.parts)
-        return attachment_of(asked, Answer(names, self.parts), values, origin) if values else NOTHING
+        return attachment_of(asked, Answer(names, self.parts), values, self.origin)
 
 
 def own_of(
@@ -183,15 +185,12 @@ def own_of(
         parts = answer_for(view, (alternative,), given, origin, is_whole=True).parts
     except TrustError:
         return
-    yield Own(Form.GOOD, parts)
+    if not parts:  # a client certificate, which no request shows
+        return
+    yield Own(Form.GOOD, parts, origin)
     if len(parts) > 1:
-        yield from (Own(Form.HALF, (part,)) for part in parts)
-    for part in parts:
-        if part.name in lacking:
-            try:
-                weaker = answer_for(
-                    view, (alternative,), {**given, part.name: lacking[part.name]}, origin, is_whole=True
-                )
-                yield Own(Form.LESS, weaker.parts)
-            except TrustError:
-                continue
+        yield from (Own(Form.HALF, (part,), origin) for part in parts)
+    for name in {part.name for part in parts} & lacking.keys():
+        with suppress(TrustError):
+            weaker = answer_for(view, (alternative,), {**given, name: lacking[name]}, origin, is_whole=True)
+            yield Own(Form.LESS, weaker.parts, origin)

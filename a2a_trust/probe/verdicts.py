@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from a2a_trust.card.operations import Operation
@@ -30,7 +30,7 @@ from a2a_trust.probe.requests import UNKNOWN, ProbeRequest
 from a2a_trust.probe.rules import ProbeFinding, finding
 
 
-class Verdict(Enum):
+class Verdict(StrEnum):
     """The verdict on a requirement or an agent."""
 
     ENFORCED = "enforced"

@@ -26,6 +26,7 @@ from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.errors import MalformedError
 from a2a_trust.net.fetcher import AnyAnswer
 from a2a_trust.probe.requests import SENDING, ProbeRequest
+from a2a_trust.strict_json import JSONObject
 
 
 class Kind(Enum):
@@ -54,57 +55,59 @@ class Sender(Protocol):
         ...
 
 
-_ABSENT: Final = {
-    -32601: "no such method",
-    -32003: "push notifications not supported",
-    -32004: "operation not supported",
-    -32007: "no extended card",
-    -32009: "version not supported",
+_CODES: Final = {
+    -32601: (Kind.ABSENT, "no such method"),
+    -32003: (Kind.ABSENT, "push notifications not supported"),
+    -32004: (Kind.ABSENT, "operation not supported"),
+    -32007: (Kind.ABSENT, "no extended card"),
+    -32009: (Kind.ABSENT, "version not supported"),
+    -32001: (Kind.ANSWERED, "task not found"),
+    -32002: (Kind.ANSWERED, "task not cancelable"),
+    -32602: (Kind.ANSWERED, "a mistake in the parameters"),
+    -31401: (Kind.DENIED, "unauthenticated"),
+    -31403: (Kind.DENIED, "not permitted"),
 }
-_TASKS: Final = {-32001: "task not found", -32002: "task not cancelable"}
-_PARAMETERS: Final = "a mistake in the parameters"
-_INVALID_PARAMS, _INVALID_REQUEST = -32602, -32600
-_REJECTIONS: Final = (401, 403, 407)
-_TASK_UNKNOWN: Final = re.compile(
-    r"TASK_NOT_(?:FOUND|CANCELABLE)|task\W?not\W?found|\btask\b.{0,80}\bnot\b.{0,9}\bfound", re.IGNORECASE | re.DOTALL
+_INVALID_REQUEST: Final = -32600
+_NO_TASK: Final = re.compile(
+    r"(?is)TASK_NOT_(?:FOUND|CANCELABLE)|task\W?not\W?found|\btask\b.{0,80}\bnot\b.{0,9}\bfound"
 )
-_UNSUPPORTED: Final = re.compile(r"not.{0,5}(?:supported|configured|implemented|enabled)|unsupported", re.IGNORECASE)
+_NO_MESSAGE: Final = re.compile(
+    r"(?i)params\W{1,4}message|field\W{1,8}message\b|\bmessage\W{0,12}(?:is\W)?(?:field\W)?(?:required|missing)|"
+    r"(?:missing|required)\W{0,20}message\b"
+)
+_UNSUPPORTED: Final = re.compile(r"(?i)not.{0,5}(?:supported|configured|implemented|enabled)|unsupported")
 #: Words with which an application rejects a caller, where it does not use the status.
 _CREDENTIALS: Final = re.compile(
-    r"un-?auth|not.auth|auth(?:entication|orization|\b)|forbidden|credential|api.?key|access.denied|permission|bearer|"
-    r"log.?in\b|sign.?in\b|jwt|access.?token",
-    re.IGNORECASE,
+    r"(?i)un-?auth|not.auth|auth(?:entication|orization|\b)|forbidden|credential|api.?key|access.denied|permission|bearer|"
+    r"log.?in\b|sign.?in\b|jwt|access.?token"
 )
 _SHORT: Final = 512
 """Bytes of an answer that may be an error, although its status says otherwise."""
 _PATH: Final = re.compile(r"(?:https?:/)?/[\w./:%~-]+")
 
 
-def read(request: ProbeRequest, answer: AnyAnswer | None, places: Collection[str] = ()) -> Reading:
-    """What the answer says about the caller. ``places`` are the names of headers, parameters and cookies that carry
-    credentials: a complaint about a missing one is a rejection in another form."""
+def read(request: ProbeRequest, answer: AnyAnswer | None, places: Collection[str], public: JSONObject) -> Reading:
+    """What the answer says about the caller.
+
+    ``places`` are the names of headers, parameters and cookies that carry credentials: a complaint about a missing one
+    is a rejection in another form. ``public`` is the public card, which is not an extended card under another name.
+    """
     if answer is None:
         return Reading(Kind.UNCLEAR, "no answer")
-    status = str(answer.status)
-    if answer.status in _REJECTIONS:
+    status, body = str(answer.status), content_of(answer)
+    if answer.status in (401, 403, 407):
         return Reading(Kind.REJECTED, status)
     if answer.status == 429 or answer.status >= 500 or 300 <= answer.status < 400:
-        kind = Kind.ABSENT if answer.status == 501 else Kind.UNCLEAR
-        return Reading(kind, status)
-    body = content_of(answer)
+        return Reading(Kind.ABSENT if answer.status == 501 else Kind.UNCLEAR, status)
     error = body.get("error") if isinstance(body, dict) else None
-    text = _PATH.sub(" ", answer.body.decode("utf-8", "replace"))
     if isinstance(error, dict) and type(error.get("code")) is int and error["code"] < 0:
         return _of_code(request, f"{status}, error {error['code']}", error, places)
+    text = _PATH.sub(" ", answer.body.decode("utf-8", "replace"))
     if answer.status < 300 and isinstance(body, dict | list) and error is None:
-        is_short = len(answer.body) < _SHORT and request.operation != Operation.GET_EXTENDED_CARD
-        if is_short and _speaks_of_credentials(text, places):
-            return Reading(Kind.DENIED, status)
-        is_result = request.binding is Binding.HTTP_JSON or (isinstance(body, dict) and "result" in body)
-        return Reading(Kind.ANSWERED if is_result else Kind.UNCLEAR, f"{status}, a result" if is_result else status)
+        return _of_result(request, answer, body, _speaks_of_credentials(text, places), public)
     if body is None:
         return Reading(Kind.ABSENT if answer.status in (404, 405, 410) else Kind.UNCLEAR, status)
-    return _of_text(request, answer.status, text, places)
+    return _of_error(request, answer.status, text, places)
 
 
 def content_of(answer: AnyAnswer) -> Any:
@@ -119,43 +122,49 @@ def content_of(answer: AnyAnswer) -> Any:
         return None
 
 
-def _of_code(request: ProbeRequest, text: str, error: dict[str, Any], places: Collection[str]) -> Reading:
-    code, message = error["code"], str(error.get("message", ""))[:1024]
-    if code in (-31401, -31403) or _speaks_of_credentials(message, places):
+def _of_result(request: ProbeRequest, answer: AnyAnswer, body: Any, denies: bool, public: JSONObject) -> Reading:
+    if request.binding is Binding.JSONRPC:
+        if not isinstance(body, dict) or "result" not in body:
+            return Reading(Kind.UNCLEAR, str(answer.status))
+        body = body["result"]
+    if request.operation == Operation.GET_EXTENDED_CARD:
+        is_card = isinstance(body, dict) and "name" in body
+        shown = is_card and any(
+            (body.get(name) or "") != (public.get(name) or "") for name in ("name", "description", "skills")
+        )
+        if request.is_other_name and not shown:
+            return Reading(Kind.ABSENT, f"{answer.status}, nothing but the public card")
+    elif denies and len(answer.body) < _SHORT:
+        return Reading(Kind.DENIED, str(answer.status))
+    return Reading(Kind.ANSWERED, f"{answer.status}, a result")
+
+
+def _of_code(request: ProbeRequest, text: str, error: JSONObject, places: Collection[str]) -> Reading:
+    code, said = error["code"], f"{error.get('message', '')} {error.get('data', '')}"[:4096]
+    if code in _CODES and _CODES[code][0] is Kind.ABSENT:
+        return Reading(Kind.ABSENT, f"{text}, {_CODES[code][1]}")
+    if _speaks_of_credentials(said, places):
         return Reading(Kind.DENIED, text)
-    if code in _ABSENT:
-        return Reading(Kind.ABSENT, f"{text}, {_ABSENT[code]}")
-    if code in _TASKS:
-        return Reading(Kind.ANSWERED, f"{text}, {_TASKS[code]}")
-    if code == _INVALID_PARAMS or (code == _INVALID_REQUEST and request.operation in SENDING):
-        if _speaks_of_credentials(str(error.get("data", ""))[:4096], places):
-            return Reading(Kind.DENIED, text)
-        return Reading(Kind.ANSWERED, f"{text}, {_PARAMETERS}")
-    return Reading(Kind.UNCLEAR, text)
+    if code == _INVALID_REQUEST and request.operation in SENDING:
+        code = -32602
+    if code not in _CODES and _NO_TASK.search(said):
+        code = -32001
+    kind, meaning = _CODES.get(code, (Kind.UNCLEAR, "another error"))
+    return Reading(kind, f"{text}, {meaning}")
 
 
-def _of_text(request: ProbeRequest, status: int, text: str, places: Collection[str]) -> Reading:
+def _of_error(request: ProbeRequest, status: int, text: str, places: Collection[str]) -> Reading:
     """An error of HTTP+JSON, or one of HTTP at an interface of JSON-RPC."""
-    if _TASK_UNKNOWN.search(text) and request.binding is Binding.HTTP_JSON:
+    if _NO_TASK.search(text):
         return Reading(Kind.ANSWERED, f"{status}, task not found")
+    if status in (400, 422) and request.operation in SENDING and _NO_MESSAGE.search(text):
+        return Reading(Kind.ANSWERED, f"{status}, a mistake in the parameters")
     if _speaks_of_credentials(text, places):
         return Reading(Kind.DENIED, str(status))
-    if status in (404, 405, 410) or _UNSUPPORTED.search(text):
-        return Reading(Kind.ABSENT, str(status))
-    is_sending = request.operation in SENDING and request.binding is Binding.HTTP_JSON
-    if status in (400, 422) and is_sending:
-        return Reading(Kind.ANSWERED, f"{status}, {_PARAMETERS}")
-    return Reading(Kind.UNCLEAR, str(status))
+    is_absent = status in (404, 405, 410) or _UNSUPPORTED.search(text)
+    return Reading(Kind.ABSENT if is_absent else Kind.UNCLEAR, str(status))
 
 
 def _speaks_of_credentials(text: str, places: Collection[str]) -> bool:
     folded = text.lower().replace("_", "-")
     return _CREDENTIALS.search(text) is not None or any(place.lower().replace("_", "-") in folded for place in places)
-
-
-def is_extended_card(request: ProbeRequest, answer: AnyAnswer | None) -> bool:
-    """Whether the answer has a card, as a request for the extended card gets it."""
-    body = None if answer is None or request.operation != Operation.GET_EXTENDED_CARD else content_of(answer)
-    if isinstance(body, dict) and request.binding is Binding.JSONRPC:
-        body = body.get("result")
-    return isinstance(body, dict) and "name" in body and ("skills" in body or "capabilities" in body)

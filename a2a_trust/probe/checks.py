@@ -39,7 +39,8 @@ def checks_of(
         yield finding("other-rejection", where, "an error, but not the status 401 or 403", str(denied[0]))
     unauthenticated = [each for each in rejections if each.answer is not None and each.answer.status == 401]
     yield from _challenges(where, view, unauthenticated)
-    odd = [each for each in rejections if each.request.method != "HEAD" and not _has_error(each)]
+    here = [each for each in rejections if each.request.url == interface.url or interface.binding == Binding.HTTP_JSON]
+    odd = [each for each in here if not each.request.is_other_name and not _has_error(each)]
     if odd:
         yield finding("rejection-body", where, "the body is not an error of the binding", str(odd[0]))
     for each in exchanges:

@@ -309,7 +309,7 @@ class Prober:
         except TrustError:  # the credential cannot be obtained, or cannot stand in a request
             pass
         places = [each.parameter for each in self.view.schemes.values() if isinstance(each, ApiKeyScheme)]
-        reading = read(request, answer, places)
+        reading = read(request, answer, places, self.card)
         return Exchange(request=request, form=form, alternative=alternative, answer=answer, reading=reading)
 
     async def _with_given(self, request: ProbeRequest) -> Exchange:

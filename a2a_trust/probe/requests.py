@@ -112,6 +112,10 @@ def _calls(interface: Interface, task: str) -> Iterator[ProbeRequest]:
         method = method_of(generation, operation)
         if method is not None:
             yield call(interface, operation, method, _params(generation, operation, task))
+    if interface.is_legacy:  # some servers have each method at a path of its own
+        method = "tasks/get"
+        at_path = replace(interface, url=f"{interface.url.rstrip('/')}/{method}")
+        yield call(at_path, Operation.GET_TASK, method, {"id": task})
     yield call(interface, UNKNOWN, "ProbeUnknown" if generation is Generation.V1_0 else "probe/unknown", {})
 
 

@@ -24,7 +24,7 @@ from typing import Final
 from a2a_trust.card.operations import Operation
 from a2a_trust.card.view import Alternative, Interface
 from a2a_trust.net.fetcher import AnyAnswer
-from a2a_trust.probe.answers import Kind, Reading, is_extended_card
+from a2a_trust.probe.answers import Kind, Reading
 from a2a_trust.probe.forgeries import Form
 from a2a_trust.probe.requests import UNKNOWN, ProbeRequest
 from a2a_trust.probe.rules import ProbeFinding, finding
@@ -126,8 +126,6 @@ def is_open(exchange: Exchange) -> bool:
     """Whether an exchange shows that the agent does not enforce its card."""
     if exchange.form is Form.GOOD or exchange.request.operation == UNKNOWN:
         return False
-    if exchange.request.is_other_name:
-        return is_extended_card(exchange.request, exchange.answer) and exchange.reading.kind is Kind.ANSWERED
     return exchange.reading.kind is Kind.ANSWERED
 
 

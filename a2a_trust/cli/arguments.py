@@ -189,15 +189,15 @@ def _add_lint(command: argparse.ArgumentParser) -> None:
 
 def _add_probe(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Ask running agents whether they enforce what their cards declare: each operation that changes nothing is called "
-        "without a credential, with wrong ones, and with yours if you give them. Ask the operator of an agent first."
+        "Ask running agents whether they enforce what their cards declare: each operation that changes nothing is "
+        "called without a credential, with wrong ones, and with yours if you give them."
     )
-    secret = "an API key, a token or USER:PASSWORD, for ORIGIN only (default: the origin of URL); may be repeated"
+    kinds = "an API key, a token or USER:PASSWORD, for ORIGIN only (default: the origin of URL); may be repeated"
     for names, metavar, text in (
         (["urls"], "URL", "URL of an agent, or of its card, which ends in .json"),
         (["--list"], "FILE", "file with the URLs of agents, one per line; - is standard input"),
-        (["--credential"], "SCHEME=FILE[@ORIGIN]", f"valid credential for a scheme of the card: {secret}"),
-        (["--lacking"], "SCHEME=FILE[@ORIGIN]", f"the same without a required scope, which must be rejected: {secret}"),
+        (["--credential"], "SCHEME=FILE[@ORIGIN]", f"valid credential for a scheme of the card: {kinds}"),
+        (["--lacking"], "SCHEME=FILE[@ORIGIN]", f"the same without a required scope, which must be rejected: {kinds}"),
         (["--interface-origin"], "ORIGIN", "further origin whose interfaces are asked (default: only that of URL)"),
         (["--trust"], "FILE", "trust file with the keys that verify the card"),
     ):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from a2a_trust.card.view import ApiKeyScheme, CardView
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
+from a2a_trust.cli.positions import Position
 from a2a_trust.cli.report import (
     Exit,
     class_of,
@@ -26,7 +27,7 @@ from a2a_trust.cli.report import (
 )
 from a2a_trust.cli.sources import needing_client, read_input
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.workers import in_threads
 
 if TYPE_CHECKING:
@@ -37,26 +38,12 @@ _COLORS: Final = {"enforced": "green", "not enforced": "red", "cannot tell": "ye
 _LEVELS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Credential:
+class _Credential(NamedTuple):
     """One --credential or --lacking: the scheme, the file with the secret, and the origin that may get it."""
 
     scheme: str
     file: str
     origin: str
-
-    @classmethod
-    def of(cls, text: str, option: str, default: str) -> _Credential:
-        """ConfigurationError: it is not SCHEME=FILE[@ORIGIN], or there is no origin."""
-        scheme, _, rest = text.partition("=")
-        file, at, origin = rest.rpartition("@")
-        if not at or not origin.startswith(("https://", "http://")):
-            file, origin = rest, default
-        if not scheme or not file or is_secret(file):
-            raise ConfigurationError(f"{option}: {NOT_SHOWN if is_secret(file) else 'write SCHEME=FILE[@ORIGIN]'}")
-        if not origin:
-            raise ConfigurationError(f"{option} {scheme}: with several agents, name its origin: SCHEME=FILE@ORIGIN")
-        return cls(scheme, file, origin)
 
     def made_for(self, view: CardView) -> Credential:
         """The credential, in the kind of the card's scheme. ConfigurationError: the file is no such secret."""
@@ -65,16 +52,28 @@ class _Credential:
         secret, scheme, origins = SecretFile(self.file), view.schemes.get(self.scheme), [self.origin]
         if isinstance(scheme, ApiKeyScheme):
             return ApiKey(secret, origins=origins)
-        if scheme is not None and http_scheme(scheme) == "basic":
-            user, colon, password = secret.read().partition(":")
-            if not colon:
-                raise ConfigurationError(f"--credential {self.scheme}: {self.file} must have USER:PASSWORD on one line")
-            return BasicCredentials(user, password, origins=origins)
-        return BearerToken(secret, origins=origins)
+        if scheme is None or http_scheme(scheme) != "basic":
+            return BearerToken(secret, origins=origins)
+        user, colon, password = secret.read().partition(":")
+        if not colon:
+            raise ConfigurationError(f"{self.file}: write USER:PASSWORD on one line, for HTTP Basic")
+        return BasicCredentials(user, password, origins=origins)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+def _credential(option: str, default: str, text: str) -> _Credential:
+    """ConfigurationError: it is not SCHEME=FILE[@ORIGIN], or there is no origin."""
+    scheme, _, rest = text.partition("=")
+    file, _, origin = rest.rpartition("@")
+    if not file or not origin.startswith(("https://", "http://")):
+        file, origin = rest, default
+    if not scheme or not file or is_secret(file):
+        raise ConfigurationError(f"{option}: {NOT_SHOWN if is_secret(file) else 'write SCHEME=FILE[@ORIGIN]'}")
+    if not origin:
+        raise ConfigurationError(f"{option} {scheme}: with several agents, name its origin: SCHEME=FILE@ORIGIN")
+    return _Credential(scheme, file, origin)
+
+
+class _Outcome(NamedTuple):
     """The report on the agent at that URL, or why there is none."""
 
     url: str
@@ -126,8 +125,8 @@ def _prepared(options: argparse.Namespace, urls: list[str]) -> Callable[[str], P
     from a2a_trust.probe.probing import ProbeOptions, probed, with_this_machine
 
     default = Destination.origin_of(urls[0]) if len(urls) == 1 else ""
-    given = [_Credential.of(text, "--credential", default) for text in options.credential]
-    lacking = [_Credential.of(text, "--lacking", default) for text in options.lacking]
+    given = [*map(partial(_credential, "--credential", default), options.credential)]
+    lacking = [*map(partial(_credential, "--lacking", default), options.lacking)]
     named = {*options.interface_origin, *(each.origin for each in (*given, *lacking))}
     origins = named_origins(named) if named else frozenset()
     trust = None if options.trust is None else TrustFile(options.trust)
@@ -197,10 +196,19 @@ def _entry(outcome: _Outcome) -> dict[str, Any]:
 
 
 def _put_sarif(outcomes: list[_Outcome]) -> None:
-    from a2a_trust.cli.sarif import agent_result, log_of, notification
+    from a2a_trust.cli.sarif import log_of, notification, result
     from a2a_trust.probe.rules import RULES
 
-    results = [agent_result(it.url, each) for it in outcomes if it.report for each in it.report.findings]
+    results = [
+        result(
+            each.url,
+            Finding(rule=it.rule, severity=it.severity, pointer=it.where, message=it.message, fix=". ".join(it.proof)),
+            Position(1, 1),
+        )
+        for each in outcomes
+        if each.report is not None
+        for it in each.report.findings
+    ]
     errors = [notification(it.url, it.error) for it in outcomes if it.error is not None]
     put_json(log_of(results, errors, "probe", RULES))
     for each in outcomes:

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from a2a_trust.cli.positions import Position
 from a2a_trust.lint.findings import Finding, Rule
 from a2a_trust.lint.rules import RULES
-from a2a_trust.probe.rules import ProbeFinding
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _PLACES: Final = {rule: index for index, rule in enumerate(RULES)}
@@ -55,7 +54,7 @@ def result(name: str, finding: Finding, position: Position) -> dict[str, Any]:
     fingerprint = hashlib.sha256(f"{finding.rule}\0{finding.pointer}".encode()).hexdigest()[:32]
     return {
         "ruleId": finding.rule,
-        "ruleIndex": _PLACES[finding.rule],
+        **({"ruleIndex": _PLACES[finding.rule]} if finding.rule in _PLACES else {}),
         "level": finding.severity,
         "message": {"text": _text(f"{finding.message}. {finding.fix}")},
         "locations": [
@@ -68,26 +67,6 @@ def result(name: str, finding: Finding, position: Position) -> dict[str, Any]:
             }
         ],
         "partialFingerprints": {"ruleAndPointer/v1": fingerprint},
-    }
-
-
-def agent_result(url: str, finding: ProbeFinding) -> dict[str, Any]:
-    """One finding at the agent with that URL; the fingerprint is a hash of both and of the place in the card."""
-    fingerprint = hashlib.sha256(f"{url}\0{finding.rule}\0{finding.where}".encode()).hexdigest()[:32]
-    return {
-        "ruleId": finding.rule,
-        "level": finding.severity,
-        "message": {"text": _text(". ".join([finding.message, *finding.proof]))},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": quote(url, safe=":/?&=%[]")},
-                    "region": {"startLine": 1},
-                },
-                "logicalLocations": [{"fullyQualifiedName": finding.where, "kind": "member"}],
-            }
-        ],
-        "partialFingerprints": {"agentAndRule/v1": fingerprint},
     }
 
 
@@ -117,9 +96,11 @@ def _text(text: str) -> str:
 
 
 def _uri(name: str) -> str:
-    """The file as a URI reference (RFC 3986), relative to the current directory unless the path is absolute."""
+    """The file as a URI reference (RFC 3986), relative to the current directory unless it is a URL or absolute."""
     if name == "-":
         return "stdin"
+    if "://" in name:
+        return quote(name, safe=":/?&=%[]")
     path = Path(name)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.card.operations import Binding, Operation
@@ -45,14 +45,6 @@ class Reading:
 
     kind: Kind
     text: str
-
-
-class Sender(Protocol):
-    """Sends a request with these further headers to that URL, which is that of the request with its credentials."""
-
-    async def __call__(self, request: ProbeRequest, url: str, headers: dict[str, str]) -> AnyAnswer:
-        """FetchError: there is no answer, or the rules of the fetcher do not permit the request."""
-        ...
 
 
 _CODES: Final = {

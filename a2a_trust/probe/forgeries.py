@@ -17,7 +17,7 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from secrets import token_urlsafe
 from typing import Final
@@ -33,7 +33,7 @@ from a2a_trust.card.view import (
     SecurityScheme,
 )
 from a2a_trust.client.answer import Answer, Credentials, Part, answer_for
-from a2a_trust.client.credentials import CredentialValue, http_scheme
+from a2a_trust.client.credentials import ApiKey, CredentialValue, http_scheme
 from a2a_trust.client.decisions import attachment_of
 from a2a_trust.client.flow import run_async
 from a2a_trust.client.messages import Attachment, Request
@@ -59,53 +59,45 @@ class Form(Enum):
     GOOD = "the given credential"
 
 
-_FORGERIES: Final = (Form.WRONG, Form.MALFORMED, Form.ELSEWHERE, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
-_OF_TOKENS: Final = (Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
+#: The wrong ones; the last three are tokens.
+_FORMS: Final = (Form.WRONG, Form.MALFORMED, Form.ELSEWHERE, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
+_NO_ONE: Final = ApiKey("none", origins=["https://probe.invalid"])
 _WELL_KNOWN: Final = re.compile(r"/\.well-known/[a-z-]+")
 _HOUR: Final = 3600
 
 
 def forms_for(view: CardView, alternative: Alternative) -> tuple[Form, ...]:
     """The forms of wrong credentials; empty if no request can carry a credential for the alternative."""
-    schemes = _schemes(view, alternative)
-    has_token = any(takes_token(scheme) for scheme in schemes)
-    return tuple(form for form in _FORGERIES if has_token or form not in _OF_TOKENS) if schemes else ()
+    schemes = [part.scheme for part in _parts(view, alternative)]
+    forms = _FORMS if any(map(takes_token, schemes)) else _FORMS[:3]
+    return forms if schemes else ()
 
 
-def forged(view: CardView, alternative: Alternative, form: Form, audience: str) -> Attachment:
+def forged(view: CardView, alternative: Alternative, form: Form, request: ProbeRequest) -> Attachment:
     """A wrong credential for each scheme of the alternative that a request can carry one for."""
-    headers: list[tuple[bytes, bytes]] = []
-    cookies: list[tuple[str, str]] = []
-    parameters: list[tuple[str, str]] = []
-    for scheme in _schemes(view, alternative):
+    parts, values = _parts(view, alternative), list[CredentialValue]()
+    for at, part in enumerate(parts):
+        is_key = isinstance(part.scheme, ApiKeyScheme)
         if form is Form.ELSEWHERE:
-            is_key = isinstance(scheme, ApiKeyScheme)
-            value = token_urlsafe(32)
-            headers.append((b"authorization", f"Bearer {value}".encode()) if is_key else (b"x-api-key", value.encode()))
-        elif isinstance(scheme, ApiKeyScheme):
-            place, text = key_place(scheme), "?" if form is Form.MALFORMED else token_urlsafe(32)
-            if isinstance(place, HeaderPlace):
-                headers.append((place.header, text.encode()))
-            else:
-                (parameters if place.location == "query" else cookies).append((place.name, text))
-        else:
-            headers.append((b"authorization", _authorization(scheme, form, audience, view).encode()))
-    return Attachment(tuple(dict(headers).items()), tuple(cookies), tuple(parameters))
+            parts[at] = replace(part, place=None if is_key else HeaderPlace("X-API-Key"))
+        values.append(CredentialValue("?" if form is Form.MALFORMED else _value(part.scheme, form, view, request.url)))
+    return attachment_of(_plain(request), Answer((), tuple(parts)), values, "")
 
 
-def _schemes(view: CardView, alternative: Alternative) -> list[SecurityScheme]:
-    """The schemes of the alternative whose credentials are in requests, at a safe place."""
-    found: list[SecurityScheme] = []
-    for name, _ in alternative.schemes:
+def _parts(view: CardView, alternative: Alternative) -> list[Part]:
+    """The places of the alternative's credentials, without certificates and unsafe places."""
+    found: list[Part] = []
+    for name, scopes in alternative.schemes:
         scheme = view.schemes.get(name)
-        try:
-            if isinstance(scheme, ApiKeyScheme):
-                key_place(scheme)
-        except TrustError:
-            continue
-        if scheme is not None and not isinstance(scheme, MutualTlsScheme):
-            found.append(scheme)
+        with suppress(TrustError):
+            place = key_place(scheme) if isinstance(scheme, ApiKeyScheme) else None
+            if scheme is not None and not isinstance(scheme, MutualTlsScheme):
+                found.append(Part(name=name, scheme=scheme, credential=_NO_ONE, scopes=scopes, place=place))
     return found
+
+
+def _plain(request: ProbeRequest) -> Request:
+    return Request(method=request.method, url=request.url, headers={}, timeout={})
 
 
 def takes_token(scheme: SecurityScheme) -> bool:
@@ -113,42 +105,27 @@ def takes_token(scheme: SecurityScheme) -> bool:
     return isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme) or http_scheme(scheme) == "bearer"
 
 
-def _authorization(scheme: SecurityScheme, form: Form, audience: str, view: CardView) -> str:
+def _value(scheme: SecurityScheme, form: Form, view: CardView, audience: str) -> str:
     if http_scheme(scheme) == "basic":
-        named = b64encode(f"probe-{token_urlsafe(9)}:{token_urlsafe(16)}".encode()).decode()
-        return "Basic ?" if form is Form.MALFORMED else f"Basic {named}"
-    if not takes_token(scheme):
-        word = re.sub(r"[^a-z0-9-]", "", http_scheme(scheme)) or "unknown"
-        return f"{word} {token_urlsafe(32)}"
-    if form is Form.MALFORMED:
-        return "Bearer ?"
-    return f"Bearer {_token(form, issuer_of(scheme), audience, view) if form in _OF_TOKENS else token_urlsafe(32)}"
+        return b64encode(f"probe-{token_urlsafe(9)}:{token_urlsafe(16)}".encode()).decode()
+    is_token = takes_token(scheme) and form in _FORMS[3:]
+    return _token(form, issuer_of(scheme), audience, view) if is_token else token_urlsafe(32)
 
 
 def issuer_of(scheme: SecurityScheme) -> str:
     """The issuer that tokens for the scheme name, as well as the card shows it."""
-    url = ""
     if isinstance(scheme, OpenIdConnectScheme):
-        url = scheme.discovery_url
-    elif isinstance(scheme, OAuth2Scheme):
-        urls = [url for flow in scheme.flows for _, url in flow.urls]
-        url = scheme.metadata_url or ("/".join(urls[0].split("/")[:3]) if urls else "")
-    return _WELL_KNOWN.sub("", url)
+        return _WELL_KNOWN.sub("", scheme.discovery_url)
+    urls = [url for flow in getattr(scheme, "flows", ()) for _, url in flow.urls]
+    return _WELL_KNOWN.sub("", getattr(scheme, "metadata_url", None) or "/".join("".join(urls[:1]).split("/")[:3]))
 
 
 def _token(form: Form, issuer: str, audience: str, view: CardView) -> str:
     now = int(time.time()) - (_HOUR if form is Form.EXPIRED else 0)
     scopes = sorted({scope for each in view.alternatives for _, wanted in each.schemes for scope in wanted})
-    claims = {
-        "iss": issuer or "https://probe.invalid",
-        "sub": f"probe-{token_urlsafe(9)}",
-        "aud": audience,
-        "client_id": "probe",
-        "iat": now - 60,
-        "exp": now + 300,
-        "jti": token_urlsafe(9),
-        "scope": " ".join(scopes)[:1024],
-    }
+    names = {"iss": issuer, "sub": f"probe-{token_urlsafe(9)}", "aud": audience, "client_id": "probe"}
+    times = {"iat": now - 60, "exp": now + 300, "jti": token_urlsafe(9)}
+    claims = {**names, **times, "scope": " ".join(scopes)[:1024]}
     if form is Form.UNSIGNED:
         parts = ({"alg": "none", "typ": "at+jwt"}, claims)
         return ".".join([*(base64url.encode(json.dumps(part).encode()) for part in parts), ""])
@@ -166,12 +143,8 @@ class Own:
 
     async def attachment(self, request: ProbeRequest, fetcher: Fetcher | None) -> Attachment:
         """TrustError: a credential cannot be obtained."""
-        values: list[CredentialValue] = [
-            await run_async(part.credential.obtain(part.scopes), fetcher) for part in self.parts
-        ]
-        asked = Request(method=request.method, url=request.url, headers={}, timeout={})
-        names = tuple(part.name for part in self.parts)
-        return attachment_of(asked, Answer(names, self.parts), values, self.origin)
+        values = [await run_async(part.credential.obtain(part.scopes), fetcher) for part in self.parts]
+        return attachment_of(_plain(request), Answer((), self.parts), values, self.origin)
 
 
 def own_of(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -40,7 +40,7 @@ from a2a_trust.lint.linter import lint_card
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.fetcher import AnyAnswer, Fetcher
 from a2a_trust.net.urls import read_url
-from a2a_trust.probe.answers import Kind, Sender, content_of, read
+from a2a_trust.probe.answers import Kind, content_of, read
 from a2a_trust.probe.checks import Fits, check_preflight, checks_of, documents_of, resource_of
 from a2a_trust.probe.forgeries import Form, Own, forged, forms_for, own_of
 from a2a_trust.probe.push import push_to_loopback
@@ -57,6 +57,8 @@ _SECONDS: Final = 25.0
 _AT_ONCE: Final = 8
 INTERVAL: Final = 0.1
 """Seconds between two requests."""
+Sender: TypeAlias = Callable[[ProbeRequest, str, dict[str, str]], Awaitable[AnyAnswer]]
+"""Sends a request to that URL, the request's own with credentials, and with these headers; FetchError: no answer."""
 _Step: TypeAlias = tuple[ProbeRequest, Form, Alternative | None, Own | None]
 
 
@@ -304,7 +306,7 @@ class Prober:
             if own is not None:
                 attachment = await own.attachment(request, self.fetcher)
             elif alternative is not None:
-                attachment = forged(self.view, alternative, form, request.url)
+                attachment = forged(self.view, alternative, form, request)
             answer = await self.session.answer(request, attachment)
         except TrustError:  # the credential cannot be obtained, or cannot stand in a request
             pass

@@ -49,7 +49,7 @@ OTHER_SITE: Final = "https://probe.invalid"
 _IN_0_1: Final = ("tasks/get", "tasks/cancel", "tasks/resubscribe")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProbeRequest:
     """A request without credentials. ``is_other_name``: it names the extended card as other generations do."""
 
@@ -113,23 +113,21 @@ def _calls(interface: Interface, task: str) -> Iterator[ProbeRequest]:
         if method is not None:
             yield call(interface, operation, method, _params(generation, operation, task))
     if interface.is_legacy:  # some servers have each method at a path of its own
-        method = "tasks/get"
-        at_path = replace(interface, url=f"{interface.url.rstrip('/')}/{method}")
-        yield call(at_path, Operation.GET_TASK, method, {"id": task})
+        at_path = replace(interface, url=f"{interface.url.rstrip('/')}/tasks/get")
+        yield call(at_path, Operation.GET_TASK, "tasks/get", {"id": task})
     yield call(interface, UNKNOWN, "ProbeUnknown" if generation is Generation.V1_0 else "probe/unknown", {})
 
 
 def _params(generation: Generation, operation: Operation, task: str) -> dict[str, str]:
+    is_1_0 = generation is Generation.V1_0
     match operation:
-        case Operation.GET_TASK | Operation.CANCEL_TASK | Operation.SUBSCRIBE_TO_TASK:
-            return {"id": task}
-        case Operation.GET_PUSH_CONFIG if generation is Generation.V1_0:
+        case Operation.GET_PUSH_CONFIG if is_1_0:
             return {"taskId": task, "id": task}
-        case Operation.LIST_PUSH_CONFIGS if generation is Generation.V1_0:
+        case Operation.LIST_PUSH_CONFIGS if is_1_0:
             return {"taskId": task}
-        case Operation.GET_PUSH_CONFIG | Operation.LIST_PUSH_CONFIGS:
-            return {"id": task}
-    return {"id": task} if generation is Generation.V0_1 else {}
+        case Operation.LIST_TASKS | Operation.GET_EXTENDED_CARD:
+            return {}
+    return {} if operation in SENDING and generation is not Generation.V0_1 else {"id": task}
 
 
 def route(interface: Interface, named: Route, task: str, content: bytes | None) -> ProbeRequest:
@@ -166,9 +164,7 @@ def _other_names(interface: Interface) -> Iterator[ProbeRequest]:
         for generation, method in EXTENDED_CARD_METHODS.items():
             if generation is not interface.generation:
                 yield replace(call(interface, Operation.GET_EXTENDED_CARD, method, {}), is_other_name=True)
-    bases = [base]
-    if base.count("/") > 2:
-        bases.append(base.rpartition("/")[0])
+    bases = [base, base.rpartition("/")[0]] if base.count("/") > 2 else [base]
     own = {each.template for each in ROUTES[interface.generation]} if interface.binding == Binding.HTTP_JSON else set()
     for place in bases:
         for path in (*EXTENDED_CARD_PATHS.values(), EXTENDED_CARD_0_2):

@@ -16,7 +16,7 @@ This module only computes values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -50,6 +50,18 @@ class Exchange:
     answer: AnyAnswer | None = field(repr=False)
     reading: Reading
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it shows that the agent does not enforce its card. Rule 1."""
+        is_bad = self.form is not Form.GOOD and self.request.operation != UNKNOWN
+        return is_bad and self.reading.kind is Kind.ANSWERED
+
+    def is_rejection(self, admitted: Mapping[ProbeRequest, Kind]) -> bool:
+        """Whether the agent rejects the caller; ``admitted`` has what it answers with the right credential. Rule 1."""
+        kind, right = self.reading.kind, admitted.get(self.request)
+        is_unusual = kind in (Kind.DENIED, Kind.ABSENT) and right in (Kind.ANSWERED, Kind.ABSENT) and kind is not right
+        return kind is Kind.REJECTED or is_unusual
+
     def __str__(self) -> str:
         return f"{self.request.operation} with {self.form.value}: {self.reading.text}"
 
@@ -65,11 +77,8 @@ class Row:
     proof: tuple[str, ...] = ()
 
 
-_RULE_OF: Final = {
+_RULES: Final = {
     Form.NOTHING: "open-operation",
-    Form.WRONG: "wrong-credential-accepted",
-    Form.MALFORMED: "wrong-credential-accepted",
-    Form.ELSEWHERE: "wrong-credential-accepted",
     Form.FORGED: "forged-token-accepted",
     Form.UNSIGNED: "forged-token-accepted",
     Form.EXPIRED: "forged-token-accepted",
@@ -79,115 +88,77 @@ _RULE_OF: Final = {
 _SHOWN: Final = 4
 
 
-def name_of(alternative: Alternative) -> str:
-    """The schemes and scopes of a requirement, as in ``login (read) and key``."""
-    return " and ".join(
-        name + (f" ({' '.join(sorted(scopes))})" if scopes else "") for name, scopes in alternative.schemes
-    )
-
-
 def row_of(
     interface: Interface, alternative: Alternative, exchanges: Sequence[Exchange], needed: Collection[Operation]
 ) -> Row:
     """The verdict on a requirement; ``needed`` are the operations that must be enforced. Rule 3."""
-    own = [each for each in exchanges if each.alternative in (None, alternative) and not each.request.is_other_name]
-    answered = _answered(exchanges)
-    bad = [each for each in own if each.form is not Form.GOOD]
-    name = name_of(alternative)
-
-    def row(verdict: Verdict, reason: str, *proof: Exchange) -> Row:
-        return Row(interface=interface, requirement=name, verdict=verdict, reason=reason, proof=tuple(map(str, proof)))
-
-    opened = [each for each in exchanges if each in own or each.request.is_other_name]
-    opened = [each for each in opened if is_open(each)]
-    if opened:
-        first = opened[0]
-        control = [each for each in exchanges if each.request is first.request and each.form is Form.GOOD]
-        return row(Verdict.NOT_ENFORCED, _opened(opened), first, *(control or opened[1:2]))
-    rejected = [each for each in bad if _is_rejected(each, answered)]
-    unclear = [each for each in bad if not _is_rejected(each, answered) and not _says_nothing(each)]
+    own = [each for each in exchanges if each.alternative in (None, alternative)]
     good = [each for each in own if each.form is Form.GOOD]
+    admitted = {each.request: each.reading.kind for each in exchanges if each.form is Form.GOOD}
+    opened = [each for each in own if each.is_open]
+    bad = [each for each in own if each.form is not Form.GOOD and not each.request.is_other_name]
+    rejected = [each for each in bad if each.is_rejection(admitted)]
+    others = [each for each in bad if each not in rejected and each.request.operation != UNKNOWN]
+    unclear = [each for each in others if each.reading.kind is not Kind.ABSENT]
     proved = {each.request.operation for each in rejected if each.form is Form.NOTHING}
     missing = [operation.value for operation in needed if operation not in proved]
-    proof = [*rejected[:1], *[each for each in good if each.reading.kind is Kind.ANSWERED][:1]]
-    proof += [each for each in rejected if each.form is not Form.NOTHING][: 2 - len(proof)]
-    if missing:
-        return row(Verdict.CANNOT_TELL, f"{_listed(missing)}: cannot tell", *_first_of(bad, missing))
-    if unclear:
-        return row(Verdict.CANNOT_TELL, f"{_listed(each.request.operation for each in unclear)}: unclear", *unclear[:2])
-    if not any(each.form is not Form.NOTHING for each in rejected):
-        return row(Verdict.CANNOT_TELL, "no wrong credential was rejected", *proof)
-    if good and not any(each.reading.kind in (Kind.ANSWERED, Kind.ABSENT) for each in good):
-        return row(Verdict.CANNOT_TELL, "the given credential is rejected, too", rejected[0], good[0])
-    return row(Verdict.ENFORCED, "callers without the credential are rejected", *proof)
+    verdict, proof = Verdict.CANNOT_TELL, [*rejected[:1], *good[:1]]
+    if opened:
+        control = [each for each in exchanges if each.request is opened[0].request and each is not opened[0]]
+        verdict, proof = Verdict.NOT_ENFORCED, [opened[0], *control[:1]]
+        reason = f"{_operations(each for each in opened if each.form is opened[0].form)}: {opened[0].form.value}"
+    elif missing:
+        reason, proof = f"{_listed(missing)}: cannot tell", [each for each in bad if each.request.operation in missing]
+    elif unclear:
+        reason, proof = f"{_operations(unclear)}: unclear", unclear
+    elif all(each.form is Form.NOTHING for each in rejected):
+        reason = "no wrong credential was rejected"
+    elif good and all(each.reading.kind not in (Kind.ANSWERED, Kind.ABSENT) for each in good):
+        reason = "the given credential is rejected, too"
+    else:
+        answered = [each for each in good if each.reading.kind is Kind.ANSWERED]
+        proof = [rejected[0], *(answered or [each for each in rejected if each.form is not Form.NOTHING])]
+        verdict, reason = Verdict.ENFORCED, "callers without the credential are rejected"
+    schemes = [f"{name} ({' '.join(sorted(scopes))})" if scopes else name for name, scopes in alternative.schemes]
+    return Row(
+        interface=interface,
+        requirement=" and ".join(schemes),
+        verdict=verdict,
+        reason=reason,
+        proof=tuple(map(str, proof[:2])),
+    )
 
 
-def is_open(exchange: Exchange) -> bool:
-    """Whether an exchange shows that the agent does not enforce its card."""
-    if exchange.form is Form.GOOD or exchange.request.operation == UNKNOWN:
-        return False
-    return exchange.reading.kind is Kind.ANSWERED
-
-
-def _answered(exchanges: Iterable[Exchange]) -> set[int]:
-    """The requests that the application answers with the given credential."""
-    return {id(each.request) for each in exchanges if each.form is Form.GOOD and each.reading.kind is Kind.ANSWERED}
-
-
-def _is_rejected(exchange: Exchange, answered: Collection[int]) -> bool:
-    """Rule 1."""
-    if exchange.reading.kind is Kind.REJECTED:
-        return True
-    return exchange.reading.kind in (Kind.DENIED, Kind.ABSENT) and id(exchange.request) in answered
-
-
-def _says_nothing(exchange: Exchange) -> bool:
-    """Rule 2."""
-    return exchange.reading.kind is Kind.ABSENT or exchange.request.operation == UNKNOWN
-
-
-def _first_of(exchanges: Iterable[Exchange], operations: Collection[str]) -> list[Exchange]:
-    return [each for each in exchanges if each.request.operation in operations][:2]
-
-
-def _opened(opened: Sequence[Exchange]) -> str:
-    forms = dict.fromkeys(each.form for each in opened)
-    first = next(iter(forms))
-    return f"{_listed(each.request.operation for each in opened if each.form is first)} with {first.value}"
+def _operations(exchanges: Iterable[Exchange]) -> str:
+    return _listed(each.request.operation for each in exchanges)
 
 
 def _listed(names: Iterable[str]) -> str:
     """The names once each, and how many more there are."""
-    once = list(dict.fromkeys(map(str, names)))
-    more = f" and {len(once) - _SHOWN} more" if len(once) > _SHOWN else ""
-    return ", ".join(once[:_SHOWN]) + more
+    once = [*dict.fromkeys(map(str, names))]
+    return ", ".join(once[:_SHOWN]) + (f" and {len(once) - _SHOWN} more" if len(once) > _SHOWN else "")
 
 
 def findings_of(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator[ProbeFinding]:
     """What is open at an interface: one finding for each rule."""
     opened: dict[str, list[Exchange]] = {}
     for each in exchanges:
-        if is_open(each):
+        if each.is_open:
             is_card = each.request.operation == Operation.GET_EXTENDED_CARD and each.form is Form.NOTHING
-            rule = "open-extended-card" if is_card else _RULE_OF[each.form]
+            rule = "open-extended-card" if is_card else _RULES.get(each.form, "wrong-credential-accepted")
             opened.setdefault(rule, []).append(each)
+    good = [each for each in exchanges if each.form is Form.GOOD]
     for rule, those in opened.items():
         forms = ", ".join(dict.fromkeys(each.form.value for each in those))
-        message = f"{_listed(each.request.operation for each in those)}: answered with {forms}"
-        requests = {id(each.request) for each in those}
-        good = [each for each in exchanges if each.form is Form.GOOD and id(each.request) in requests]
-        yield finding(rule, interface.pointer, message, *map(str, [*those[:_SHOWN], *good[:1]]))
-    good = [each for each in exchanges if each.form is Form.GOOD]
+        control = [each for each in good if each.request is those[0].request]
+        message = f"{_operations(those)}: answered with {forms}"
+        yield finding(rule, interface.pointer, message, *map(str, [*those[:_SHOWN], *control]))
     if good and all(each.reading.kind is Kind.REJECTED for each in good):
-        yield finding(
-            "credential-rejected", interface.pointer, "the given credential is rejected everywhere", str(good[0])
-        )
+        yield finding("credential-rejected", interface.pointer, "it is rejected everywhere", str(good[0]))
 
 
 def of_agent(rows: Sequence[Row]) -> Verdict:
     """The verdict on the whole agent. Rule 4."""
-    verdicts = [each.verdict for each in rows]
-    for verdict in (Verdict.NOT_ENFORCED, Verdict.CANNOT_TELL, Verdict.NOTHING_DEMANDED):
-        if verdict in verdicts:
-            return verdict
-    return Verdict.ENFORCED if verdicts else Verdict.CANNOT_TELL
+    verdicts = {each.verdict for each in rows} or {Verdict.CANNOT_TELL}
+    worst = (Verdict.NOT_ENFORCED, Verdict.CANNOT_TELL, Verdict.NOTHING_DEMANDED, Verdict.ENFORCED)
+    return next(each for each in worst if each in verdicts)

@@ -1,8 +1,8 @@
 """The hello world of a framework, whose card demands an API key: as it is, or behind ``protect``.
 
-``FRAMEWORK`` names a function of this file, ``AGENT_URL`` is where the agent is called, and ``API_KEYS`` a store of keys
-if ``protect`` enforces the card. Without a store the framework's own card gets the demand, and no one looks at it. Run by
-a server in the framework's own environment, never imported by a test.
+``FRAMEWORK`` names a function of this file, ``AGENT_URL`` is where the agent is called, and ``API_KEYS`` a store of
+keys if ``protect`` enforces the card. Without a store the framework's own card gets the demand, and no one looks at it.
+Run by a server in the framework's own environment, never imported by a test.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, misc, unused-ignore"
@@ -181,7 +181,7 @@ def application() -> Any:
     if name == "agno":
         agent = ProtectedAgent(card=FromApplication(), security=SECURITY, verifiers=keys, url=f"{URL}/a2a/agents/hello")
         return protect_agents(app, {"/a2a/agents/hello": agent})
-    extended = {"extended_card": ExtendedCard(FromApplication())} if name.startswith("sdk") else {}
+    extended: dict[str, Any] = {"extended_card": ExtendedCard(FromApplication())} if name.startswith("sdk") else {}
     return protect(app, card=FromApplication(path), security=SECURITY, verifiers=keys, url=URL, **extended)
 
 

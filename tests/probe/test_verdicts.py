@@ -156,10 +156,12 @@ def test_tokens_have_the_issuer_of_the_card() -> None:
 
 def test_a_credential_that_lacks_a_scope_must_be_rejected() -> None:
     card = {"securityRequirements": [{"schemes": {"key": {"list": ["admin"]}}}]}
-    for admitted, verdict in ((set(), Verdict.ENFORCED), ({"weak"}, Verdict.NOT_ENFORCED)):
-        with serving(
-            guard=admitting(lambda asked, ok=admitted: asked.headers.get("x-api-key") in ok), card=card
-        ) as served:
+    for admitted, verdict in (("", Verdict.ENFORCED), ("weak", Verdict.NOT_ENFORCED)):
+
+        def admits(asked: Asked, admitted: str = admitted) -> bool:
+            return admitted != "" and asked.headers.get("x-api-key") == admitted
+
+        with serving(guard=admitting(admits), card=card) as served:
             weak = {"key": ApiKey("weak", origins=[served.url])}
             report = served.probe(KEY, lacking=weak)
         assert report.verdict is verdict
@@ -245,7 +247,8 @@ def test_an_agent_without_streams_needs_no_proof_for_them() -> None:
 
 
 def test_a_card_that_demands_nothing_is_not_probed() -> None:
-    for demand in ([], [{"schemes": {"key": {}}}, {}]):
+    demands: list[list[Any]] = [[], [{"schemes": {"key": {}}}, {}]]
+    for demand in demands:
         with serving(card={"securityRequirements": demand}) as served:
             report = served.probe()
             assert report.verdict is Verdict.NOTHING_DEMANDED
@@ -283,7 +286,7 @@ def test_each_alternative_of_a_card_has_a_verdict() -> None:
 
 
 def test_two_interfaces_cost_at_most_120_requests() -> None:
-    alternatives = [{"schemes": {f"key{at}": {}}} for at in range(40)]
+    alternatives: list[Any] = [{"schemes": {f"key{at}": {}}} for at in range(40)]
     schemes = {f"key{at}": {"apiKeySecurityScheme": {"location": "header", "name": f"X-Key-{at}"}} for at in range(40)}
     with serving(card={"securitySchemes": schemes, "securityRequirements": alternatives}, guard=rejection) as served:
         report = served.probe()

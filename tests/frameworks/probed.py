@@ -16,6 +16,7 @@ from a2a_trust import Fetcher, SqliteApiKeys
 from a2a_trust.client import ApiKey
 from a2a_trust.probe import ProbeOptions, ProbeReport, probe_agent
 from tests.frameworks.parties import FOLDER
+from tests.interop.sdk_process import SDKS, node_environment
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT, SERVERS, free_port, serving
 
@@ -40,6 +41,7 @@ FRAMEWORKS: Final = (
     Framework("a2a-sdk 1.3.0", "server-1.3.0", "sdk_1"),
     Framework("a2a-sdk 0.3.26", "server-0.3.26", "sdk_0"),
     Framework("a2a-sdk 0.2.16", "server-0.2.16", "sdk_0", settings=(("CARD_OF_0_2", "1"),)),
+    Framework("@a2a-js/sdk 1.3.0", "js-1.3.0", ""),
     Framework("python-a2a 0.5.10", "python-a2a-0.5.10", "python_a2a"),
     Framework("fasta2a 2.1.1", "pydantic-ai-2.68.0", "fasta2a"),
     Framework("Google ADK 2.13.0", "google-adk-2.13.0", "google_adk"),
@@ -48,11 +50,14 @@ FRAMEWORKS: Final = (
 
 
 class Probed(NamedTuple):
-    """The reports on the agent as it is, behind ``protect``, and behind ``protect`` with a key for the probe."""
+    """The reports on the agent as it is, behind ``protect``, and behind ``protect`` with a key for the probe.
+
+    ``protect`` is not for servers that are not written in Python.
+    """
 
     bare: ProbeReport
-    protected: ProbeReport
-    with_key: ProbeReport
+    protected: ProbeReport | None = None
+    with_key: ProbeReport | None = None
 
 
 @contextmanager
@@ -83,6 +88,13 @@ def report_on(url: str, key: str | None = None) -> ProbeReport:
 
 def probed(framework: Framework, folder: Path) -> Probed:
     """The reports on the agents of a framework."""
+    if not framework.function:
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        program = (FOLDER / "probed_js.mjs").read_text(encoding="utf-8")
+        command = ["node", "--input-type=module", "--eval", program]
+        with serving(command, url, {"PORT": str(port)}, node_environment(SDKS / framework.environment)):
+            return Probed(report_on(url))
     with agents(framework, folder) as (bare, protected, key):
         return Probed(report_on(bare), report_on(protected), report_on(protected, key))
 
@@ -90,7 +102,7 @@ def probed(framework: Framework, folder: Path) -> Probed:
 def row(framework: Framework, found: Probed) -> str:
     """The framework's row of the table."""
     names = [f"{each.interface.binding} {each.interface.generation}" for each in found.bare.requirements]
-    bare, protected, with_key = (each.verdict.value for each in found)
+    bare, protected, with_key = (each.verdict.value if each is not None else "–" for each in found)
     return f"| {framework.title} | {', '.join(dict.fromkeys(names))} | {bare} | {protected} | {with_key} |"
 
 

@@ -92,8 +92,9 @@ def probed(framework: Framework, folder: Path) -> Probed:
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         program = (FOLDER / "probed_js.mjs").read_text(encoding="utf-8")
-        command = ["node", "--input-type=module", "--eval", program]
-        with serving(command, url, {"PORT": str(port)}, node_environment(SDKS / framework.environment)):
+        node, packages = node_environment(SDKS / framework.environment)
+        command = [node, "--input-type=module", "--eval", program]
+        with serving(command, url, {"PORT": str(port)}, packages):
             return Probed(report_on(url))
     with agents(framework, folder) as (bare, protected, key):
         return Probed(report_on(bare), report_on(protected), report_on(protected, key))

@@ -30,7 +30,7 @@ from a2a_trust.strict_json import JSONObject
 
 
 class Kind(Enum):
-    """What an answer says about the caller."""
+    """The meaning of an answer for its caller."""
 
     REJECTED = "rejected"
     DENIED = "rejected in another form than by 401 or 403"
@@ -41,7 +41,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an answer says; ``text`` is for reports, and has no text of the agent."""
+    """The kind of an answer; ``text`` is for reports, and has no text of the agent."""
 
     kind: Kind
     text: str
@@ -79,7 +79,7 @@ _PATH: Final = re.compile(r"(?:https?:/)?/[\w./:%~-]+")
 
 
 def read(request: ProbeRequest, answer: AnyAnswer | None, places: Collection[str], public: JSONObject) -> Reading:
-    """What the answer says about the caller.
+    """The meaning of the answer for the caller.
 
     ``places`` are the names of headers, parameters and cookies that carry credentials: a complaint about a missing one
     is a rejection in another form. ``public`` is the public card, which is not an extended card under another name.

@@ -113,7 +113,7 @@ def check_preflight(where: str, answer: AnyAnswer | None) -> Iterator[ProbeFindi
 
 
 Fits = Callable[[dict[str, Any]], str]
-"""What is wrong with a document that the card or a challenge names; "" if it fits."""
+"""Returns the fault of a document that the card or a challenge names; "" if it fits."""
 
 
 def documents_of(card: JSONObject, view: CardView) -> Iterator[tuple[str, str, Fits]]:

@@ -45,7 +45,7 @@ from a2a_trust.probe.requests import ProbeRequest
 
 
 class Form(Enum):
-    """What a request carries, in the words of reports."""
+    """The credential of a request, in the words of reports."""
 
     NOTHING = "no credential"
     WRONG = "a random credential"

@@ -69,7 +69,7 @@ def requests_of(interface: Interface, task: str) -> tuple[ProbeRequest, ...]:
 
 
 def preflight(interface: Interface) -> ProbeRequest:
-    """What a browser sends before a page of another site may call the interface with a credential."""
+    """The request of a browser before a page of another site may call the interface with a credential."""
     headers = {
         "Origin": OTHER_SITE,
         "Access-Control-Request-Method": "POST",

@@ -140,7 +140,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def findings_of(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator[ProbeFinding]:
-    """What is open at an interface: one finding for each rule."""
+    """One finding for each rule by which an interface is open."""
     opened: dict[str, list[Exchange]] = {}
     for each in exchanges:
         if each.is_open:

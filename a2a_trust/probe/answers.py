@@ -124,7 +124,7 @@ def _of_result(request: ProbeRequest, answer: AnyAnswer, body: Any, denies: bool
         shown = is_card and any(
             (body.get(name) or "") != (public.get(name) or "") for name in ("name", "description", "skills")
         )
-        if request.is_other_name and not shown:
+        if request.is_other and not shown:
             return Reading(Kind.ABSENT, f"{answer.status}, nothing but the public card")
     elif denies and len(answer.body) < _SHORT:
         return Reading(Kind.DENIED, str(answer.status))

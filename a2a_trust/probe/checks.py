@@ -16,10 +16,9 @@ from a2a_trust.client.credentials import http_scheme
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.net.challenges import challenges_of
-from a2a_trust.net.fetcher import AnyAnswer
 from a2a_trust.probe.answers import Kind, content_of
 from a2a_trust.probe.forgeries import Form, issuer_of, takes_token
-from a2a_trust.probe.requests import OTHER_SITE
+from a2a_trust.probe.requests import OTHER_SITE, PREFLIGHT
 from a2a_trust.probe.rules import ProbeFinding, finding
 from a2a_trust.probe.verdicts import Exchange
 from a2a_trust.strict_json import JSONObject
@@ -31,85 +30,61 @@ _WRONG_TOKENS: Final = (Form.WRONG, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
 def checks_of(
     interface: Interface, view: CardView, exchanges: Sequence[Exchange], now: float
 ) -> Iterator[ProbeFinding]:
-    """The faults of the answers from one interface; ``now`` is in seconds since the epoch."""
-    where = interface.pointer
-    rejections = [each for each in exchanges if each.reading.kind is Kind.REJECTED and each.form is not Form.GOOD]
-    denied = [each for each in exchanges if each.reading.kind is Kind.DENIED and each.form is not Form.GOOD]
-    if denied:
-        yield finding("other-rejection", where, "an error, but not the status 401 or 403", str(denied[0]))
-    unauthenticated = [each for each in rejections if each.answer is not None and each.answer.status == 401]
-    yield from _challenges(where, view, unauthenticated)
-    here = [each for each in rejections if each.request.url == interface.url or interface.binding == Binding.HTTP_JSON]
-    odd = [each for each in here if not each.request.is_other_name and not _has_error(each)]
-    if odd:
-        yield finding("rejection-body", where, "the body is not an error of the binding", str(odd[0]))
-    for each in exchanges:
-        is_card = each.request.operation == Operation.GET_EXTENDED_CARD and each.form is Form.GOOD
-        if is_card and each.answer is not None and each.reading.kind is Kind.ANSWERED and _may_be_shared(each.answer):
-            yield finding("cached-extended-card", where, "no Cache-Control with private or no-store", str(each))
-    ends = [each.answer.valid_until for each in exchanges if each.answer and each.answer.valid_until is not None]
-    if ends and min(ends) < now + _SOON:
-        yield finding("certificate-ends", where, f"it ends in {max(0, int(min(ends) - now)) // 86_400} days")
-
-
-def _challenges(where: str, view: CardView, rejections: Sequence[Exchange]) -> Iterator[ProbeFinding]:
+    """The faults of the answers from one interface, each once; ``now`` is in seconds since the epoch."""
     demanded = {name for each in view.requirements or () for name, _ in each.schemes}
     schemes = [scheme for name, scheme in view.schemes.items() if name in demanded]
-    words = {"bearer" for scheme in schemes if takes_token(scheme)}
-    words |= {word for scheme in schemes if (word := http_scheme(scheme)) in ("basic", "digest")}
-    reported: set[str] = set()
-    for each in rejections:
-        for rule, message in _challenge(each, words):
-            if rule not in reported:
-                reported.add(rule)
-                yield finding(rule, where, message, str(each))
+    words = {"bearer" if takes_token(scheme) else http_scheme(scheme) for scheme in schemes}
+    first: dict[str, Exchange] = {}
+    for each in exchanges:
+        for rule in _faults(each, words & {"bearer", "basic", "digest"}, interface, now):
+            first.setdefault(rule, each)
+    yield from (finding(rule, interface.pointer, str(each)) for rule, each in first.items())
 
 
-def _challenge(exchange: Exchange, words: set[str]) -> Iterator[tuple[str, str]]:
-    line = "" if exchange.answer is None else exchange.answer.headers.get("www-authenticate", "")
-    challenges = challenges_of([line])
-    if not line:
-        yield "no-challenge", "401 without WWW-Authenticate"
-        return
-    if not challenges:
-        yield "malformed-challenge", "WWW-Authenticate cannot be read"
-        return
-    offered = {each.scheme for each in challenges}
-    missing = {word for word in words if word not in offered and not (word == "bearer" and "dpop" in offered)}
-    if missing:
-        yield "other-challenge", f"no challenge of {', '.join(sorted(missing))}"
-    bearers = [each for each in challenges if each.scheme in ("bearer", "dpop")]
-    if exchange.form is Form.NOTHING and any("error" in each.parameters for each in bearers):
-        yield "error-without-token", "a challenge names an error, and no token came"
-    is_token = exchange.form in _WRONG_TOKENS and words == {"bearer"}
-    if is_token and bearers and not any(each.parameters.get("error") == "invalid_token" for each in bearers):
-        yield "no-error-code", "a wrong token, and no challenge with the error invalid_token"
-
-
-def _has_error(exchange: Exchange) -> bool:
-    body = None if exchange.answer is None else content_of(exchange.answer)
-    if not isinstance(body, dict) or not isinstance(body.get("error"), dict):
-        return False
-    return exchange.request.binding is Binding.HTTP_JSON or body.get("jsonrpc") == "2.0"
-
-
-def _may_be_shared(answer: AnyAnswer) -> bool:
-    directives = {each.partition("=")[0].strip() for each in answer.headers.get("cache-control", "").lower().split(",")}
-    return directives.isdisjoint({"private", "no-store"})
-
-
-def check_preflight(where: str, answer: AnyAnswer | None) -> Iterator[ProbeFinding]:
-    """Whether pages of every site may call with the credentials that the user's browser adds by itself."""
+def _faults(exchange: Exchange, words: set[str], interface: Interface, now: float) -> Iterator[str]:
+    answer, request, kind = exchange.answer, exchange.request, exchange.reading.kind
     if answer is None:
         return
-    allowed = answer.headers.get("access-control-allow-origin", "").strip()
-    if allowed == OTHER_SITE and answer.headers.get("access-control-allow-credentials", "").strip().lower() == "true":
-        yield finding(
-            "cors-with-credentials",
-            where,
-            "a preflight of an unknown site is answered with that site and Access-Control-Allow-Credentials",
-            f"OPTIONS from {OTHER_SITE}: {answer.status}",
-        )
+    headers = {name: value.strip().lower() for name, value in answer.headers.items()}
+    if answer.valid_until is not None and answer.valid_until < now + _SOON:
+        yield "certificate-ends"
+    if request.operation == PREFLIGHT:
+        origin, credentials = (headers.get(f"access-control-allow-{name}") for name in ("origin", "credentials"))
+        if (origin, credentials) == (OTHER_SITE, "true"):
+            yield "cors-with-credentials"
+    elif exchange.form is Form.GOOD:
+        directives = {each.partition("=")[0].strip() for each in headers.get("cache-control", "").split(",")}
+        is_card = request.operation == Operation.GET_EXTENDED_CARD and kind is Kind.ANSWERED
+        if is_card and directives.isdisjoint({"private", "no-store"}):
+            yield "cached-extended-card"
+    elif kind is Kind.DENIED:
+        yield "other-rejection"
+    elif kind is Kind.REJECTED:
+        is_here = request.url == interface.url or interface.binding == Binding.HTTP_JSON
+        if is_here and not request.is_other and not _is_error(request.binding, content_of(answer)):
+            yield "rejection-body"
+        if answer.status == 401:
+            yield from _challenge(exchange.form, answer.headers.get("www-authenticate", ""), words)
+
+
+def _is_error(binding: Binding, body: Any) -> bool:
+    is_object = isinstance(body, dict) and isinstance(body.get("error"), dict)
+    return is_object and (binding is Binding.HTTP_JSON or body.get("jsonrpc") == "2.0")
+
+
+def _challenge(form: Form, line: str, words: set[str]) -> Iterator[str]:
+    challenges = challenges_of([line])
+    if not challenges:
+        yield "malformed-challenge" if line else "no-challenge"
+        return
+    offered = {"bearer" if each.scheme == "dpop" else each.scheme for each in challenges}
+    if words - offered:
+        yield "other-challenge"
+    errors = [each.parameters.get("error") for each in challenges if each.scheme in ("bearer", "dpop")]
+    if form is Form.NOTHING and any(errors):
+        yield "error-without-token"
+    if form in _WRONG_TOKENS and words == {"bearer"} and errors and "invalid_token" not in errors:
+        yield "no-error-code"
 
 
 Fits = Callable[[dict[str, Any]], str]

@@ -41,10 +41,10 @@ from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.fetcher import AnyAnswer, Fetcher
 from a2a_trust.net.urls import read_url
 from a2a_trust.probe.answers import Kind, content_of, read
-from a2a_trust.probe.checks import Fits, check_preflight, checks_of, documents_of, resource_of
+from a2a_trust.probe.checks import Fits, checks_of, documents_of, resource_of
 from a2a_trust.probe.forgeries import Form, Own, forged, forms_for, own_of
 from a2a_trust.probe.push import push_to_loopback
-from a2a_trust.probe.requests import SENDING, UNKNOWN, ProbeRequest, preflight, requests_of
+from a2a_trust.probe.requests import SENDING, UNKNOWN, ProbeRequest, requests_of
 from a2a_trust.probe.rules import ProbeFinding, finding
 from a2a_trust.probe.verdicts import Exchange, Row, Verdict, findings_of, of_agent, row_of
 from a2a_trust.strict_json import JSONObject
@@ -141,13 +141,13 @@ async def _judged(
 ) -> tuple[str, list[ProbeFinding]]:
     """Whether the card is verified, in words, and its problems."""
     errors = sorted({each.rule for each in lint_card(document) if each.severity is Severity.ERROR})
-    found = [finding("card-problems", "", f"run a2a-sign lint for {', '.join(errors)}")] if errors else []
+    found = [finding("card-problems", "", message=f"lint finds {', '.join(errors)}")] if errors else []
     if trust is None:
         return ("signatures not checked" if b'"signatures"' in document else "not signed"), found
     try:
         verified = await run_async(Verification(trust=trust).verify(document, place), fetcher)
     except TrustError as error:
-        found.append(finding("card-not-verified", "/signatures", f"the card is not verified ({error.code})"))
+        found.append(finding("card-not-verified", "/signatures", error.code))
         return "not verified", found
     return ("verified in part" if verified.unverified else "verified"), found
 
@@ -180,7 +180,7 @@ async def _old_tls(url: str, fetcher: Fetcher, *, configured: bool) -> list[Prob
         answer = await fetcher.with_old_tls().exchange("GET", url, configured=configured, headers={})
     except FetchError:
         return []
-    return [finding("old-tls", "", f"{answer.tls} is accepted")]
+    return [finding("old-tls", "", answer.tls)]
 
 
 class Session:
@@ -234,14 +234,13 @@ class Prober:
             verdict, reason = self._why_not(interface, len(asked))
             if verdict is not None:
                 rows.append(Row(interface=interface, requirement="", verdict=verdict, reason=reason))
-                findings += [finding("not-asked", interface.pointer, reason)]
+                findings += [finding("not-asked", interface.pointer, message=reason)]
                 continue
             asked.append(interface)
             exchanges = await self._exchanges(interface)
             rows += [row_of(interface, each, exchanges, self._needed()) for each in self.view.requirements or ()]
             findings += findings_of(interface, exchanges)
             findings += checks_of(interface, self.view, exchanges, time.time())
-            findings += check_preflight(interface.pointer, await self.session.answer(preflight(interface)))
             at_home = [each for each in resource_of(interface, exchanges) if self._is_named(each[1])]
             findings += await self._unfit(at_home)
             if allow_tasks:
@@ -280,8 +279,8 @@ class Prober:
     async def _exchanges(self, interface: Interface) -> list[Exchange]:
         alternatives, origin = self.view.requirements or (), Destination.origin_of(interface.url.partition("?")[0])
         owns = {each: [*own_of(self.view, each, self.given, self.lacking, origin)] for each in alternatives}
-        requests = requests_of(interface, str(uuid4()))
-        named = [each for each in requests if not each.is_other_name]
+        requests = [*requests_of(interface, str(uuid4()))]
+        named = [each for each in requests if not each.is_other]
         found = await self._all([(each, Form.NOTHING, None, None) for each in requests])
         wrong = next((each for each in alternatives if forms_for(self.view, each)), None)
         good = next((each for each, own in owns.items() if own), None)
@@ -293,7 +292,7 @@ class Prober:
                 (target, form, each, None) for form in forms_for(self.view, each) if (form, each) != (Form.WRONG, wrong)
             ]
             plan += [(target, own.form, each, own) for own in owns[each] if (own.form, each) != (Form.GOOD, good)]
-        return found + await self._all(plan[: _MOST_REQUESTS - len(found) - 1])
+        return found + await self._all(plan[: _MOST_REQUESTS - len(found)])
 
     async def _all(self, plan: Sequence[_Step]) -> list[Exchange]:
         return [*await asyncio.gather(*(self._exchange(*each) for each in plan))]
@@ -329,12 +328,12 @@ class Prober:
             answer = await self.session.answer(asked)
             body = None if answer is None or answer.status != 200 else content_of(answer)
             wrong = fits(body) if isinstance(body, dict) else "the document that it names cannot be fetched from here"
-            found += [finding("metadata", where, wrong)] if wrong else []
+            found += [finding("metadata", where, message=wrong)] if wrong else []
         return found
 
 
 def _target(found: Sequence[Exchange]) -> ProbeRequest:
     """The operation for all forms of wrong credentials: one that rejects callers without a credential."""
-    named = [each for each in found if not each.request.is_other_name and each.request.operation != UNKNOWN]
+    named = [each for each in found if not each.request.is_other and each.request.operation != UNKNOWN]
     rejecting = [each for each in named if each.reading.kind is Kind.REJECTED] or named
     return max(rejecting, key=lambda each: each.request.operation == Operation.GET_TASK).request

@@ -5,15 +5,14 @@ Source: A2A 1.0.1 3.1.7, 4.3.1, 13.2; 0.3 7.5.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from uuid import uuid4
 
-from a2a_trust.card.operations import ROUTES, Binding, Operation
+from a2a_trust.card.operations import Operation
 from a2a_trust.card.view import Interface
 from a2a_trust.probe.answers import content_of
-from a2a_trust.probe.requests import ProbeRequest, call, method_of, route
+from a2a_trust.probe.requests import ProbeRequest, request_of
 from a2a_trust.probe.rules import ProbeFinding, finding
 from a2a_trust.probe.verdicts import Exchange
 
@@ -26,12 +25,13 @@ async def push_to_loopback(
     """The finding, if the agent accepts the URL for a new task. ``send`` sends with the given credential."""
 
     async def result(operation: Operation, task: str, params: dict[str, Any]) -> tuple[Any, str]:
-        request = _request(interface, operation, task, params)
-        exchange = None if request is None else await send(request)
-        if exchange is None or exchange.answer is None or exchange.answer.status >= 300:
-            return None, ""
-        body = content_of(exchange.answer)
-        return (body.get("result", body) if isinstance(body, dict) and "error" not in body else None), str(exchange)
+        for request in request_of(interface, operation, task, params):
+            exchange = await send(request)
+            if exchange.answer is not None and exchange.answer.status < 300:
+                body = content_of(exchange.answer)
+                is_result = isinstance(body, dict) and "error" not in body
+                return (body.get("result", body) if is_result else None), str(exchange)
+        return None, ""
 
     is_1_0 = not interface.is_legacy
     part = {"text": "A security test; please ignore."} | ({} if is_1_0 else {"kind": "text"})
@@ -46,14 +46,4 @@ async def push_to_loopback(
     config = {"taskId": task, **(url if is_1_0 else {"pushNotificationConfig": url})}
     accepted, proof = await result(Operation.CREATE_PUSH_CONFIG, task, config)
     await result(Operation.CANCEL_TASK, task, {"id": task})
-    return (
-        [] if accepted is None else [finding("push-to-loopback", interface.pointer, f"{_LOOPBACK} is accepted", proof)]
-    )
-
-
-def _request(interface: Interface, operation: Operation, task: str, params: dict[str, Any]) -> ProbeRequest | None:
-    if interface.binding == Binding.JSONRPC:
-        method = method_of(interface.generation, operation)
-        return None if method is None else call(interface, operation, method, params)
-    routes = [each for each in ROUTES[interface.generation] if each.operation is operation]
-    return route(interface, routes[0], task, json.dumps(params).encode()) if routes else None
+    return [] if accepted is None else [finding("push-to-loopback", interface.pointer, proof)]

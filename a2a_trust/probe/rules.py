@@ -73,6 +73,8 @@ RULES: Final = MappingProxyType(
 """Every rule by its id, errors first."""
 
 
-def finding(rule: str, where: str, message: str, *proof: str) -> ProbeFinding:
-    """A finding with the severity of its rule."""
-    return ProbeFinding(rule=rule, severity=RULES[rule].severity, where=where, message=message, proof=proof)
+def finding(rule: str, where: str, *proof: str, message: str = "") -> ProbeFinding:
+    """A finding with the severity of its rule, and its description if there is no message."""
+    known = RULES[rule]
+    message = message or known.description.rstrip(".")
+    return ProbeFinding(rule=rule, severity=known.severity, where=where, message=message, proof=proof)

@@ -96,7 +96,7 @@ def row_of(
     good = [each for each in own if each.form is Form.GOOD]
     admitted = {each.request: each.reading.kind for each in exchanges if each.form is Form.GOOD}
     opened = [each for each in own if each.is_open]
-    bad = [each for each in own if each.form is not Form.GOOD and not each.request.is_other_name]
+    bad = [each for each in own if each.form is not Form.GOOD and not each.request.is_other]
     rejected = [each for each in bad if each.is_rejection(admitted)]
     others = [each for each in bad if each not in rejected and each.request.operation != UNKNOWN]
     unclear = [each for each in others if each.reading.kind is not Kind.ABSENT]
@@ -151,10 +151,10 @@ def findings_of(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator
     for rule, those in opened.items():
         forms = ", ".join(dict.fromkeys(each.form.value for each in those))
         control = [each for each in good if each.request is those[0].request]
-        message = f"{_operations(those)}: answered with {forms}"
-        yield finding(rule, interface.pointer, message, *map(str, [*those[:_SHOWN], *control]))
+        proof = map(str, [*those[:_SHOWN], *control])
+        yield finding(rule, interface.pointer, *proof, message=f"{_operations(those)}: answered with {forms}")
     if good and all(each.reading.kind is Kind.REJECTED for each in good):
-        yield finding("credential-rejected", interface.pointer, "it is rejected everywhere", str(good[0]))
+        yield finding("credential-rejected", interface.pointer, str(good[0]))
 
 
 def of_agent(rows: Sequence[Row]) -> Verdict:

@@ -105,7 +105,7 @@ def test_a_missing_input_is_an_error_that_names_it(
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=tmp_path,
-        env=clean_environment(tmp_path / "home", **nothing, **inputs, PYTHON=sys.executable, CI="true"),
+        env=clean_environment(tmp_path / "home", **{**nothing, **inputs}, PYTHON=sys.executable, CI="true"),
         capture_output=True,
         text=True,
         check=False,

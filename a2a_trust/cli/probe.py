@@ -34,8 +34,13 @@ if TYPE_CHECKING:
     from a2a_trust.client.credentials import Credential
     from a2a_trust.probe.probing import ProbeReport
 
-_COLORS: Final = {"enforced": "green", "not enforced": "red", "cannot tell": "yellow"}
-_LEVELS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+_COLORS: Final = {
+    "enforced": "green",
+    "not enforced": "red",
+    "cannot tell": "yellow",
+    "error": "red",
+    "warning": "yellow",
+}
 
 
 class _Credential(NamedTuple):
@@ -77,9 +82,8 @@ class _Outcome(NamedTuple):
     """The report on the agent at that URL, or why there is none."""
 
     url: str
-    report: ProbeReport | None
-    error: Exception | None
     code: Exit
+    report: ProbeReport | TrustError | OSError
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,27 +97,24 @@ def run(options: argparse.Namespace) -> int:
     outcomes: list[_Outcome] = []
     for outcome in in_threads(partial(_outcome, probe, options.fail_on), urls):
         outcomes.append(outcome)
-        if not (options.json or options.sarif):
-            _put(outcome, quiet=options.quiet, verbose=options.verbose)
+        _put(outcome, options)
     code = next((each.code for each in outcomes if each.code is not Exit.OK), Exit.OK)
-    enforcing = sum(each.report is not None and each.report.verdict.value == "enforced" for each in outcomes)
+    enforcing = sum(getattr(each.report, "verdict", "") == "enforced" for each in outcomes)
     if options.sarif:
         _put_sarif(outcomes)
     elif options.json:
-        put_report("probe", code, {"enforcing": enforcing, "results": [_entry(each) for each in outcomes]})
+        put_report("probe", code, {"enforcing": enforcing, "results": [*map(_entry, outcomes)]})
     elif len(outcomes) > 1:
         put(f"{enforcing} of {len(outcomes)} agents enforce their card")
     return code
 
 
 def _urls(options: argparse.Namespace) -> list[str]:
-    urls = list(options.urls)
-    if options.list is not None:
-        lines = read_input(options.list).decode("utf-8", "replace").splitlines()
-        urls += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    listed = "" if options.list is None else read_input(options.list).decode("utf-8", "replace")
+    urls = [*options.urls, *(line.strip() for line in listed.splitlines() if line.strip() and line[0] != "#")]
     if not urls:
         raise ConfigurationError("no agent to probe; name its URL, or a list of URLs with --list FILE")
-    return list(dict.fromkeys(urls))
+    return [*dict.fromkeys(urls)]
 
 
 def _prepared(options: argparse.Namespace, urls: list[str]) -> Callable[[str], ProbeReport]:
@@ -148,23 +149,27 @@ def _outcome(probe: Callable[[str], ProbeReport], fail_on: str, url: str) -> _Ou
     try:
         report = probe(url)
     except (TrustError, OSError) as error:
-        return _Outcome(url, None, error, exit_of(error))
-    verdict = report.verdict.value
-    fails = verdict == "not enforced" or (fail_on == "cannot-tell" and verdict != "enforced")
-    return _Outcome(url, report, None, Exit.INVALID if fails else Exit.OK)
+        return _Outcome(url, exit_of(error), error)
+    fails = report.verdict == "not enforced" or (fail_on == "cannot-tell" and report.verdict != "enforced")
+    return _Outcome(url, Exit.INVALID if fails else Exit.OK, report)
 
 
-def _put(outcome: _Outcome, *, quiet: bool, verbose: bool) -> None:
-    report = outcome.report
-    if report is None:
-        failed("probe", outcome.error or OSError(), as_json=False, code=outcome.code, file=outcome.url)
+def _put(outcome: _Outcome, options: argparse.Namespace) -> None:
+    url, code, report = outcome
+    if options.json:
         return
-    if not quiet:
-        put(f"{printable(report.name)} at {printable(report.url)}, card {report.card}")
-        for line in _lines(report, verbose=verbose):
-            put(line)
-    verdict = report.verdict.value
-    put(f"{printable(report.url)}: {mark(verdict.upper(), _COLORS.get(verdict), sys.stdout)}")
+    if isinstance(report, Exception):
+        failed("probe", report, as_json=False, code=code, file=url)
+    elif not options.sarif:
+        if not options.quiet:
+            put(f"{printable(report.name)} at {printable(url)}, card {report.card}")
+            for line in _lines(report, verbose=options.verbose):
+                put(line)
+        put(f"{printable(url)}: {_marked(report.verdict, report.verdict.upper())}")
+
+
+def _marked(word: str, text: str) -> str:
+    return mark(text, _COLORS.get(word), sys.stdout)
 
 
 def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
@@ -179,38 +184,32 @@ def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
     widths = [max(map(len, column), default=0) for column in zip(*shown, strict=True)]
     for row, line in zip(report.requirements, shown, strict=True):
         verdict, requirement, interface = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        proof = "; ".join(row.proof) if row.verdict.value.endswith("enforced") else row.reason
-        yield f"  {mark(verdict, _COLORS.get(line[0]), sys.stdout)}  {requirement}  {interface}  {printable(proof)}"
+        proof = "; ".join(row.proof) if row.verdict.endswith("enforced") else row.reason
+        yield f"  {_marked(row.verdict, verdict)}  {requirement}  {interface}  {printable(proof)}"
     for each in report.findings:
         if each.severity is not Severity.NOTE or verbose:
-            level = mark(each.severity, _LEVELS.get(each.severity), sys.stdout)
+            level = _marked(each.severity, each.severity)
             yield f"  {level} {each.rule} {printable(each.where)}: {printable(each.message)}"
             yield from (f"      {printable(proof)}" for proof in each.proof if verbose)
 
 
 def _entry(outcome: _Outcome) -> dict[str, Any]:
-    entry: dict[str, Any] = {"url": outcome.url, "ok": outcome.code is Exit.OK, "class": class_of(outcome.code)}
-    if outcome.report is None:
-        return {**entry, "message": said(outcome.error or OSError(), outcome.url)}
-    return {**entry, **asdict(outcome.report)}
+    url, code, report = outcome
+    about = {"message": said(report, url)} if isinstance(report, Exception) else asdict(report)
+    return {"url": url, "ok": code is Exit.OK, "class": class_of(code), **about}
 
 
 def _put_sarif(outcomes: list[_Outcome]) -> None:
     from a2a_trust.cli.sarif import log_of, notification, result
     from a2a_trust.probe.rules import RULES
 
-    results = [
-        result(
-            each.url,
-            Finding(rule=it.rule, severity=it.severity, pointer=it.where, message=it.message, fix=". ".join(it.proof)),
-            Position(1, 1),
-        )
-        for each in outcomes
-        if each.report is not None
-        for it in each.report.findings
-    ]
-    errors = [notification(it.url, it.error) for it in outcomes if it.error is not None]
+    results, errors = list[dict[str, Any]](), list[dict[str, Any]]()
+    for url, _, report in outcomes:
+        if isinstance(report, Exception):
+            errors.append(notification(url, report))
+            continue
+        for it in report.findings:
+            fix = ". ".join(it.proof)
+            found = Finding(rule=it.rule, severity=it.severity, pointer=it.where, message=it.message, fix=fix)
+            results.append(result(url, found, Position(1, 1)))
     put_json(log_of(results, errors, "probe", RULES))
-    for each in outcomes:
-        if each.error is not None:
-            failed("probe", each.error, as_json=False, code=each.code, file=each.url)

@@ -53,7 +53,7 @@ async def test_a_protected_application_passes() -> None:
 async def test_an_open_application_fails_and_the_error_shows_why() -> None:
     with pytest.raises(AssertionError, match="the card is not enforced") as caught:
         await assert_enforced(application(), card=card())
-    assert "JSONRPC https://agent.test/rpc, key: not enforced: SendMessage" in str(caught.value)
+    assert "key at https://agent.test/rpc: not enforced: SendMessage" in str(caught.value)
     assert "SendMessage with no credential: 200, error -32602, a mistake in the parameters" in str(caught.value)
 
 
@@ -65,7 +65,7 @@ async def test_a_wrong_credential_proves_nothing() -> None:
 
 
 async def test_a_card_that_demands_nothing_fails() -> None:
-    with pytest.raises(AssertionError, match="no requirement: nothing demanded"):
+    with pytest.raises(AssertionError, match="nothing demanded"):
         await assert_enforced(application(), card={**card(), "securityRequirements": []})
 
 

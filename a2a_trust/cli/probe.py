@@ -34,13 +34,8 @@ if TYPE_CHECKING:
     from a2a_trust.client.credentials import Credential
     from a2a_trust.probe.probing import ProbeReport
 
-_COLORS: Final = {
-    "enforced": "green",
-    "not enforced": "red",
-    "cannot tell": "yellow",
-    "error": "red",
-    "warning": "yellow",
-}
+_COLORS: Final = {"enforced": "green", "not enforced": "red", "error": "red"}
+"""Of verdicts and severities; the others are yellow."""
 
 
 class _Credential(NamedTuple):
@@ -169,28 +164,24 @@ def _put(outcome: _Outcome, options: argparse.Namespace) -> None:
 
 
 def _marked(word: str, text: str) -> str:
-    return mark(text, _COLORS.get(word), sys.stdout)
+    return mark(text, _COLORS.get(word, "yellow"), sys.stdout)
 
 
 def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
-    shown = [
-        (
-            each.verdict.value,
-            printable(each.requirement[:60] or "-"),
-            printable(f"{each.interface.binding[:16]} {each.interface.url[:120]}"),
-        )
-        for each in report.requirements
-    ]
+    rows, shown = report.requirements, list[tuple[str, str, str]]()
+    for each in rows:
+        interface = printable(f"{each.interface.binding[:16]} {each.interface.url[:120]}")
+        shown.append((each.verdict.value, printable(each.requirement[:60] or "-"), interface))
     widths = [max(map(len, column), default=0) for column in zip(*shown, strict=True)]
-    for row, line in zip(report.requirements, shown, strict=True):
+    for row, line in zip(rows, shown, strict=True):
         verdict, requirement, interface = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         proof = "; ".join(row.proof) if row.verdict.endswith("enforced") else row.reason
         yield f"  {_marked(row.verdict, verdict)}  {requirement}  {interface}  {printable(proof)}"
-    for each in report.findings:
-        if each.severity is not Severity.NOTE or verbose:
-            level = _marked(each.severity, each.severity)
-            yield f"  {level} {each.rule} {printable(each.where)}: {printable(each.message)}"
-            yield from (f"      {printable(proof)}" for proof in each.proof if verbose)
+    for it in report.findings:
+        if it.severity is not Severity.NOTE or verbose:
+            level = _marked(it.severity, it.severity)
+            yield f"  {level} {it.rule} {printable(it.where)}: {printable(it.message)}"
+            yield from (f"      {printable(proof)}" for proof in it.proof if verbose)
 
 
 def _entry(outcome: _Outcome) -> dict[str, Any]:

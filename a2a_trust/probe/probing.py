@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -119,20 +120,21 @@ async def probed(
     state, problems = await _judged(fetched.body, place, options.trust, fetcher)
     listed = with_this_machine({Destination.origin_of(url), *options.origins})
     signed = {Destination.origin_of(each.url) for each in view.interfaces} if state == "verified" else set()
-    session = Session(_over(fetcher, listed), until=until, interval=INTERVAL)
     credentials, lacking = given(view)
     prober = Prober(
         view=view,
         card=strict_json.parse(fetched.body, what="card"),
-        session=session,
+        session=Session(_over(fetcher, listed), until=until, interval=INTERVAL),
         origins=listed | signed,
         given=credentials,
         lacking=lacking,
         fetcher=fetcher,
     )
     report = await prober.run(url, state, allow_tasks=options.allow_tasks)
-    if url.startswith("https:"):
-        problems += await _old_tls(place, fetcher, configured=Destination.origin_of(place) in listed)
+    with suppress(FetchError):
+        if url.startswith("https:"):
+            old = await fetcher.with_old_tls().exchange("GET", place, configured=True, headers={})
+            problems.append(finding("old-tls", "", old.tls))
     return replace(report, findings=(*problems, *report.findings))
 
 
@@ -166,21 +168,12 @@ def _over(fetcher: Fetcher, listed: Iterable[str]) -> Sender:
     own = {"User-Agent": name, "Accept": "application/json, application/a2a+json, text/event-stream"}
 
     async def send(request: ProbeRequest, url: str, headers: dict[str, str]) -> AnyAnswer:
-        is_listed = Destination.origin_of(url.partition("?")[0]) in listed
-        headers = {**headers, **own}
+        is_listed, headers = Destination.origin_of(url.partition("?")[0]) in listed, {**headers, **own}
         return await fetcher.exchange(
             request.method, url, configured=is_listed, headers=headers, content=request.content
         )
 
     return send
-
-
-async def _old_tls(url: str, fetcher: Fetcher, *, configured: bool) -> list[ProbeFinding]:
-    try:
-        answer = await fetcher.with_old_tls().exchange("GET", url, configured=configured, headers={})
-    except FetchError:
-        return []
-    return [finding("old-tls", "", answer.tls)]
 
 
 class Session:
@@ -241,8 +234,7 @@ class Prober:
             rows += [row_of(interface, each, exchanges, self._needed()) for each in self.view.requirements or ()]
             findings += findings_of(interface, exchanges)
             findings += checks_of(interface, self.view, exchanges, time.time())
-            at_home = [each for each in resource_of(interface, exchanges) if self._is_named(each[1])]
-            findings += await self._unfit(at_home)
+            findings += await self._unfit(each for each in resource_of(interface, exchanges) if self._is_named(each[1]))
             if allow_tasks:
                 findings += await push_to_loopback(interface, self._with_given)
         findings += await self._unfit([*documents_of(self.card, self.view)][:_MOST_DOCUMENTS])
@@ -258,8 +250,7 @@ class Prober:
 
     def _needed(self) -> tuple[Operation, ...]:
         capabilities = self.card.get("capabilities")
-        streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
-        return SENDING if streams else SENDING[:1]
+        return SENDING if isinstance(capabilities, dict) and capabilities.get("streaming") is True else SENDING[:1]
 
     def _is_named(self, url: str) -> bool:
         return Destination.origin_of(url.partition("?")[0]) in self.origins
@@ -301,14 +292,12 @@ class Prober:
         self, request: ProbeRequest, form: Form, alternative: Alternative | None, own: Own | None
     ) -> Exchange:
         answer, attachment = None, NOTHING
-        try:
+        with suppress(TrustError):  # the credential cannot be obtained, or cannot stand in a request
             if own is not None:
                 attachment = await own.attachment(request, self.fetcher)
             elif alternative is not None:
                 attachment = forged(self.view, alternative, form, request)
             answer = await self.session.answer(request, attachment)
-        except TrustError:  # the credential cannot be obtained, or cannot stand in a request
-            pass
         places = [each.parameter for each in self.view.schemes.values() if isinstance(each, ApiKeyScheme)]
         reading = read(request, answer, places, self.card)
         return Exchange(request=request, form=form, alternative=alternative, answer=answer, reading=reading)

@@ -35,16 +35,8 @@ UNKNOWN: Final = "UnknownOperation"
 """The name of the operation that does not exist."""
 PREFLIGHT: Final = "preflight"
 SENDING: Final = (Operation.SEND_MESSAGE, Operation.SEND_STREAMING_MESSAGE)
-HARMLESS: Final = (
-    *SENDING,
-    Operation.GET_TASK,
-    Operation.LIST_TASKS,
-    Operation.CANCEL_TASK,
-    Operation.SUBSCRIBE_TO_TASK,
-    Operation.GET_PUSH_CONFIG,
-    Operation.LIST_PUSH_CONFIGS,
-    Operation.GET_EXTENDED_CARD,
-)
+_WRITING: Final = (Operation.CREATE_PUSH_CONFIG, Operation.DELETE_PUSH_CONFIG)
+HARMLESS: Final = (*SENDING, *(each for each in Operation if each not in (*SENDING, *_WRITING)))
 #: A site that no browser shows (RFC 6761 6.4).
 OTHER_SITE: Final = "https://probe.invalid"
 _IN_0_1: Final = ("tasks/get", "tasks/cancel", "tasks/resubscribe")

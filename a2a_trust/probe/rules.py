@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from a2a_trust.lint.findings import Severity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeRule:
+class ProbeRule(NamedTuple):
     """A rule. ``section`` is the clause that an agent breaks, or "-"."""
 
     id: str
@@ -64,10 +63,8 @@ note | not-asked | An interface was not asked. | --
 
 RULES: Final = MappingProxyType(
     {
-        name: ProbeRule(id=name, severity=Severity(severity), description=description, section=section)
-        for severity, name, description, section in (
-            [cell.strip() for cell in row.split("|")] for row in _TABLE.strip().splitlines()
-        )
+        name: ProbeRule(name, Severity(severity), description, section)
+        for severity, name, description, section in (row.split(" | ") for row in _TABLE.strip().splitlines())
     }
 )
 """Every rule by its id, errors first."""

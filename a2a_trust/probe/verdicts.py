@@ -78,10 +78,9 @@ class Row:
 
 
 _RULES: Final = {
+    **dict.fromkeys((Form.WRONG, Form.MALFORMED, Form.ELSEWHERE), "wrong-credential-accepted"),
+    **dict.fromkeys((Form.FORGED, Form.UNSIGNED, Form.EXPIRED), "forged-token-accepted"),
     Form.NOTHING: "open-operation",
-    Form.FORGED: "forged-token-accepted",
-    Form.UNSIGNED: "forged-token-accepted",
-    Form.EXPIRED: "forged-token-accepted",
     Form.LESS: "scope-not-checked",
     Form.HALF: "half-accepted",
 }
@@ -145,7 +144,7 @@ def findings_of(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator
     for each in exchanges:
         if each.is_open:
             is_card = each.request.operation == Operation.GET_EXTENDED_CARD and each.form is Form.NOTHING
-            rule = "open-extended-card" if is_card else _RULES.get(each.form, "wrong-credential-accepted")
+            rule = "open-extended-card" if is_card else _RULES[each.form]
             opened.setdefault(rule, []).append(each)
     good = [each for each in exchanges if each.form is Form.GOOD]
     for rule, those in opened.items():

@@ -107,6 +107,8 @@ def run(options: argparse.Namespace) -> int:
 def _urls(options: argparse.Namespace) -> list[str]:
     listed = "" if options.list is None else read_input(options.list).decode("utf-8", "replace")
     urls = [*options.urls, *(line.strip() for line in listed.splitlines() if line.strip() and line[0] != "#")]
+    if any(map(is_secret, urls)):
+        raise ConfigurationError("the URL of an agent has a secret in it, and is not shown; write --credential")
     if not urls:
         raise ConfigurationError("no agent to probe; name its URL, or a list of URLs with --list FILE")
     return [*dict.fromkeys(urls)]

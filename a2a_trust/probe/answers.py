@@ -73,6 +73,8 @@ _CREDENTIALS: Final = re.compile(
     r"(?i)un-?auth|not.auth|auth(?:entication|orization|\b)|forbidden|credential|api.?key|access.denied|permission|bearer|"
     r"log.?in\b|sign.?in\b|jwt|access.?token"
 )
+_READ: Final = 4096
+"""Bytes of an answer that are searched for words."""
 _SHORT: Final = 512
 """Bytes of an answer that may be an error, although its status says otherwise."""
 _PATH: Final = re.compile(r"(?:https?:/)?/[\w./:%~-]+")
@@ -92,9 +94,9 @@ def read(request: ProbeRequest, answer: AnyAnswer | None, places: Collection[str
     if answer.status == 429 or answer.status >= 500 or 300 <= answer.status < 400:
         return Reading(Kind.ABSENT if answer.status == 501 else Kind.UNCLEAR, status)
     error = body.get("error") if isinstance(body, dict) else None
-    if isinstance(error, dict) and type(error.get("code")) is int and error["code"] < 0:
+    if isinstance(error, dict) and type(error.get("code")) is int and -100_000 < error["code"] < 0:
         return _of_code(request, f"{status}, error {error['code']}", error, places)
-    text = _PATH.sub(" ", answer.body.decode("utf-8", "replace"))
+    text = _PATH.sub(" ", answer.body[:_READ].decode("utf-8", "replace"))
     if answer.status < 300 and isinstance(body, dict | list) and error is None:
         return _of_result(request, answer, body, _speaks_of_credentials(text, places), public)
     if body is None:
@@ -132,7 +134,7 @@ def _of_result(request: ProbeRequest, answer: AnyAnswer, body: Any, denies: bool
 
 
 def _of_code(request: ProbeRequest, text: str, error: JSONObject, places: Collection[str]) -> Reading:
-    code, said = error["code"], f"{error.get('message', '')} {error.get('data', '')}"[:4096]
+    code, said = error["code"], f"{error.get('message', '')} {error.get('data', '')}"[:_READ]
     if code in _CODES and _CODES[code][0] is Kind.ABSENT:
         return Reading(Kind.ABSENT, f"{text}, {_CODES[code][1]}")
     if _speaks_of_credentials(said, places):

@@ -22,6 +22,7 @@ from a2a_trust.probe.requests import OTHER_SITE, PREFLIGHT
 from a2a_trust.probe.rules import ProbeFinding, finding
 from a2a_trust.probe.verdicts import Exchange
 from a2a_trust.strict_json import JSONObject
+from a2a_trust.strict_json.pointer import escaped
 
 _SOON: Final = 14 * 86_400
 _WRONG_TOKENS: Final = (Form.WRONG, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
@@ -96,12 +97,13 @@ def documents_of(card: JSONObject, view: CardView) -> Iterator[tuple[str, str, F
     for name, scheme in view.schemes.items():
         url = getattr(scheme, "discovery_url", None) or getattr(scheme, "metadata_url", None)
         if url:
-            yield f"/securitySchemes/{name[:64]}", url, partial(_of_issuer, scheme)
-    for at, signature in enumerate(card.get("signatures") or ()):
+            yield f"/securitySchemes/{escaped(name[:64])}", url, partial(_of_issuer, scheme)
+    signatures = card.get("signatures")
+    for at, signature in enumerate(signatures if isinstance(signatures, list) else ()):
         try:
             header = strict_json.parse(base64url.decode(signature["protected"], "protected"), what="header")
             yield f"/signatures/{at}", str(header["jku"]), partial(_of_key, header["kid"])
-        except (MalformedError, TypeError, KeyError):
+        except (MalformedError, AttributeError, KeyError, TypeError):
             continue
 
 

@@ -7,9 +7,9 @@ The steps:
    random one; then one operation with each other wrong credential.
 3. Check the answers, the connection, and the key sets and metadata that the card names.
 
-The limits: 60 requests for an interface, 10 requests a second, 4 interfaces, 25 seconds, 64 KiB of an answer. Redirects
-are not followed. An interface at an origin that neither the operator nor a verified card names is not asked, because an
-unsigned card can name any host.
+The limits: 60 requests for an interface, 10 requests a second, 4 interfaces, 25 seconds, 64 KiB of an answer, 40 MB.
+Redirects are not followed. An interface at an origin that neither the operator nor a verified card names is not asked,
+because an unsigned card can name any host.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from a2a_trust.strict_json import JSONObject
 _MOST_REQUESTS: Final = 60
 _MOST_INTERFACES: Final = 4
 _MOST_DOCUMENTS: Final = 5
+_MOST_BYTES: Final = 40_000_000
 _SECONDS: Final = 25.0
 """After this time no request begins; with the last ones, a probe takes 30 seconds."""
 _AT_ONCE: Final = 8
@@ -132,7 +133,7 @@ async def probed(
     )
     report = await prober.run(url, state, allow_tasks=options.allow_tasks)
     with suppress(FetchError):
-        if url.startswith("https:"):
+        if url.startswith("https:") and time.monotonic() < until:
             old = await fetcher.with_old_tls().exchange("GET", place, configured=True, headers={})
             problems.append(finding("old-tls", "", old.tls))
     return replace(report, findings=(*problems, *report.findings))
@@ -182,7 +183,7 @@ class Session:
     def __init__(self, send: Sender, *, until: float, interval: float) -> None:
         self.count: int = 0
         self._send, self._until, self._interval = send, until, interval
-        self._next = 0.0
+        self._next, self._bytes = 0.0, 0
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def answer(self, request: ProbeRequest, attachment: Attachment = NOTHING) -> AnyAnswer | None:
@@ -192,7 +193,7 @@ class Session:
         self._next = at + self._interval
         await asyncio.sleep(at - now)
         async with self._slots:
-            if time.monotonic() > self._until:
+            if time.monotonic() > self._until or self._bytes > _MOST_BYTES:
                 return None
             self.count += 1
             headers = {**request.headers, **{name.decode(): value.decode() for name, value in attachment.headers}}
@@ -201,9 +202,11 @@ class Session:
             pairs = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in attachment.parameters)
             url = f"{request.url}{'&' if '?' in request.url else '?'}{pairs}" if pairs else request.url
             try:
-                return await self._send(request, url, headers)
+                answer = await self._send(request, url, headers)
             except FetchError:
                 return None
+            self._bytes += 2 * len(answer.body) + sum(map(len, answer.headers.values()))
+            return answer
 
 
 @dataclass(slots=True, kw_only=True)

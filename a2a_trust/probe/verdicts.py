@@ -26,7 +26,7 @@ from a2a_trust.card.view import Alternative, Interface
 from a2a_trust.net.fetcher import AnyAnswer
 from a2a_trust.probe.answers import Kind, Reading
 from a2a_trust.probe.forgeries import Form
-from a2a_trust.probe.requests import UNKNOWN, ProbeRequest
+from a2a_trust.probe.requests import PREFLIGHT, UNKNOWN, ProbeRequest
 from a2a_trust.probe.rules import ProbeFinding, finding
 
 
@@ -53,7 +53,7 @@ class Exchange:
     @property
     def is_open(self) -> bool:
         """Whether it shows that the agent does not enforce its card. Rule 1."""
-        is_bad = self.form is not Form.GOOD and self.request.operation != UNKNOWN
+        is_bad = self.form is not Form.GOOD and self.request.operation not in (UNKNOWN, PREFLIGHT)
         return is_bad and self.reading.kind is Kind.ANSWERED
 
     def is_rejection(self, admitted: Mapping[ProbeRequest, Kind]) -> bool:

@@ -148,6 +148,24 @@ def test_no_report_has_control_characters_or_commands_of_the_agent(capsys: pytes
                 assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
 
 
+def test_members_of_other_types_do_not_break_the_probe() -> None:
+    for signatures in (5, [5, {}, {"protected": 5}, {"protected": "e30"}, {"protected": "W10"}]):
+        with serving(card={"signatures": signatures, "capabilities": {"streaming": "yes"}}) as served:
+            assert served.probe(KEY).requests
+
+
+def test_numbers_of_an_answer_are_not_shown_if_they_are_no_codes() -> None:
+    reply = Reply(body=b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -%b, "message": "no"}}' % (b"7" * 4000))
+    with serving(guard=lambda _: reply) as served:
+        assert "777" not in repr(served.probe(KEY))
+
+
+def test_texts_that_take_long_to_search_are_cut() -> None:
+    reply = Reply(status=400, body=b'{"detail": "%b"}' % (b"task not " * 7000))
+    with serving(guard=lambda _: reply) as served:
+        assert served.probe(KEY).verdict is Verdict.CANNOT_TELL
+
+
 # --- agents that hold a probe
 
 

@@ -106,6 +106,7 @@ WRONG = {
     "no scheme": (["https://a.example", "--credential", "ann.key"], "write SCHEME=FILE"),
     "a secret": (["https://a.example", "--credential", "key=sk_live_4eC39HqLyjWDarjtT1zdp7dcXyZ0aB1cD2"], "not shown"),
     "no origin": (["https://a.example", "--interface-origin", "a.example/path"], "is not an origin"),
+    "a password in the URL": (["https://ann:sk_live_4eC39@a.example"], "write --credential"),
     "no list": (["--list", "missing.txt"], "missing.txt"),
     "no trust file": (["https://a.example", "--trust", "missing.toml"], "missing.toml"),
 }

@@ -109,6 +109,8 @@ def test_every_site_with_credentials_is_found() -> None:
     with serving(guard=guard, headers={"Access-Control-Allow-Origin": "*"}) as served:
         served.agent.guard = by_key
         assert rules(served.probe()) == set()
+    with serving(guard=lambda asked: Reply(body={}) if asked.method == "OPTIONS" else by_key(asked)) as served:
+        assert (served.probe().verdict, rules(served.probe())) == (Verdict.ENFORCED, set())
 
 
 # --- push notifications

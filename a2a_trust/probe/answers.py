@@ -122,7 +122,7 @@ def _of_result(request: ProbeRequest, answer: AnyAnswer, body: Any, denies: bool
             return Reading(Kind.UNCLEAR, str(answer.status))
         body = body["result"]
     if request.operation == Operation.GET_EXTENDED_CARD:
-        is_card = isinstance(body, dict) and "name" in body
+        is_card = isinstance(body, dict) and {"name", "skills"} <= body.keys()
         shown = is_card and any(
             (body.get(name) or "") != (public.get(name) or "") for name in ("name", "description", "skills")
         )

@@ -117,8 +117,9 @@ def test_the_extended_card_is_looked_for_under_its_names_of_other_generations() 
     with serving(pages=pages) as served:
         report = served.probe()
     assert rules(report) == {"open-extended-card"}
-    with serving(pages={"/v1/card": Agent().document()}) as served:
-        assert served.probe().verdict is Verdict.ENFORCED  # the public card under another name
+    for page in (Agent().document(), {"name": "a service", "status": "well"}):  # the public card, or no card at all
+        with serving(pages={"/v1/card": page}) as served:
+            assert served.probe().verdict is Verdict.ENFORCED
 
 
 # --- tokens

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from a2a_trust.probe.probing import ProbeReport
 
 _COLORS: Final = {"enforced": "green", "not enforced": "red", "error": "red"}
-"""Of verdicts and severities; the others are yellow."""
+"""By verdict or severity; all others are yellow."""
 
 
 class _Credential(NamedTuple):

@@ -71,7 +71,7 @@ _UNSUPPORTED: Final = re.compile(r"(?i)not.{0,5}(?:supported|configured|implemen
 #: Words with which an application rejects a caller, where it does not use the status.
 _CREDENTIALS: Final = re.compile(
     r"(?i)un-?auth|not.auth|auth(?:entication|orization|\b)|forbidden|credential|api.?key|access.denied|permission|bearer|"
-    r"log.?in\b|sign.?in\b|jwt|access.?token"
+    r"log.?in\b|sign.?in\b|jwt|access.?token|(?:invalid|missing|wrong|bad|expired).{0,9}(?:key|token|password|secret)"
 )
 _READ: Final = 4096
 """Bytes of an answer that are searched for words."""
@@ -143,6 +143,8 @@ def _of_code(request: ProbeRequest, text: str, error: JSONObject, places: Collec
         code = -32602
     if code not in _CODES and _NO_TASK.search(said):
         code = -32001
+    elif code == -32001 and "task" not in said.lower():  # some applications have the code for other errors
+        code = 0
     kind, meaning = _CODES.get(code, (Kind.UNCLEAR, "another error"))
     return Reading(kind, f"{text}, {meaning}")
 

@@ -82,6 +82,26 @@ def test_a_rejection_by_an_error_of_the_application_is_found_with_a_credential()
         assert served.probe().verdict is Verdict.CANNOT_TELL
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (-32001, "Unauthorized"),
+        (-32001, "Invalid key"),
+        (-32001, "Rejected"),
+        (-32602, "Missing token"),
+        (-32602, "header x_api_key: field required"),
+        (-32600, "Forbidden"),
+        (-32000, "Error"),
+    ],
+)
+def test_no_code_of_an_application_is_taken_for_an_answer_if_it_may_be_a_rejection(code: int, message: str) -> None:
+    def unusual(asked: Asked, _: Reply) -> Reply:
+        return Reply(body={"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": message}})
+
+    with serving(guard=guarding(unusual)) as served:
+        assert served.probe().verdict is Verdict.CANNOT_TELL
+
+
 def test_a_missing_header_is_no_mistake_in_the_parameters() -> None:
     def unusual(asked: Asked, _: Reply) -> Reply:
         return Reply(status=422, body={"detail": [{"loc": ["header", "x_api_key"], "msg": "Field required"}]})

@@ -32,6 +32,7 @@ FLOORS = (
     ("signing", "auth"),
     ("lint",),
     ("middleware", "client"),
+    ("probe",),
     ("servers", "cli", "proxies", "certificates", "endpoints", "providers", "testing"),
     ("__main__",),
 )
@@ -232,7 +233,7 @@ def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
 
 
 #: The packages and modules whose names are public.
-PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".testing")
+PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".probe", ".testing")
 DOORS = (".errors", ".proxies", ".certificates", ".endpoints", ".providers")
 
 

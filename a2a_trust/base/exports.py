@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "starlette")
-_EXTRAS: Final = {"client": ("clients", "client"), "testing": ("tests", "server,client")}
+_EXTRAS: Final = {"client": ("clients", "client"), "probe": ("probes", "client"), "testing": ("tests", "server,client")}
 """Package -> the users of its names, and the extra to install. All other packages are for servers."""
 
 

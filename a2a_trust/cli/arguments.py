@@ -10,7 +10,7 @@ import argparse
 TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Final
+    from typing import Any, Final
 
 #: The metavars of arguments that name files.
 FILES: Final = ("FILE", "FILE|URL", "RING")
@@ -183,6 +183,40 @@ def _add_lint(command: argparse.ArgumentParser) -> None:
     )
     _add_quiet(command)
     output = _add_json_of_cards(command)
+    output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
+
+
+def _add_probe(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Ask running agents whether they enforce what their cards declare: each operation that changes nothing is "
+        "called without a credential, with wrong ones, and with yours if you give them."
+    )
+    kinds = "an API key, a token or USER:PASSWORD, for ORIGIN only (default: the origin of URL); may be repeated"
+    for names, metavar, text in (
+        (["urls"], "URL", "URL of an agent, or of its card, which ends in .json"),
+        (["--list"], "FILE", "file with the URLs of agents, one per line; - is standard input"),
+        (["--credential"], "SCHEME=FILE[@ORIGIN]", f"valid credential for a scheme of the card: {kinds}"),
+        (["--lacking"], "SCHEME=FILE[@ORIGIN]", f"the same without a required scope, which must be rejected: {kinds}"),
+        (["--interface-origin"], "ORIGIN", "further origin whose interfaces are asked (default: only that of URL)"),
+        (["--trust"], "FILE", "trust file with the keys that verify the card"),
+    ):
+        several: dict[str, Any] = {"nargs": "*"} if names == ["urls"] else {"action": "append", "default": []}
+        command.add_argument(*names, metavar=metavar, help=text, **({} if metavar == "FILE" else several))
+    for name, text in (
+        ("--allow-private", "allow agents on this machine (http too) and at private addresses (https)"),
+        ("--allow-tasks", "create a task, and cancel it, to see whether push notifications to 127.0.0.1 are accepted"),
+    ):
+        command.add_argument(name, action="store_true", help=text)
+    command.add_argument(
+        "--fail-on",
+        choices=("not-enforced", "cannot-tell"),
+        default="not-enforced",
+        help="exit with 1 for this verdict or a worse one (default: not-enforced)",
+    )
+    _add_quiet(command)
+    _add_verbose(command)
+    output = command.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="report as JSON")
     output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
 
 
@@ -514,6 +548,7 @@ COMMANDS: Final = {
     "verify": ("verify cards with keys that you trust", _add_verify),
     "inspect": ("show the content of cards, and who signed them", _add_inspect),
     "lint": ("check cards for problems", _add_lint),
+    "probe": ("ask running agents whether they enforce their cards", _add_probe),
     "rotate": ("add the next signing key to a key ring: published now, signing later", _add_rotate),
     "keys": ("manage a key ring: signing keys that replace each other over time", _add_keys),
     "api-key": ("manage the API keys that an agent accepts", _add_api_key),

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust.cli.card_text import Position
-from a2a_trust.lint.findings import Finding
+from a2a_trust.lint.findings import Finding, Rule
 from a2a_trust.lint.rules import RULES
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _PLACES: Final = {rule: index for index, rule in enumerate(RULES)}
 
 
-def log_of(results: list[dict[str, Any]], notifications: list[dict[str, Any]]) -> dict[str, Any]:
+def log_of(
+    results: list[dict[str, Any]],
+    notifications: list[dict[str, Any]],
+    command: str = "lint",
+    rules: Mapping[str, Any] = RULES,
+) -> dict[str, Any]:
     """The whole log of one run; ``notifications`` are about files that could not be read."""
-    rules = [
+    shown = [
         {
             "id": rule.id,
             "shortDescription": {"text": _text(rule.description)},
-            "help": {"text": f"A2A 1.0.1, section {rule.section}"},
+            "help": {"text": f"A2A 1.0.1, section {rule.section}" if isinstance(rule, Rule) else rule.section},
             "defaultConfiguration": {"level": rule.severity},
             "properties": {"tags": ["security", "a2a"]},
         }
-        for rule in RULES.values()
+        for rule in rules.values()
     ]
     release = version("a2a-trust").replace(".dev", "-dev")  # SARIF requires semver: 0.1.0-dev0 for 0.1.0.dev0
     return {
@@ -34,7 +40,7 @@ def log_of(results: list[dict[str, Any]], notifications: list[dict[str, Any]]) -
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": {"name": "a2a-sign lint", "semanticVersion": release, "rules": rules}},
+                "tool": {"driver": {"name": f"a2a-sign {command}", "semanticVersion": release, "rules": shown}},
                 "invocations": [
                     {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications}
                 ],
@@ -53,7 +59,7 @@ def result(name: str, finding: Finding, position: Position) -> dict[str, Any]:
     fingerprint = hashlib.sha256(f"{finding.rule}\0{finding.pointer}".encode()).hexdigest()[:32]
     return {
         "ruleId": finding.rule,
-        "ruleIndex": _PLACES[finding.rule],
+        **({"ruleIndex": _PLACES[finding.rule]} if finding.rule in _PLACES else {}),
         "level": finding.severity,
         "message": {"text": _text(f"{finding.message}. {finding.fix}")},
         "locations": [
@@ -84,8 +90,10 @@ def _text(text: str) -> str:
 
 
 def _uri(name: str) -> str:
-    """The file as a URI reference (RFC 3986), relative to the current directory unless the path is absolute."""
+    """The file as a URI reference (RFC 3986), relative to the current directory unless it is a URL or absolute."""
     if name == "-":
         return "stdin"
+    if "://" in name:
+        return quote(name, safe=":/?&=%[]")
     path = Path(name)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())

@@ -6,9 +6,10 @@ if TYPE_CHECKING:
     from a2a_trust.testing.agents import InMemoryAgent as InMemoryAgent, memory_client as memory_client
     from a2a_trust.testing.callers import as_caller as as_caller, fake_principal as fake_principal
     from a2a_trust.testing.callers import fake_request as fake_request
+    from a2a_trust.testing.enforcement import assert_enforced as assert_enforced
     from a2a_trust.testing.tokens import TokenIssuer as TokenIssuer
 else:
     __getattr__, __dir__ = lazy(__name__, {
         "testing.agents": "InMemoryAgent memory_client", "testing.callers": "as_caller fake_principal fake_request",
-        "testing.tokens": "TokenIssuer",
+        "testing.enforcement": "assert_enforced", "testing.tokens": "TokenIssuer",
     })  # fmt: skip

@@ -44,6 +44,7 @@ RUN_BY: Final = {
     "docs/mtls.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],
     "docs/operations.md": ["tests/docs/test_pages.py", "tests/docs/test_replicas.py"],
     "docs/pipelines.md": ["tests/pipelines"],
+    "docs/probe.md": ["tests/probe/test_page.py"],
     "docs/protect.md": ["tests/examples/test_protect_guide.py"],
     "docs/providers/": ["tests/examples/test_provider_pages.py"],
     "docs/schemes.md": ["tests/docs/test_schemes.py"],

@@ -86,10 +86,12 @@ def test_the_action_signs_checks_verifies_and_lints(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "inputs", "said"),
     [
-        ("Install a2a-sign", {"MODE": "sing"}, "the input mode is sign, check, verify or lint"),
+        ("Install a2a-sign", {"MODE": "sing"}, "the input mode is sign, check, verify, lint or probe"),
         ("Sign or check", {"MODE": "check"}, "the input key is empty; pull requests from forks get no secrets"),
         ("Verify or lint", {"MODE": "verify"}, "mode verify needs the input trust"),
         ("Verify or lint", {"MODE": "lint"}, "the list is empty"),
+        ("Probe", {}, "no agent to probe"),
+        ("Probe", {"FILES": "https://agent.example.com", "SCHEME": "key"}, "the input credential is empty"),
     ],
 )
 def test_a_missing_input_is_an_error_that_names_it(
@@ -98,11 +100,12 @@ def test_a_missing_input_is_an_error_that_names_it(
     """Without act, which now and then loses the last lines of a step that ends at once."""
     script = ACTION.read_text(encoding="utf-8").split(f"- name: {step}\n")[1].split("run: |")[1]
     script = script.partition("\n    - name:")[0]
-    nothing = dict.fromkeys(("FILES", "A2A_SIGN_KEY", "EXPIRES", "EXPIRES_WITHIN", "COMPANION", "TRUST", "ORIGIN"), "")
+    names = ("FILES", "A2A_SIGN_KEY", "EXPIRES", "EXPIRES_WITHIN", "COMPANION", "TRUST", "ORIGIN", "FAIL_ON")
+    nothing = dict.fromkeys((*names, "SCHEME", "CREDENTIAL"), "")
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=tmp_path,
-        env=clean_environment(tmp_path / "home", **nothing, **inputs, PYTHON=sys.executable, CI="true"),
+        env=clean_environment(tmp_path / "home", **{**nothing, **inputs}, PYTHON=sys.executable, CI="true"),
         capture_output=True,
         text=True,
         check=False,
@@ -130,7 +133,8 @@ def test_linters_of_actions_find_nothing() -> None:
 def test_no_input_stands_in_a_script_and_one_step_has_the_key() -> None:
     """zizmor reports an input in a script too; the step with the key is ours to keep alone."""
     steps = ACTION.read_text(encoding="utf-8").split("\n    - name: ")[1:]
-    assert len(steps) == 3
+    assert len(steps) == 4
     for step in steps:
         assert "${{" not in step.partition("run: |")[2]
     assert [step.partition("\n")[0] for step in steps if "inputs.key" in step] == ["Sign or check"]
+    assert [step.partition("\n")[0] for step in steps if "inputs.credential" in step] == ["Probe"]

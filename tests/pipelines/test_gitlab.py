@@ -34,7 +34,7 @@ GIVEN = {
     "trust": "keys of all/trust.toml",
 }
 #: Examples of inputs that have a default.
-OTHERS = {"expires": "90d", "expires-within": "30d", "companion": "true"}
+OTHERS = {"expires": "90d", "expires-within": "30d", "companion": "true", "agent": "https://agent.example.com"}
 INCLUDE = """
 include:
   - local: templates/a2a-sign.yml
@@ -130,6 +130,16 @@ def test_the_signing_job_is_for_protected_refs_only(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         jobs[name] = set(re.findall(r"^(a2a-\w+);", done.stdout, re.MULTILINE))
     assert jobs == {"branch": set(), "protected": {"a2a-lint", "a2a-sign"}, "merge request": {"a2a-lint"}}
+
+
+def test_an_agent_that_is_named_is_probed_on_protected_refs(tmp_path: Path) -> None:
+    repository, _ = make_repository(tmp_path, "agents")
+    with (repository / ".gitlab-ci.yml").open("a") as file:
+        file.write("      agent: https://agent.example.com\n")
+    for variables, is_probed in (([PROTECTED], True), (["CI_COMMIT_REF_PROTECTED=false"], False)):
+        done = gitlab(repository, "--list-csv", variables=variables)
+        assert done.returncode == 0, done.stderr
+        assert ("\na2a-probe;" in done.stdout) == is_probed
 
 
 def test_the_template_fits_the_schema_of_gitlab(tmp_path: Path) -> None:

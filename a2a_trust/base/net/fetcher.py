@@ -27,17 +27,19 @@ import math
 import re
 import socket
 import ssl
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from threading import BoundedSemaphore, Thread
 from time import time
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import anyio
 import httpcore
@@ -70,6 +72,11 @@ _OWN_HEADERS: Final = frozenset(
     }
 )  # fmt: skip
 
+_BEGINNING: Final = 65_536
+_END_OF_EVENT: Final = re.compile(rb"\r?\n\r?\n")
+_A = TypeVar("_A")
+
+_REPLACED: Final = frozenset({"Accept", "User-Agent"})
 MAX_ATTEMPTS: Final = 4
 """The number of addresses of a name that are tried, one after the other."""
 _NETWORK_ERRORS: Final = (
@@ -107,6 +114,17 @@ class FormAnswer:
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyAnswer(FormAnswer):
+    """An answer of any status and type; ``body`` may be only its beginning.
+
+    ``tls`` is the version of TLS, ``valid_until`` the end of the server's certificate in seconds since the epoch.
+    """
+
+    tls: str = ""
+    valid_until: float | None = None
 
 
 class Resolver(Protocol):
@@ -250,7 +268,7 @@ class Fetcher:
             if status != 304 or known is None or asked.keys().isdisjoint(("If-None-Match", "If-Modified-Since")):
                 _check_answer(target, status, answered, (200,))
 
-        answer = await self._ask(target, configured, asked, content, check)
+        answer = await self._ask(target, configured, asked, content, partial(self._whole, target, check))
         if answer.status == 304 and known is not None:
             return _update_known(target, answer.headers, known)
         return Fetched(body=answer.body, max_age=_max_age(answer.headers), **_validators(answer.headers))
@@ -271,7 +289,34 @@ class Fetcher:
         def check(status: int, answered: dict[str, str]) -> None:
             _check_answer(target, status, answered, (200, 400, 401), answer_type if status == 200 else "")
 
-        return await self._ask(target, True, asked, form, check)
+        return await self._ask(target, True, asked, form, partial(self._whole, target, check))
+
+    async def exchange(
+        self, method: str, url: str, *, configured: bool, headers: Mapping[str, str], content: bytes | None = None
+    ) -> AnyAnswer:
+        """The answer to one request, whatever its status and type. Nothing is followed.
+
+        The body ends at 64 KiB, after the first event of a stream, and half of ``timeout`` after the headers.
+        ``headers`` may also name ``Accept`` and ``User-Agent``. Errors as of ``fetch``.
+        """
+        target = self._read_allowed(url, configured)
+        own: dict[bytes | str, bytes | str] = {**{name: headers[name] for name in _REPLACED & headers.keys()}}
+        given = {name: value for name, value in headers.items() if name not in own}
+        asked = _request_headers(target, given, None, content, "application/json") | own
+        return await self._ask(target, configured, asked, content, self._begun, method)
+
+    def with_old_tls(self) -> Fetcher:
+        """The same fetcher with TLS 1.0 and 1.1 only: an answer shows that a server accepts them."""
+        context = ssl.create_default_context()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        if authorities := b"".join(self._ssl_context.get_ca_certs(binary_form=True)):
+            context.load_verify_locations(cadata=authorities)
+        fetcher = copy(self)
+        fetcher._ssl_context = context
+        return fetcher
 
     def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
         """A function that fetches this URL and returns (body, max_age), for ``JwksCache``.
@@ -333,9 +378,16 @@ class Fetcher:
         configured: bool,
         asked: dict[bytes | str, bytes | str],
         content: bytes | None,
-        check: Callable[[int, dict[str, str]], None],
-    ) -> FormAnswer:
-        """The whole answer; ``check`` raises FetchError for a status and headers that are not accepted."""
+        read: Callable[[httpcore.Response], Awaitable[_A]],
+        method: str = "",
+    ) -> _A:
+        """The answer as ``read`` reads it."""
+        url = httpcore.URL(
+            scheme=target.scheme.encode(),
+            host=target.host.strip("[]").encode(),
+            port=target.port,
+            target=target.path.encode(),
+        )
         try:
             with anyio.fail_after(self._timeout):
                 addresses = await self._addresses(target, configured)
@@ -345,28 +397,21 @@ class Fetcher:
                     aclosing(_CheckedAddresses(addresses, self._timeout)) as network,
                     httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
                     pool.stream(
-                        "GET" if content is None else "POST",
-                        httpcore.URL(
-                            scheme=target.scheme.encode(),
-                            host=target.host.strip("[]").encode(),
-                            port=target.port,
-                            target=target.path.encode(),
-                        ),
-                        headers=asked,
-                        content=content,
+                        method or ("GET" if content is None else "POST"), url, headers=asked, content=content
                     ) as response,
                 ):
-                    return await self._read(target, response, check)
+                    # Without the query, which may hold a secret.
+                    _log.debug("%s%s: HTTP %d", target.origin, target.path.partition("?")[0], response.status)
+                    return await read(response)
         except TimeoutError:
             raise FetchError(f"{target.origin}: no complete answer within {self._timeout:g} seconds") from None
         except _NETWORK_ERRORS as error:
             raise FetchError(f"{target.origin}: {_reason(error)}") from None  # their texts may quote the answer
 
-    async def _read(
-        self, target: Url, response: httpcore.Response, check: Callable[[int, dict[str, str]], None]
+    async def _whole(
+        self, target: Url, check: Callable[[int, dict[str, str]], None], response: httpcore.Response
     ) -> FormAnswer:
-        # Without the query, which may hold a secret.
-        _log.debug("%s%s: HTTP %d", target.origin, target.path.partition("?")[0], response.status)
+        """The whole answer; ``check`` raises FetchError for a status and headers that are not accepted."""
         headers = _headers(response.headers)
         check(response.status, headers)
         body = bytearray()
@@ -375,6 +420,24 @@ class Fetcher:
             if len(body) > self._max_bytes:
                 raise FetchError(f"{target.origin}: the answer has more than {self._max_bytes} bytes", response.status)
         return FormAnswer(status=response.status, headers=headers, body=bytes(body))
+
+    async def _begun(self, response: httpcore.Response) -> AnyAnswer:
+        """The answer with the beginning of its body."""
+        tls = response.extensions["network_stream"].get_extra_info("ssl_object")
+        headers, body = _headers(response.headers), bytearray()
+        is_stream = headers.get("content-type", "").lower().startswith("text/event-stream")
+        with anyio.move_on_after(self._timeout / 2), suppress(*_NETWORK_ERRORS):  # the status is known
+            async for chunk in response.aiter_stream():
+                body += chunk
+                if len(body) >= _BEGINNING or (is_stream and _END_OF_EVENT.search(body)):
+                    break
+        return AnyAnswer(
+            status=response.status,
+            headers=headers,
+            body=bytes(body[:_BEGINNING]),
+            tls="" if tls is None else tls.version() or "",
+            valid_until=None if tls is None else ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"]),
+        )
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,208 @@
+"""``a2a-sign probe``: ask running agents whether they enforce what their cards declare."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from a2a_trust.base.workers import in_threads
+from a2a_trust.card.view import ApiKeyScheme, CardView
+from a2a_trust.cli.card_text import Position
+from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
+from a2a_trust.cli.report import (
+    Exit,
+    class_of,
+    error_text,
+    exit_of,
+    exit_of_setup,
+    mark,
+    printable,
+    put,
+    put_json,
+    put_report,
+    report_failure,
+)
+from a2a_trust.cli.sources import needing_client, read_input
+from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.lint.findings import Finding, Severity
+
+if TYPE_CHECKING:
+    from a2a_trust.client.credentials import Credential
+    from a2a_trust.probe.probing import ProbeReport
+
+_COLORS: Final = {"enforced": "green", "not enforced": "red", "error": "red"}
+"""By verdict or severity; all others are yellow."""
+
+
+class _Credential(NamedTuple):
+    """One --credential or --lacking: the scheme, the file with the secret, and the origin that may get it."""
+
+    scheme: str
+    file: str
+    origin: str
+
+    def made_for(self, view: CardView) -> Credential:
+        """The credential, in the kind of the card's scheme. ConfigurationError: the file is no such secret."""
+        from a2a_trust.client.credentials import ApiKey, BasicCredentials, BearerToken, SecretFile, http_scheme
+
+        secret, scheme, origins = SecretFile(self.file), view.schemes.get(self.scheme), [self.origin]
+        if isinstance(scheme, ApiKeyScheme):
+            return ApiKey(secret, origins=origins)
+        if scheme is None or http_scheme(scheme) != "basic":
+            return BearerToken(secret, origins=origins)
+        user, colon, password = secret.read().partition(":")
+        if not colon:
+            raise ConfigurationError(f"{self.file}: write USER:PASSWORD on one line, for HTTP Basic")
+        return BasicCredentials(user, password, origins=origins)
+
+
+def _credential(option: str, default: str, text: str) -> _Credential:
+    """ConfigurationError: it is not SCHEME=FILE[@ORIGIN], or there is no origin."""
+    scheme, _, rest = text.partition("=")
+    file, _, origin = rest.rpartition("@")
+    if not file or not origin.startswith(("https://", "http://")):
+        file, origin = rest, default
+    if not scheme or not file or is_secret(file):
+        raise ConfigurationError(f"{option}: {NOT_SHOWN if is_secret(file) else 'write SCHEME=FILE[@ORIGIN]'}")
+    if not origin:
+        raise ConfigurationError(f"{option} {scheme}: with several agents, name its origin: SCHEME=FILE@ORIGIN")
+    return _Credential(scheme, file, origin)
+
+
+class _Outcome(NamedTuple):
+    """The report on the agent at that URL, or why there is none."""
+
+    url: str
+    code: Exit
+    report: ProbeReport | TrustError | OSError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Probe every agent; the exit code is that of the first agent that fails."""
+    try:
+        urls = _urls(options)
+        with needing_client("to probe agents"):
+            probe = _prepared(options, urls)
+    except (ConfigurationError, OSError) as error:
+        return report_failure("probe", error, as_json=options.json, code=exit_of_setup(error))
+    outcomes: list[_Outcome] = []
+    for outcome in in_threads(partial(_outcome, probe, options.fail_on), urls):
+        outcomes.append(outcome)
+        _put(outcome, options)
+    code = next((each.code for each in outcomes if each.code is not Exit.OK), Exit.OK)
+    enforcing = sum(getattr(each.report, "verdict", "") == "enforced" for each in outcomes)
+    if options.sarif:
+        _put_sarif(outcomes)
+    elif options.json:
+        put_report("probe", code, {"enforcing": enforcing, "results": [*map(_entry, outcomes)]})
+    elif len(outcomes) > 1:
+        put(f"{enforcing} of {len(outcomes)} agents enforce their card")
+    return code
+
+
+def _urls(options: argparse.Namespace) -> list[str]:
+    listed = "" if options.list is None else read_input(options.list).decode("utf-8", "replace")
+    urls = [*options.urls, *(line.strip() for line in listed.splitlines() if line.strip() and line[0] != "#")]
+    if any(map(is_secret, urls)):
+        raise ConfigurationError("the URL of an agent has a secret in it, and is not shown; write --credential")
+    if not urls:
+        raise ConfigurationError("no agent to probe; name its URL, or a list of URLs with --list FILE")
+    return [*dict.fromkeys(urls)]
+
+
+def _prepared(options: argparse.Namespace, urls: list[str]) -> Callable[[str], ProbeReport]:
+    """A function that probes the agent at a URL. ConfigurationError, OSError: an option is wrong."""
+    from a2a_trust.base.net.fetcher import Fetcher
+    from a2a_trust.client.destinations import Destination, named_origins
+    from a2a_trust.client.flow import waited
+    from a2a_trust.keys.trust.file import TrustFile
+    from a2a_trust.probe.probing import ProbeOptions, probed, with_this_machine
+
+    default = Destination.origin_of(urls[0]) if len(urls) == 1 else ""
+    given = [*map(partial(_credential, "--credential", default), options.credential)]
+    lacking = [*map(partial(_credential, "--lacking", default), options.lacking)]
+    named = {*options.interface_origin, *(each.origin for each in (*given, *lacking))}
+    origins = named_origins(named) if named else frozenset()
+    trust = None if options.trust is None else TrustFile(options.trust)
+
+    def made_for(view: CardView) -> tuple[dict[str, Credential], dict[str, Credential]]:
+        first, second = ({each.scheme: each.made_for(view) for each in some} for some in (given, lacking))
+        return first, second
+
+    def probe(url: str) -> ProbeReport:
+        private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
+        fetcher = Fetcher(private_origins=private)
+        settings = ProbeOptions(trust=trust, origins=origins, fetcher=fetcher, allow_tasks=options.allow_tasks)
+        return waited(partial(probed, url, settings, made_for))
+
+    return probe
+
+
+def _outcome(probe: Callable[[str], ProbeReport], fail_on: str, url: str) -> _Outcome:
+    try:
+        report = probe(url)
+    except (TrustError, OSError) as error:
+        return _Outcome(url, exit_of(error), error)
+    fails = report.verdict == "not enforced" or (fail_on == "cannot-tell" and report.verdict != "enforced")
+    return _Outcome(url, Exit.INVALID if fails else Exit.OK, report)
+
+
+def _put(outcome: _Outcome, options: argparse.Namespace) -> None:
+    url, code, report = outcome
+    if options.json:
+        return
+    if isinstance(report, Exception):
+        report_failure("probe", report, as_json=False, code=code, file=url)
+    elif not options.sarif:
+        if not options.quiet:
+            put(f"{printable(report.name)} at {printable(url)}, card {report.card}")
+            for line in _lines(report, verbose=options.verbose):
+                put(line)
+        put(f"{printable(url)}: {_marked(report.verdict, report.verdict.upper())}")
+
+
+def _marked(word: str, text: str) -> str:
+    return mark(text, _COLORS.get(word, "yellow"), sys.stdout)
+
+
+def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
+    rows, shown = report.requirements, list[tuple[str, str, str]]()
+    for each in rows:
+        interface = printable(f"{each.interface.binding[:16]} {each.interface.url[:120]}")
+        shown.append((each.verdict.value, printable(each.requirement[:60] or "-"), interface))
+    widths = [max(map(len, column), default=0) for column in zip(*shown, strict=True)]
+    for row, line in zip(rows, shown, strict=True):
+        verdict, requirement, interface = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        proof = "; ".join(row.proof) if row.verdict.endswith("enforced") else row.reason
+        yield f"  {_marked(row.verdict, verdict)}  {requirement}  {interface}  {printable(proof)}"
+    for it in report.findings:
+        if it.severity is not Severity.NOTE or verbose:
+            level = _marked(it.severity, it.severity)
+            yield f"  {level} {it.rule} {printable(it.where)}: {printable(it.message)}"
+            yield from (f"      {printable(proof)}" for proof in it.proof if verbose)
+
+
+def _entry(outcome: _Outcome) -> dict[str, Any]:
+    url, code, report = outcome
+    about = {"message": error_text(report, url)} if isinstance(report, Exception) else asdict(report)
+    return {"url": url, "ok": code is Exit.OK, "class": class_of(code), **about}
+
+
+def _put_sarif(outcomes: list[_Outcome]) -> None:
+    from a2a_trust.cli.sarif import log_of, notification, result
+    from a2a_trust.probe.rules import RULES
+
+    results, errors = list[dict[str, Any]](), list[dict[str, Any]]()
+    for url, _, report in outcomes:
+        if isinstance(report, Exception):
+            errors.append(notification(url, report))
+            continue
+        for it in report.findings:
+            fix = ". ".join(it.proof)
+            found = Finding(rule=it.rule, severity=it.severity, pointer=it.where, message=it.message, fix=fix)
+            results.append(result(url, found, Position(1, 1)))
+    put_json(log_of(results, errors, "probe", RULES))

@@ -1,0 +1,53 @@
+"""docs/probe.md is true: its commands and its program run, and its rules are those of the probe."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from a2a_trust.card.operations import Operation
+from a2a_trust.cli.main import main
+from a2a_trust.probe import Verdict
+from a2a_trust.probe.requests import HARMLESS
+from a2a_trust.probe.rules import RULES
+from tests.conftest import ROOT
+from tests.probe.agents import KEY, serving
+
+PAGE = (ROOT / "docs" / "probe.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+(PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ann.key").write_text(KEY)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("block", COMMANDS)
+def test_the_commands_run(block: str) -> None:
+    with serving() as served:
+        for line in block.replace("https://agent.example.com", served.url).splitlines():
+            program, *arguments = shlex.split(line.removeprefix("$ "))
+            assert program == "a2a-sign"
+            assert main([*arguments, "--allow-private"]) == 0
+
+
+def test_the_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving() as served:
+        exec(compile(PROGRAM.replace("http://127.0.0.1:8000", served.url), "docs/probe.md", "exec"), {})
+    assert "JSONRPC; key; enforced; SendMessage with no credential: 401" in capsys.readouterr().out
+
+
+def test_the_page_has_each_rule_once_in_its_order() -> None:
+    rows = re.findall(r"^- \*\*`([a-z-]+)`\*\*: ", PAGE, re.MULTILINE)
+    assert rows == list(RULES)
+
+
+def test_the_page_has_each_verdict_and_each_operation() -> None:
+    assert set(re.findall(r"^\| `([a-z ]+)` \| [^|]+ \|$", PAGE, re.MULTILINE)) == {each.value for each in Verdict}
+    for operation in HARMLESS:
+        assert f"`{Operation(operation).value}`" in PAGE

@@ -79,11 +79,11 @@ class CardForms:
         return interface_urls(projection.members)
 
     def _find_signed(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
-        forms = _WEAKEST_FIRST if signature.marker is None else (signature.marker,)
+        forms: tuple[Form, ...] = _WEAKEST_FIRST if signature.marker is None else (signature.marker,)
+        if not self._served.generation.is_legacy:
+            forms = tuple([form for form in forms if form is not Form.V0_3_PYTHON])
         tried: list[bytes] = []
         for form in forms:
-            if form is Form.V0_3_PYTHON and not self._served.generation.is_legacy:
-                continue
             payload = self._project(form).payload
             if payload in tried:
                 continue

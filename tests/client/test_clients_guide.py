@@ -128,7 +128,9 @@ def test_the_memory_is_used_as_its_own_guide_says(folder: Path, postgres_url: st
     page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
     text, shared = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     place = "postgresql://agents@db.example.com/agents"
-    assert run_block(shared.replace(place, postgres_url), {})["memory"].records() == ()
+    patient = shared.replace(f'"{place}"', f'"{postgres_url}", timeout=60')
+    assert patient != shared
+    assert run_block(patient, {})["memory"].records() == ()
     assert place in shared
     origin = "https://agent.example.com"
     names = run_block(text, {"document": signed(card_of(origin)), "url": f"{origin}{NEW}"})

@@ -44,7 +44,7 @@ def serving(**options: Any) -> CardServing:
 
 def guard(scope: str, url: str) -> dict[str, Any]:
     """Arguments of an agent that is called at that URL, which is the audience of its tokens, too."""
-    fetcher = Fetcher(private_origins=[ISSUER])
+    fetcher = Fetcher(private_origins=[ISSUER], timeout=60)
     return {
         "security": security(scope),
         "verifiers": {

@@ -80,7 +80,7 @@ class Parties:
         return fetch_extended_card(self.fetch(url), self._trust, credentials=known, options=self._options(url))
 
     def _options(self, url: str) -> FetchOptions:
-        return FetchOptions(fetcher=Fetcher(private_origins=["/".join(url.split("/")[:3])]))
+        return FetchOptions(fetcher=Fetcher(private_origins=["/".join(url.split("/")[:3])], timeout=60))
 
 
 @contextmanager

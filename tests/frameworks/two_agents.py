@@ -151,7 +151,7 @@ def protected(application: Any, mounted: Any) -> Any:
     def api_keys(name: str) -> ApiKeyVerifier:
         return ApiKeyVerifier(SqliteApiKeys(SETTINGS["stores"][name]))
 
-    tokens = OpenIdKeys(ISSUER, Fetcher(private_origins=[ISSUER]))
+    tokens = OpenIdKeys(ISSUER, Fetcher(private_origins=[ISSUER], timeout=60))
     return protect_agents(
         application,
         {

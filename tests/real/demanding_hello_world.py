@@ -57,7 +57,9 @@ both = card.security_requirements.add()
 both.schemes[SCHEME].list.extend(["read"] if SCHEME == "key" else [])
 both.schemes["oauth"].list.append("read")
 
-fetcher = Fetcher(ssl_context=ssl.create_default_context(cafile=os.environ["PROVIDER"]), private_origins=[ISSUER])
+fetcher = Fetcher(
+    ssl_context=ssl.create_default_context(cafile=os.environ["PROVIDER"]), private_origins=[ISSUER], timeout=60
+)
 app = protect(
     new_agent(),
     card=merged_card(card),

@@ -105,7 +105,7 @@ class Glewlwyd:
 
     def fetcher(self) -> Fetcher:
         """A fetcher as an operator makes it for a server of the own network."""
-        return Fetcher(ssl_context=self.tls, private_origins=[self.origin])
+        return Fetcher(ssl_context=self.tls, private_origins=[self.origin], timeout=60)
 
     def set_up(self) -> None:
         """What an administrator does in the console, by its API."""

@@ -109,7 +109,7 @@ def credentials_of(case: dict[str, Any]) -> dict[str, Any]:
             token_endpoint=f"{case['issuer']}/token",
             client_id="service",
             authentication=ClientSecret(case["login"]),
-            fetcher=Fetcher(ssl_context=tls, private_origins=[case["issuer"]]),
+            fetcher=Fetcher(ssl_context=tls, private_origins=[case["issuer"]], timeout=60),
         )
         credentials["oauth"] = ClientCredentials(
             login, origins=[case["url"]], allowed_scopes=case["scopes"], resource=case["resource"]

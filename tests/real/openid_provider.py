@@ -74,7 +74,7 @@ class OpenIdProvider(ServerProcess):
 
     def fetcher(self, *, named: bool = True) -> Fetcher:
         """A fetcher as an operator makes it for a provider of the own network; not ``named``: as for any other."""
-        return Fetcher(ssl_context=self.tls, private_origins=[self.issuer] if named else [])
+        return Fetcher(ssl_context=self.tls, private_origins=[self.issuer] if named else [], timeout=60)
 
     def fetched(self) -> dict[str, int]:
         """How often each document was fetched until now."""

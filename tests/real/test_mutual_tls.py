@@ -169,7 +169,7 @@ def one_line(
         token_endpoint=provider.token_url,
         client_id=login,
         authentication=ClientSecret("secret"),
-        fetcher=Fetcher(ssl_context=tls, private_origins=[provider.issuer]),
+        fetcher=Fetcher(ssl_context=tls, private_origins=[provider.issuer], timeout=60),
     )
     token = ClientCredentials(oauth, origins=[origin], allowed_scopes=["read"], resource=f"{AUDIENCE}/ES256")
     return verifying_client(

@@ -286,7 +286,7 @@ async def test_a_client_with_a_certificate_at_authlib(authlib_server: AuthlibSer
     )
     own = CertificateFiles(tmp_path / "own.pem", tmp_path / "own.key", origins=[authlib_server.issuer])
     context = client_context(own, authorities=authlib_server.authority)
-    fetcher = Fetcher(ssl_context=context, private_origins=[authlib_server.issuer])
+    fetcher = Fetcher(ssl_context=context, private_origins=[authlib_server.issuer], timeout=60)
     client = client_of(authlib_server, "tls", TlsClientAuth(), fetcher=fetcher)
     async with agent(authlib_server) as running:
         said = await check_calls(running, own_token(client, running.origin, resource=()))
@@ -313,7 +313,7 @@ async def test_a_client_with_a_certificate_and_tokens_that_are_bound_to_it(
     (tmp_path / "own.pem").write_text(begin + own_chain)
     certificate = CertificateFiles(tmp_path / "own.pem", tmp_path / "own.key", origins=[provider.issuer])
     context = client_context(certificate, authorities=tmp_path / "servers.pem")
-    fetcher = Fetcher(ssl_context=context, private_origins=[provider.issuer])
+    fetcher = Fetcher(ssl_context=context, private_origins=[provider.issuer], timeout=60)
     client = client_of(provider, "service-tls", TlsClientAuth(), fetcher=fetcher)
     tls: dict[str, Any] = {"ssl_certfile": chain, "ssl_keyfile": key, "ssl_ca_certs": tmp_path / "clients.pem"}
     async with agent(provider, **tls, ssl_cert_reqs=1) as running:

@@ -54,7 +54,7 @@ class _Server(ServerProcess):
 
     def fetcher(self) -> Fetcher:
         """A fetcher as an operator makes it for a server of the own network."""
-        return Fetcher(ssl_context=self.tls, private_origins=[self.origin])
+        return Fetcher(ssl_context=self.tls, private_origins=[self.origin], timeout=60)
 
 
 class ExchangeServer(_Server):

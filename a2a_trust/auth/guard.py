@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configured
+from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configure
 from a2a_trust.auth.peers import CLIENT
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, Verifier
 from a2a_trust.auth.throttle import FailureLimits, Throttle
@@ -68,8 +68,8 @@ class _Carried(NamedTuple):
 class _Evidence:
     """The results of verifying one request's credentials, by the names of the schemes, in their order.
 
-    ``undecided``: the verifiers are unavailable now. ``failed``: the limits of failures count the credentials: the
-    rejected ones, and some of the undecided. ``dpop_token`` came as ``Authorization: DPoP``. ``is_bound``: a credential
+    ``undecided``: the verifiers are unavailable now. ``failed``: the limits of failures count these credentials.
+    ``dpop_token`` came as ``Authorization: DPoP``. ``is_bound``: a credential
     is valid only with the proof of a key. ``too_many``: a credential was rejected after too many others.
     """
 
@@ -103,7 +103,7 @@ class Guard:
     ) -> None:
         """``throttle`` counts failures; the default has the limits of ``FailureLimits()``. ConfigurationError: a rule
         of the card would not be enforced."""
-        config = configured(
+        config = configure(
             card, verifiers, allow_anonymous=allow_anonymous, handlers_check_skills=handlers_check_skills, dpop=dpop
         )
         self._config = config
@@ -119,7 +119,7 @@ class Guard:
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
         self._at_once = _at_once(config)
-        #: Scheme and id of an identity that a verifier has in its memory -> principal: ``remembered`` makes it once.
+        #: Scheme and id of an identity that a verifier has cached -> principal: ``remembered`` makes it once.
         #: With the scheme, because schemes that share a verifier also share its identities.
         self._principals: dict[tuple[str, int], Principal] = {}
 
@@ -154,9 +154,8 @@ class Guard:
     def remembered(self, scope: Any, now: float) -> Principal | None:
         """The result of ``authenticate``, at once, for most callers that were here before; else None.
 
-        That is a request with one credential, in a header that is for one scheme only. The verifier of the scheme has
-        the identity in its memory, the identity is bound to no key, and it satisfies an alternative alone. There is
-        nothing to count, to bind or to reject then.
+        The request has one credential, in a header that is for one scheme only. The scheme's verifier has cached the
+        identity, which is bound to no key and satisfies an alternative alone. So there is nothing to count or to bind.
         """
         lines = self._lines.find(scope["headers"])
         if len(lines) != 1:
@@ -183,7 +182,7 @@ class Guard:
         if not any(scopes <= identity.scopes for scopes in scopes_of):
             return None
         if len(self._principals) >= _MOST_PRINCIPALS:
-            self._principals.clear()  # those of callers who are gone, too; the others cost a little once
+            self._principals.clear()  # a principal that is still used is made once more
         principal = Principal(identities=((scheme, identity),))
         self._principals[scheme, id(identity)] = principal
         return principal
@@ -198,7 +197,7 @@ class Guard:
         2. Verify: all verifiers of a place get the credential from there. A credential that can be guessed is rejected
            unverified while its peer has too many failures.
         3. Reject: a credential that no verifier accepts is rejected, even if another alternative is satisfied. It is
-           counted if its verifier has a ``credential_name``; beyond the limit the answer is that of step 2. A
+           counted if its verifier has a ``credential_name``; beyond the limit the answer is as in step 2. A
            credential that can be guessed, and is valid, clears the counter of its peer and name.
         4. Bind: the request must prove the keys that its credentials are bound to.
         5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
@@ -216,7 +215,7 @@ class Guard:
             evidence = await verifying  # 2
         except TooManyRequestsError as error:
             return Refused(error)
-        if evidence.rejected and (rejected := await self._rejected(evidence, carried, scope)):  # 3
+        if evidence.rejected and (rejected := await self._reject_invalid(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
             refused = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
@@ -233,7 +232,7 @@ class Guard:
         for scheme in self._config.schemes:
             identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
             if identity is not None:
-                # An identity may be named for another claim than sub; behind "#" stands which.
+                # Behind "#" stands the claim that names the identity, if it is not sub.
                 issuer, _, _ = identity.issuer.partition("#")
                 subject, expires_at = identity.subject, identity.expires_at
                 for place, _ in scheme.places:
@@ -245,7 +244,6 @@ class Guard:
     # 1
 
     def _collect(self, lines: dict[bytes, Lines], scope: Any) -> list[_Carried] | Refused:
-        """The credentials that came; rejected if one is malformed."""
         carried = []
         for scheme in self._config.schemes:
             found = lines.get(scheme.header, _NO_LINES)
@@ -279,7 +277,7 @@ class Guard:
     # 2
 
     async def _verify_guesses(self, carried: list[_Carried], scope: Any, now: float) -> _Evidence:
-        """As ``_verify``, and failures are counted. TooManyRequestsError: too many failed before."""
+        """As ``_verify``, and count failures. TooManyRequestsError: too many failed before."""
         guesses = [each for each in carried if self._is_guess(each, scope, now)]
         guessed = self._names(guesses)
         end = await self._throttle.begin(scope, guessed) if guessed else None
@@ -289,15 +287,15 @@ class Guard:
             except BaseException:
                 # A client that disconnects before the outcome has also caused a password hash.
                 if guessed:
-                    await self._throttle.failed(scope, guessed)
+                    await self._throttle.count_failure(scope, guessed)
                 raise
             if evidence.failed:
                 evidence.too_many = await self._count(evidence, carried, scope)
             right = [each for each in guesses if each.scheme.name in evidence.identities]
             for each in right:
-                self._throttle.accepted(scope, each.scheme.name, each.credential)
+                self._throttle.note_valid(scope, each.scheme.name, each.credential)
             if named := self._names(right):
-                await self._throttle.succeeded(scope, named)
+                await self._throttle.clear(scope, named)
         finally:
             if end is not None:
                 end()
@@ -315,14 +313,14 @@ class Guard:
         failed = self._names(
             each for each in carried if each.scheme.name in evidence.failed and each.scheme.place not in accepted
         )
-        return await self._throttle.failed(scope, failed) if failed else None
+        return await self._throttle.count_failure(scope, failed) if failed else None
 
     def _is_guess(self, carried: _Carried, scope: Any, now: float) -> bool:
         """Whether the credential can be guessed, and was not verified for this peer a short while ago."""
         scheme, credential, _ = carried
         if scheme.is_remembered is None:
             return False
-        # The peer comes first: what is remembered for other peers changes no time that an attacker can measure.
+        # The peer comes first: what is cached for other peers changes no time that an attacker can measure.
         return not (self._throttle.knows(scope, scheme.name, credential) and scheme.is_remembered(credential, now))
 
     def _names(self, carried: Iterable[_Carried]) -> set[str]:
@@ -330,11 +328,11 @@ class Guard:
         named = [(scheme, scheme.name_of(credential)) for scheme, credential, _ in carried if scheme.name_of]
         return {name and f"{self._counted_as[scheme.name]!r} {name}" for scheme, name in named}
 
-    async def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
+    async def _reject_invalid(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
         """The rejection of a credential that no verifier accepts, or the rejection for too many failures.
 
         Schemes may share a place (two issuers of bearer tokens). Its credential is valid if one verifier accepts it;
-        else the error is that of the verifier for its issuer.
+        else the error comes from the verifier for its issuer.
         """
         open_places = {self.place(name) for names in (evidence.identities, evidence.undecided) for name in names}
         invalid = [
@@ -394,12 +392,12 @@ class Guard:
                 verified.append((name, identity))
             else:
                 return Principal(identities=tuple(verified))
-        return self._unsatisfied(evidence)
+        return self._reject_unsatisfied(evidence)
 
-    def _unsatisfied(self, evidence: _Evidence) -> Refused:
+    def _reject_unsatisfied(self, evidence: _Evidence) -> Refused:
         alternatives, identities = self._config.alternatives, evidence.identities
         for alternative in alternatives:
-            if (unknown := _undecided(alternative, evidence)) is not None:
+            if (unknown := _find_outage(alternative, evidence)) is not None:
                 return Refused(unknown)
         met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
         if met:
@@ -417,7 +415,7 @@ class Guard:
 
 
 def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:
-    """Header -> the scheme of its credential and the memory of its verifier.
+    """Header -> the scheme of its credential and the cache of its verifier.
 
     Only headers of one scheme, whose credentials cannot be guessed: guesses are counted. Empty if a credential may be
     outside of headers: every request has to be searched then.
@@ -488,7 +486,7 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     return ""
 
 
-def _undecided(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:
+def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:
     """The outage that prevents the alternative from being satisfied; None if something else is missing, too."""
     unknown = None
     for name, scopes in alternative.schemes:

@@ -130,7 +130,7 @@ class TokenBinding(StrEnum):
 class CredentialKind(Enum):
     """The kind of credential that a verifier is for, in its attribute ``kind``.
 
-    The guard compares it with the card, so that an agent with swapped verifiers refuses to start.
+    The guard compares it with the card, so an agent with swapped verifiers does not start.
     """
 
     API_KEY = "API key"
@@ -237,7 +237,7 @@ def verification_of(verifier: Verifier[Credential]) -> Callable[[Credential, flo
     return verify
 
 
-def memory_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Identity | None] | None:
+def cache_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Identity | None] | None:
     """``remembered`` of the verifier: the identity that its cache has for a credential now, else None, at once.
 
     None unless the class that has ``remembered`` also has the method of ``verification_of``: a subclass or an object
@@ -277,7 +277,7 @@ class Principal:
         colons in a scheme, and ``@`` in a subject or an issuer.
         """
         return ",".join(
-            f"{_quoted(scheme, _NOT_COLON)}:{_quoted(each.subject, _NOT_AT)}@{_quoted(each.issuer, _NOT_AT)}"
+            f"{_quote(scheme, _NOT_COLON)}:{_quote(each.subject, _NOT_AT)}@{_quote(each.issuer, _NOT_AT)}"
             for scheme, each in self.identities
         )
 
@@ -300,7 +300,7 @@ _NOT_COLON: Final = _NOT_AT.replace(":", "@")
 _LONGEST_NAME: Final = 64
 
 
-def _quoted(text: str, safe: str) -> str:
+def _quote(text: str, safe: str) -> str:
     return quote(text, safe=safe, errors="surrogatepass")
 
 

@@ -1,10 +1,8 @@
 """One line for the tokens of each well-known identity provider.
 
 A preset knows what an issuer writes into its access tokens: its name, where its keys are, the claim with the scopes,
-and the claim that distinguishes an access token from ID and refresh tokens of the same keys. A refusal says
-what the provider's console has to change. The verifiers below the presets offer everything else.
-
-docs/providers has a page for each of them: the steps in the console, the card, what is refused and why.
+and the claim that distinguishes an access token from ID and refresh tokens of the same keys. An error says what to
+change in the provider's console. docs/providers has a page for each provider.
 """
 
 from __future__ import annotations
@@ -77,7 +75,7 @@ def keycloak_introspection(
     )
 
 
-#: Others have ``Refresh``, ``Offline``, ``ID``, ``Logout``; ``DPoP`` is that of tokens bound to a key.
+#: Other tokens have ``Refresh``, ``Offline``, ``ID``, ``Logout``; access tokens that are bound to a key have ``DPoP``.
 _KEYCLOAK_MARK: Final = AccessTokenMark("typ", "Bearer", "DPoP", in_all=True)
 _KEYCLOAK_HINTS: Final = {
     "aud": "Keycloak: add a mapper of the type Audience to a client scope of the calling client",
@@ -123,7 +121,7 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
             marked_by=(AccessTokenMark("azpacr"), AccessTokenMark("appidacr")),
             hints={
                 "aud": (
-                    "Entra ID: tokens of version 2 have the Application (client) ID, those of version 1 mostly the "
+                    "Entra ID: tokens of version 2 have the Application (client) ID, tokens of version 1 mostly the "
                     "Application ID URI (api://<client ID>); pass both as audience"
                 )
             },
@@ -177,7 +175,7 @@ def auth0(
 ) -> JwtVerifier:
     """Access tokens of an Auth0 tenant, of both token profiles: ``auth0("acme.eu.auth0.com", audience="https://…")``.
 
-    ``domain`` is that of the tenant, or its custom domain; ``audience`` the Identifier of the API.
+    ``domain`` is the tenant's domain, or its custom domain; ``audience`` the Identifier of the API.
     ``scopes_from="permissions"`` counts the permissions that RBAC adds to tokens.
     """
     return _verifier(

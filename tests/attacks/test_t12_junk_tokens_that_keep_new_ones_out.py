@@ -193,7 +193,7 @@ async def test_status_429_after_an_outage_shows_that_the_server_is_back(monkeypa
 
 
 async def test_a_caller_with_many_valid_tokens_keeps_out_no_new_ones() -> None:
-    turns = endpoint._Turns()
+    turns = endpoint._Slots()
     asked = [asyncio.create_task(turns.take(("198.51.100.66",), first=True)) for _ in range(200)]
     await asyncio.sleep(0)
     new = asyncio.create_task(turns.take((ANN,), first=False))

@@ -13,7 +13,7 @@ from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.auth.principal import Identity, KeyBinding, Principal, memory_of
+from a2a_trust.auth.principal import Identity, KeyBinding, Principal, cache_of
 from a2a_trust.errors import InvalidCredentialsError
 from tests.auth.test_guard import Words, guard
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, token
@@ -167,7 +167,7 @@ def test_credentials_that_can_be_guessed_are_for_the_whole_decision() -> None:
             return False
 
     found = guard({"key": ["read"]}, given={"key": Guessed("keys", ann="read")})
-    assert memory_of(Guessed("keys", ann="read")) is not None
+    assert cache_of(Guessed("keys", ann="read")) is not None
     assert found.remembered(asking((b"x-api-key", b"ann")), NOW) is None
 
 
@@ -177,23 +177,23 @@ class Stricter(Remembering):
 
 
 def test_a_verify_that_was_overridden_is_called() -> None:
-    assert memory_of(Remembering("keys", ann="")) is not None
-    assert memory_of(Stricter("keys", ann="")) is None
-    assert memory_of(Words("keys", ann="")) is None
+    assert cache_of(Remembering("keys", ann="")) is not None
+    assert cache_of(Stricter("keys", ann="")) is None
+    assert cache_of(Words("keys", ann="")) is None
     one = Remembering("keys", ann="")
     one.verify = Stricter("keys", ann="").verify  # type: ignore[method-assign]
-    assert memory_of(one) is None
+    assert cache_of(one) is None
     other = Remembering("keys", ann="")
     other.remembered = Remembering("keys", ann="").remembered  # type: ignore[method-assign]
     other.remembered = lambda credential, now: other.identities["ann"]  # type: ignore[method-assign]
-    assert memory_of(other) is None
+    assert cache_of(other) is None
 
     class StricterJwt(JwtVerifier):
         async def verify_bound(self, credential: str, now: float) -> Identity:
             raise InvalidCredentialsError("not today")
 
-    assert memory_of(JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)) is not None
-    assert memory_of(StricterJwt(Keys(EC), issuer=ISSUER, audience=AUDIENCE)) is None
+    assert cache_of(JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)) is not None
+    assert cache_of(StricterJwt(Keys(EC), issuer=ISSUER, audience=AUDIENCE)) is None
 
 
 @walk("answer", ["ann", True, {"subject": "ann"}, object()])

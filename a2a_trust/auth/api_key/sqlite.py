@@ -1,7 +1,7 @@
 """API keys in an SQLite file: the embedded store, which several processes of one machine may share.
 
 How they share it is in ``base.files.sqlite``, how it is read in ``record_table``. Keys are looked up by digest, so a
-look-up costs the same however many there are. ``revision`` changes with every change but that of a last use.
+look-up costs the same however many there are. ``revision`` changes with every change except of a last use.
 
 Servers need the right to read only; without the right to write, last uses are not kept.
 """
@@ -42,10 +42,10 @@ _USES: Final = 100
 def api_key_table(name: str) -> RecordTable[ApiKeyRecord]:
     """The table of this name, with ``COLUMNS``."""
     changing = "expires, revoked, replaced_by"
-    return RecordTable(name, COLUMNS, _made, members=f"key_{COLUMNS}", key="digest", changing=changing)
+    return RecordTable(name, COLUMNS, _record_of, members=f"key_{COLUMNS}", key="digest", changing=changing)
 
 
-def _made(*, imported: int, **members: Any) -> ApiKeyRecord:
+def _record_of(*, imported: int, **members: Any) -> ApiKeyRecord:
     return ApiKeyRecord(imported=bool(imported), **members)
 
 

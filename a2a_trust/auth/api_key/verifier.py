@@ -307,7 +307,7 @@ class MemoryApiKeys(MemoryStore[ApiKeyRecord], ApiKeyWrites):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Known(CachedRecord):
+class _KnownKey(CachedRecord):
     """A key as the request path needs it.
 
     Until just before ``nothing_until`` a hit has nothing to do: the key is good and its last use need not be written.
@@ -320,7 +320,7 @@ class _Known(CachedRecord):
 
 
 #: Stands in for keys that are not known, so that they cost the same work; it is good for nothing, ever.
-_NOBODY: Final = _Known(
+_NOBODY: Final = _KnownKey(
     reading=Reading(None, -math.inf),
     key_id="",
     digest=bytes(sha256().digest_size),
@@ -365,7 +365,7 @@ class ApiKeyVerifier:
         self._records = RecordCache(
             "API keys",
             store.find,
-            self._made,
+            self._entry_of,
             size=_KNOWN_BASE,
             nobody=lambda: secrets.token_bytes(sha256().digest_size),
             refresh=refresh,
@@ -377,7 +377,7 @@ class ApiKeyVerifier:
         if (watch := getattr(store, "watch", None)) is not None:
             watch(self._records.look_again)
 
-    def _made(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _Known]:
+    def _entry_of(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _KnownKey]:
         identity = Identity(
             issuer=self._issuer,
             subject=record.owner,
@@ -385,7 +385,7 @@ class ApiKeyVerifier:
             expires_at=record.expires,
             claims={"key_id": record.key_id},
         )
-        return record.digest, _Known(
+        return record.digest, _KnownKey(
             reading=reading,
             key_id=record.key_id,
             digest=record.digest,
@@ -403,7 +403,7 @@ class ApiKeyVerifier:
         if key is None or self._clock() - key.reading.at >= self._look_again_after:
             key = await self._records.look_up(digest, key) or _NOBODY
         if not compare_digest(key.digest, digest):  # the same way for unknown ids and for wrong secrets
-            raise InvalidCredentialsError(_unknown(credential))
+            raise InvalidCredentialsError(_why_unknown(credential))
         if not now < key.nothing_until:
             self._check_and_note_use(key, now)
         return key.identity
@@ -424,7 +424,7 @@ class ApiKeyVerifier:
         match = _KEY.fullmatch(credential)
         return match[1] if match else ""
 
-    def _check_and_note_use(self, key: _Known, now: float) -> None:
+    def _check_and_note_use(self, key: _KnownKey, now: float) -> None:
         if not now < key.good_until:
             end = "revoked" if key.good_until == -math.inf else "expired"
             raise InvalidCredentialsError(f"API key {key.key_id} is {end}")
@@ -466,7 +466,7 @@ class _Uses:
                 self._outage = ""
 
 
-def _unknown(credential: str) -> str:
+def _why_unknown(credential: str) -> str:
     """Why a key is unknown, for the log: the checksum distinguishes a typo from a foreign key."""
     if not _KEY_ID.match(credential):
         return "the API key is unknown"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from a2a_trust.auth.basic.hashing import hash_of, is_hash
-from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalized
+from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalize
 from a2a_trust.auth.records import (
     Found,
     Issued,
@@ -57,7 +57,7 @@ class PasswordRecord:
         if not all(isinstance(text, str) for text in (self.user, self.hash, *self.scopes)):
             raise ConfigurationError("password: user, hash and scopes are text")
         check_name(self.user, "password: the user name")
-        if ":" in self.user or self.user != normalized(self.user):
+        if ":" in self.user or self.user != normalize(self.user):
             raise ConfigurationError(
                 "password: the user name has a colon (RFC 7617 2), or is not in Unicode Normalization Form C"
             )
@@ -103,29 +103,29 @@ class PasswordWrites:
     def create(self, *, user: str, scopes: Iterable[str] = (), expires: float = math.inf) -> IssuedPassword:
         """A random password for a user who has none, or whose password is revoked or expired."""
         text = _random()
-        record, before = self._added(text, user=user, scopes=scopes, expires=expires)
+        record, before = self._add(text, user=user, scopes=scopes, expires=expires)
         return IssuedPassword(record, text, before)
 
     def import_password(
         self, text: str, *, user: str, scopes: Iterable[str] = (), expires: float = math.inf
     ) -> PasswordRecord:
         """Accept a password that a person chose, of 15 characters or more, as ``create`` does one of its own."""
-        text = normalized(text)
+        text = normalize(text)
         if len(text) < _SHORTEST_IMPORT or len(text.encode()) > LONGEST_PASSWORD or not is_text(text):
             raise ConfigurationError(
                 f"a password is {_SHORTEST_IMPORT} characters to {LONGEST_PASSWORD} bytes, without control characters "
                 "and long runs of combining ones: choose a longer one, as of several words, or make one with create"
             )
-        record, _ = self._added(text, user=user, scopes=scopes, expires=expires)
+        record, _ = self._add(text, user=user, scopes=scopes, expires=expires)
         return record
 
-    def _added(
+    def _add(
         self, text: str, *, user: str, scopes: Iterable[str], expires: float
     ) -> tuple[PasswordRecord, PasswordRecord | None]:
         now = time.time()
         check_ahead(expires, now)
         record = PasswordRecord(
-            user=normalized(user),
+            user=normalize(user),
             hash=hash_of(text),
             scopes=scope_set(scopes, "password"),
             created=now,
@@ -180,7 +180,7 @@ def _revoked(record: PasswordRecord) -> PasswordRecord:
 
 
 def _get(table: WriteTable[PasswordRecord], user: str) -> PasswordRecord:
-    record = table.get(normalized(user))
+    record = table.get(normalize(user))
     if record is None:
         # The given text is not repeated: it may be a password.
         raise ConfigurationError("no user has this name; list the passwords to see the names")

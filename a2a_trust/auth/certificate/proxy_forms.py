@@ -89,7 +89,7 @@ _ARMOUR: Final = re.compile(rb"-----(BEGIN|END)\nCERTIFICATE-----")
 
 
 def _from_pem(text: bytes) -> tuple[bytes, ...]:
-    """The certificates of a PEM text with nothing between them; at least one."""
+    """The certificates of a PEM text, at least one, with nothing between them."""
     certificates: list[bytes] = []
     at = 0
     while at < len(text) or not certificates:

@@ -84,14 +84,11 @@ class FromTls:
             chain = tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in tls.get("client_cert_chain") or ())
         except ValueError:
             raise InvalidCredentialsError("certificate: the server does not give it in PEM") from None
-        if chain and (was_forwarded(scope) or not CLAIMING_HEADERS.isdisjoint(map(_named, scope["headers"]))):
+        names = (name.lower().replace(b"_", b"-") for name, _ in scope["headers"])
+        if chain and (was_forwarded(scope) or not CLAIMING_HEADERS.isdisjoint(names)):
             # Some proxies use their own certificate with the agent: then every caller would be the proxy.
             raise KeySourceUnavailableError(
                 "a proxy forwarded the request, so the TLS certificate is the proxy's, and not the caller's; pass "
                 "client_certificates=FromProxy(…), or make the proxy pass TLS through"
             )
         return chain
-
-
-def _named(line: tuple[bytes, bytes]) -> bytes:
-    return line[0].lower().replace(b"_", b"-")

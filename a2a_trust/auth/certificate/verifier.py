@@ -47,9 +47,9 @@ MAX_CHAIN: Final = 49_152
 """The most certificates that a client may show, its own included, and their most bytes of DER."""
 
 LOOK_SECONDS: Final = 1.0
-"""How often files are looked at: so long, and as long as reading takes, may what changed in them still count."""
+"""How often files are checked for changes."""
 
-_MEMORY_CERTIFICATES: Final = 1024
+_CACHED_CERTIFICATES: Final = 1024
 
 
 class _Verified(NamedTuple):
@@ -69,7 +69,7 @@ class CertificateVerifier:
     kind = CredentialKind.CERTIFICATE
 
     def __init__(self, *authorities: ClientAuthority) -> None:
-        """ConfigurationError: a file cannot be read, or is not what it is given for."""
+        """ConfigurationError: a file cannot be read, or has other content."""
         if not authorities:
             raise ConfigurationError("CertificateVerifier: there is no authority; pass ClientAuthority(…)")
         if len({authority.name for authority in authorities}) < len(authorities):
@@ -77,8 +77,8 @@ class CertificateVerifier:
         self._watched = tuple(map(WatchedAuthority, authorities))
         self._looked = float("-inf")
         self._looks = SingleFlight[None, None]()
-        self._verified = BoundedCache[bytes, _Verified](max_entries=_MEMORY_CERTIFICATES)
-        self._above = BoundedCache[bytes, tuple[x509.Certificate, ...]](max_entries=_MEMORY_CERTIFICATES)
+        self._verified = BoundedCache[bytes, _Verified](max_entries=_CACHED_CERTIFICATES)
+        self._above = BoundedCache[bytes, tuple[x509.Certificate, ...]](max_entries=_CACHED_CERTIFICATES)
 
     async def verify(self, credential: CertificateChain, now: float) -> Identity:
         """The identity in the certificates.
@@ -95,22 +95,21 @@ class CertificateVerifier:
             self._looked = now
             if self._looks.running(None) is None:  # concurrent requests use the previous contents
                 await self._looks.run(None, self._look_again)
-        memory = self._verified  # before anything is judged: what changes meanwhile drops it
+        cache = self._verified  # a change of the files meanwhile replaces it
         digest = _digest(credential)
-        verified = memory.get(digest, now)
+        verified = cache.get(digest, now)
         if verified is None:
             try:
                 verified = self._verify(credential, now)
             except BROKEN:
                 raise InvalidCredentialsError("certificate: it is malformed") from None
-            memory.put(digest, verified, since=verified.good_from, until=verified.good_until)
+            cache.put(digest, verified, since=verified.good_from, until=verified.good_until)
         return verified.identity
 
     async def _look_again(self) -> None:
-        """Check the files for changes."""
         for watched in self._watched:
             if await watched.look_again():
-                self._verified = BoundedCache(max_entries=_MEMORY_CERTIFICATES)
+                self._verified = BoundedCache(max_entries=_CACHED_CERTIFICATES)
 
     def _verify(self, credential: CertificateChain, now: float) -> _Verified:
         chain = [_certificate(der) for der in credential]
@@ -118,8 +117,8 @@ class CertificateVerifier:
         thumbprint = leaf.fingerprint(hashes.SHA256())
         above = above or self._above.get(thumbprint) or ()
         if len({each.subject.public_bytes() for each in above}) < len(above):
-            # Those of one name may all have issued each other, and the search for a path would try them in all orders.
-            raise InvalidCredentialsError("certificate: two of those above it have the same name")
+            # Certificates of one name may have issued each other, and the search for a path would try all orders.
+            raise InvalidCredentialsError("certificate: two above it have the same name")
         _check_leaf(leaf, now)
         watched, path = self._path(leaf, above, now)
         authority = watched.authority
@@ -184,7 +183,7 @@ def _certificate(der: bytes) -> x509.Certificate:
 
 
 def _digest(chain: CertificateChain) -> bytes:
-    """One for each chain: every certificate counts with its length."""
+    """With the length of each certificate, so that no two chains have one digest."""
     return hashlib.sha256(b"".join(b"%d:%b" % (len(der), der) for der in chain)).digest()
 
 
@@ -207,7 +206,7 @@ def _check_leaf(leaf: x509.Certificate, now: float) -> None:
 
 
 def _unrevoked_until(path: Iterable[x509.Certificate], crls: Sequence[RevocationList], now: float) -> float:
-    """The moment until which the lists that are in force say of every certificate that it is not revoked."""
+    """The moment until which current lists show that no certificate is revoked."""
     until = float("inf")
     for certificate, issuer in pairwise(path):
         ends = []

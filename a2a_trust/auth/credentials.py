@@ -32,14 +32,12 @@ class Extractor(Protocol):
     @property
     def header(self) -> bytes | None:
         """The header that is read, in lower case; None if the credential is not in a header."""
-        ...
 
     def take(self, lines: Lines, scope: Any) -> str | CertificateChain | None:
         """The credential; None if the request has none. InvalidCredentialsError: it is malformed.
 
         ``lines`` are the lines of ``header``, from ``HeaderLines``.
         """
-        ...
 
 
 CertificateChain: TypeAlias = tuple[bytes, ...]

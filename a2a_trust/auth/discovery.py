@@ -57,15 +57,12 @@ class KeySource(Protocol):
     @property
     def generation(self) -> int:
         """A number that rises whenever a key is lost: what was verified before then has to be verified again."""
-        ...
 
     async def key(self, kid: str, kty: str) -> PublicKey:
         """The key of that name and type; InvalidCredentialsError, or KeySourceUnavailableError."""
-        ...
 
     async def only_key(self, kty: str) -> PublicKey:
         """The one key of that type, for tokens without ``kid``; InvalidCredentialsError when there are several."""
-        ...
 
 
 class IssuerKeys(JwksCache):

@@ -69,7 +69,6 @@ class EndpointAuthentication(Protocol):
 
     async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[Mapping[str, str], bytes]:
         """The headers and the form of a request to ``url`` that proves who the client is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

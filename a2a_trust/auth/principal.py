@@ -172,7 +172,6 @@ class Verifier(Protocol[Credential]):
         InvalidCredentialsError: it is not valid. UnrecognizedCredentialsError: it is of another kind or issuer.
         KeySourceUnavailableError: it cannot be verified now.
         """
-        ...
 
 
 class TokenVerifier(Verifier[str], Protocol):
@@ -181,22 +180,18 @@ class TokenVerifier(Verifier[str], Protocol):
     @property
     def kind(self) -> CredentialKind:
         """ACCESS_TOKEN, which marks verifiers of access tokens."""
-        ...
 
     @property
     def issuers(self) -> tuple[str, ...]:
         """The issuers whose tokens are accepted."""
-        ...
 
     @property
     def binding(self) -> TokenBinding:
         """Whether tokens must be bound to a key."""
-        ...
 
     @property
     def metadata_urls(self) -> tuple[str, ...]:
         """The URLs of the issuers' metadata; a URL in the card must be one of them. Empty if no metadata is used."""
-        ...
 
 
 class BoundVerifier(ABC, Generic[Credential]):

@@ -157,11 +157,9 @@ class ApiKeyStore(Protocol):
         Any exception means that the keys cannot be read now, or one of them: the verifier then asks for a digest that
         no key has. It waits 5 seconds at most.
         """
-        ...
 
     async def touch(self, used: Mapping[str, float]) -> None:
         """Store the time of the last use by key id, if it is later than the stored one."""
-        ...
 
 
 class ApiKeyWrites:

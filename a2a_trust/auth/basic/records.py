@@ -86,7 +86,6 @@ class PasswordStore(Protocol):
         Any exception means that the passwords cannot be read now, or one of them: the verifier then asks for a name
         that nobody has. It waits 5 seconds.
         """
-        ...
 
 
 class PasswordWrites:

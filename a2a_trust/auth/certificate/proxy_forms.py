@@ -26,19 +26,16 @@ class ProxyForm(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The headers that the proxy writes."""
-        ...
 
     @property
     def every_time(self) -> bool:
         """Whether the proxy must write a header for every request, also for a client without a certificate."""
-        ...
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         """The certificates in DER, the client's own first; ``()`` when the proxy says that the client sent none.
 
         InvalidCredentialsError for every other value.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,6 @@ class CertificateSource(Protocol):
     @property
     def headers(self) -> frozenset[bytes]:
         """The headers about certificates, in lower case: the application does not see them."""
-        ...
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
         """The certificates in DER, the client's own first; ``()`` when the caller sent none.
@@ -50,7 +49,6 @@ class CertificateSource(Protocol):
         InvalidCredentialsError: they are not trustworthy or not readable. KeySourceUnavailableError: the server or the
         proxy does not pass them on; the text says how to fix that.
         """
-        ...
 
 
 class FromTls:

@@ -37,7 +37,6 @@ class ProofMemory(Protocol):
         after ``issued + window`` and never before. KeySourceUnavailableError: the memory is full, or a first use is not
         certain. TooManyRequestsError: this key used up its share.
         """
-        ...
 
 
 def digest_of(*parts: str) -> bytes:

@@ -1,15 +1,6 @@
 """Decides who the caller of a request is, by the card's requirements and the credentials in the request.
 
-Requirements are an OR of ANDs, as in OpenAPI. The rules:
-
-- Every credential in a request must be valid, also if another one would be enough.
-- The scopes of a scheme are checked against that scheme's own credential.
-- A request with a credential for any declared scheme is never anonymous.
-- Schemes are independent: an unreachable issuer does not affect callers that another alternative admits.
-- A credential that is bound to a key is accepted only in a request that proves the key, also if the credential is
-  cached (RFC 8705 3, RFC 9449 7).
-
-``guard_config`` has the checks at start.
+Requirements are an OR of ANDs, as in OpenAPI. ``Guard.authenticate`` has the rules, ``guard_config`` the checks at start.
 """
 
 from __future__ import annotations
@@ -193,15 +184,18 @@ class Guard:
         ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. Other exceptions of a verifier pass through;
         the calling code must then reject the request.
 
-        1. Collect: each credential is taken from its place. A request without credentials is anonymous, or rejected.
+        1. Collect: each credential is taken from its place. A request without credentials is anonymous, or rejected;
+           a request with a credential for any declared scheme is never anonymous.
         2. Verify: all verifiers of a place get the credential from there. A credential that can be guessed is rejected
            unverified while its peer has too many failures.
         3. Reject: a credential that no verifier accepts is rejected, even if another alternative is satisfied. It is
            counted if its verifier has a ``credential_name``; beyond the limit the answer is as in step 2. A
            credential that can be guessed, and is valid, clears the counter of its peer and name.
-        4. Bind: the request must prove the keys that its credentials are bound to.
-        5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
-           scheme that cannot be verified now matters only if no other alternative admits the caller.
+        4. Bind: the request must prove the keys that its credentials are bound to, also if the credentials are cached
+           (RFC 8705 3, RFC 9449 7).
+        5. Decide: the first alternative whose schemes are all verified, each with the scopes of its own credential,
+           makes the principal. A scheme that cannot be verified now matters only if no other alternative admits the
+           caller.
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
@@ -269,7 +263,7 @@ class Guard:
             except InvalidCredentialsError as error:
                 return Refused(error)
         came = lines.get(b"authorization", _NO_LINES)
-        by_dpop = self.dpop is None and _comes_as_dpop(came)
+        by_dpop = self.dpop is None and any(line and line.lower().startswith(b"dpop ") for line in came)
         hint = "; to accept DPoP, pass dpop=DPoP(url='https://agent.example')" if by_dpop else ""
         expected = ", ".join(f"{scheme.name[:64]} ({scheme.place})" for scheme in self._config.schemes[:_SHOWN])
         return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
@@ -454,10 +448,6 @@ async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
             evidence.identities[scheme.name] = identity
             evidence.is_bound |= identity.bound_to is not None
     return evidence
-
-
-def _comes_as_dpop(lines: Lines) -> bool:
-    return any(line is not None and line.lower().startswith(b"dpop ") for line in lines)
 
 
 def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dpop: bool) -> str:

@@ -325,16 +325,15 @@ class IntrospectionVerifier(ClaimsVerifier):
 
     def _check_parties(self, claims: JSONObject) -> None:
         if claims.get("iss", self._issuer) != self._issuer:
-            why = f"token: issuer {shorten(claims['iss'])} is not {shorten(self._issuer)}"
-            raise InvalidCredentialsError(self._with_hint("iss", why))
+            raise self._error("iss", f"token: issuer {shorten(claims['iss'])} is not {shorten(self._issuer)}")
         if "aud" in claims:
             self._check_audience(claims)
         elif not self._allow_missing_audience:
-            why = (
+            raise self._error(
+                "aud",
                 "token: the answer has no aud, so the token may be for another agent; have the server name the "
-                "audience, or pass allow_missing_audience=True"
+                "audience, or pass allow_missing_audience=True",
             )
-            raise InvalidCredentialsError(self._with_hint("aud", why))
 
     def _caller(self, claims: JSONObject) -> tuple[str, str]:
         """The issuer and the subject of the identity."""
@@ -343,10 +342,9 @@ class IntrospectionVerifier(ClaimsVerifier):
             if subject is None:
                 continue
             if type(subject) is not str or not subject:
-                why = f"token: {name} is missing, empty or not a string"
-                raise InvalidCredentialsError(self._with_hint("sub", why))
+                raise self._error("sub", f"token: {name} is missing, empty or not a string")
             return f"{self._issuer}{suffix}", subject
-        raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
+        raise self._error("sub", "token: the answer has no sub, username or client_id")
 
 
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
@@ -355,8 +353,9 @@ def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
     named = [name for name in names if claims.get(name) is not None]
     for name in named:
         if _lower(claims[name]) not in _KINDS[name]:
-            why = f"token: its claim {name} is {shorten(claims[name])}, so it is not an access token"
-            raise InvalidCredentialsError(why)
+            raise InvalidCredentialsError(
+                f"token: its claim {name} is {shorten(claims[name])}, so it is not an access token"
+            )
     return bool(named)
 
 

@@ -227,7 +227,7 @@ class JwtVerifier(ClaimsVerifier):
                     why += (
                         "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark('claim')"
                     )
-                raise InvalidCredentialsError(self._with_hint("scope", why))
+                raise self._error("scope", why)
 
     def _check_claims(self, claims: JSONObject, now: float) -> tuple[float, float, KeyBinding | None]:
         """Rules 4 to 6. From when until when the token is valid, and the keys that it is bound to."""
@@ -237,7 +237,7 @@ class JwtVerifier(ClaimsVerifier):
         self._check_audience(claims, name)
         subject = claims.get("sub")
         if type(subject) is not str or not subject:
-            raise InvalidCredentialsError(self._with_hint("sub", "token: sub is missing, empty or not a string"))
+            raise self._error("sub", "token: sub is missing, empty or not a string")
         good_from, good_until = moments_of(claims, now, self._skew)
         if good_until is None:
             raise InvalidCredentialsError("token: it has no exp")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -62,6 +63,20 @@ def reason(error: Exception) -> str:
 def text_of(value: object) -> str:
     """The value as text. Bytes that are not UTF-8 become surrogates, which no record may hold."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecord:
+    """The members that records of API keys and passwords share."""
+
+    scopes: frozenset[str] = frozenset()
+    created: float
+    expires: float = math.inf
+    revoked: float | None = None
+
+    def is_good(self, now: float) -> bool:
+        """Whether the key or the password is valid at that moment."""
+        return self.revoked is None and now < self.expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +135,36 @@ class WriteTable(Protocol[_R]):
     def get(self, name: str) -> _R | None: ...
     def name_of(self, key: Any) -> str | None: ...
     def put(self, record: _R) -> None: ...
+
+
+_S = TypeVar("_S", bound=StoredRecord)
+
+
+class RecordWrites(Generic[_S]):
+    """The writes that API keys and passwords share, for every store that can open a table for writing."""
+
+    _unknown: ClassVar[str]
+    """The error for an unknown name. It does not repeat the name, which may be a secret."""
+
+    def _writing(self) -> AbstractContextManager[WriteTable[_S]]:
+        raise NotImplementedError
+
+    def _get(self, table: WriteTable[_S], name: str) -> _S:
+        record = table.get(name)
+        if record is None:
+            raise ConfigurationError(self._unknown)
+        return record
+
+    def _revoke(self, name: str) -> _S:
+        with self._writing() as table:
+            record = revoke_record(self._get(table, name))
+            table.put(record)
+        return record
+
+
+def revoke_record(record: _S) -> _S:
+    """The record, revoked now or before."""
+    return record if record.revoked is not None else replace(record, revoked=time.time())
 
 
 class MemoryTable(Generic[_R]):

@@ -358,8 +358,7 @@ class ClaimsVerifier(BoundVerifier[str]):
         for mark in self._marks:
             if mark.is_contradicted_by(claims):
                 said = shorten(claims[mark.claim]) if mark.claim in claims else "missing"
-                why = f"token: {mark.claim} is {said}, so it is not an access token"
-                raise InvalidCredentialsError(self._with_hint(mark.claim, why))
+                raise self._error(mark.claim, f"token: {mark.claim} is {said}, so it is not an access token")
         return any(mark.is_in(claims) for mark in self._marks)
 
     def _check_audience(self, claims: Mapping[str, Any], name: str = "aud") -> None:
@@ -367,7 +366,7 @@ class ClaimsVerifier(BoundVerifier[str]):
         if not is_for(claims.get(name), self._audiences):
             ours, said = " or ".join(map(shorten, sorted(self._audiences))), shorten(claims.get(name))
             what = f"audience {said}" if name == "aud" else f"{name} {said}, in the place of aud,"
-            raise InvalidCredentialsError(self._with_hint("aud", f"token: {what} does not include {ours}"))
+            raise self._error("aud", f"token: {what} does not include {ours}")
 
     def _bound_to(self, claims: Mapping[str, Any]) -> KeyBinding | None:
         """The keys that the token is bound to. InvalidCredentialsError: it must be bound, and is not."""
@@ -384,6 +383,9 @@ class ClaimsVerifier(BoundVerifier[str]):
         """The identity in verified claims. InvalidCredentialsError: the scopes are in another place."""
         identity = Identity(issuer=issuer, subject=subject, expires_at=expires_at, claims=claims, bound_to=bound_to)
         return replace(identity, scopes=self._scopes.of_claims(identity.claims))
+
+    def _error(self, claim: str, why: str) -> InvalidCredentialsError:
+        return InvalidCredentialsError(self._with_hint(claim, why))
 
     def _with_hint(self, claim: str, why: str) -> str:
         return f"{why}; {self._hints[claim]}" if claim in self._hints else why

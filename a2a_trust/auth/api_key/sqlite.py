@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
-from a2a_trust.auth.record_table import RecordsInTable, RecordTable, SqliteStore
+from a2a_trust.auth.record_table import RecordsInTable, RecordTable, SqliteStore, store_file
 from a2a_trust.base.files.sqlite import revision_of
 
 COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
@@ -53,10 +53,8 @@ class ApiKeysInTable(RecordsInTable[ApiKeyRecord], ApiKeyWrites):
     """The operators' side of the stores in tables."""
 
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation.
-
-        Those that ``unreadable`` names are left out.
-        """
+        """Every record, or every record of the owner, with last uses, in order of creation. Damaged ones are left
+        out."""
         return self._records() if owner is None else self._records("WHERE owner = $1", owner)
 
 
@@ -66,10 +64,7 @@ class SqliteApiKeys(SqliteStore[ApiKeyRecord], ApiKeysInTable):
     KeySourceUnavailableError when the file cannot be read or written now.
     """
 
-    _what = "API key store"
-    _application_id = 0x41324B79  # "A2Ky"
-    _version = 2
-    _tables = _TABLES
+    _kind = store_file("API key store", application_id=0x41324B79, version=2, tables=_TABLES)  # "A2Ky"
     _first = "make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
     _table = api_key_table("api_key")
 

@@ -22,7 +22,6 @@ import secrets
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -36,12 +35,14 @@ from a2a_trust.auth.records import (
     Issued,
     MemoryStore,
     MemoryTable,
-    WriteTable,
+    RecordWrites,
+    StoredRecord,
     check_ahead,
     check_moments,
     check_name,
     check_scopes,
     reason,
+    revoke_record,
     scope_set,
 )
 from a2a_trust.base.cache import SingleFlight
@@ -60,21 +61,18 @@ _LONGEST: Final = 1024
 _IMPORTABLE: Final = re.compile(r"[!-~]+")  # what passes every header, cookie and query as it is
 _USE_SECONDS: Final = 60.0
 """The last use of a key is written at most this often."""
-
 _GATHERING: Final = 1.0
-"""So long last uses are gathered, in seconds: look-ups wait while the store is written to."""
-
+"""For so many seconds, last uses are gathered: look-ups wait while the store is written to."""
 _MOST_USES: Final = 32_768
 """Last uses that wait to be written."""
-
 _KNOWN_BASE: Final = 400
-"""The bytes of a key in memory, without what its owner and its scopes take."""
+"""The bytes of a cached key, without its owner and its scopes."""
 
 _log = logging.getLogger("a2a_trust")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKeyRecord:
+class ApiKeyRecord(StoredRecord):
     """The record of a key in a store, without the key itself.
 
     ``digest`` is the SHA-256 of the key's whole text. Times are seconds since the epoch; the key is valid before
@@ -85,10 +83,6 @@ class ApiKeyRecord:
     key_id: str
     digest: bytes = field(repr=False)
     owner: str
-    scopes: frozenset[str] = frozenset()
-    created: float
-    expires: float = math.inf
-    revoked: float | None = None
     last_used: float | None = None
     replaced_by: str | None = None
     imported: bool = False
@@ -105,10 +99,6 @@ class ApiKeyRecord:
         check_scopes(self.scopes, "API key")
         check_name(self.owner, "API key: the owner")
         check_moments("API key", self.expires, self.created)
-
-    def is_good(self, now: float) -> bool:
-        """Whether the key is valid at that moment."""
-        return self.revoked is None and now < self.expires
 
 
 class IssuedApiKey(Issued[ApiKeyRecord]):
@@ -162,15 +152,14 @@ class ApiKeyStore(Protocol):
         """Store the time of the last use by key id, if it is later than the stored one."""
 
 
-class ApiKeyWrites:
-    """The operator's changes of keys, for every store that can open a table for writing.
+class ApiKeyWrites(RecordWrites[ApiKeyRecord]):
+    """The operator's changes of keys.
 
     All methods are synchronous and safe in threads; in a running server: ``await asyncio.to_thread(store.revoke, id)``.
     ConfigurationError: an argument is wrong, or the change is not possible; nothing was changed.
     """
 
-    def _writing(self) -> AbstractContextManager[WriteTable[ApiKeyRecord]]:
-        raise NotImplementedError
+    _unknown = "no key has this id; ids look like a2a_3kTMd9QxL0aB; list the keys to find it"
 
     def create(
         self, *, owner: str, scopes: Iterable[str] = (), expires: float = math.inf, prefix: str = DEFAULT_PREFIX
@@ -215,7 +204,7 @@ class ApiKeyWrites:
             raise ConfigurationError("the overlap is negative; timedelta(0) ends the old key now")
         with self._writing() as table:
             now = time.time()
-            old = _get(table, key_id)
+            old = self._get(table, key_id)
             if old.replaced_by is not None:
                 raise ConfigurationError(f"{key_id} was rotated already; rotate {old.replaced_by}, which replaced it")
             if not old.is_good(now):
@@ -229,32 +218,17 @@ class ApiKeyWrites:
         return IssuedApiKey(issued.record, issued.text, old)
 
     def take_back(self, issued: IssuedApiKey) -> None:
-        """Revoke a key that could not be handed over; the key that it replaces goes on as it was."""
+        """Revoke a key that could not be handed over; the key that it replaces stays as it was."""
         with self._writing() as table:
-            table.put(_revoked(_get(table, issued.record.key_id)))
+            table.put(revoke_record(self._get(table, issued.record.key_id)))
             before = issued.replaces
-            now = None if before is None else _get(table, before.key_id)
+            now = None if before is None else self._get(table, before.key_id)
             if before is not None and now is not None and now.replaced_by == issued.record.key_id:
                 table.put(replace(now, expires=before.expires, replaced_by=None))
 
     def revoke(self, key_id: str) -> ApiKeyRecord:
         """Revoke the key: verifiers reject it as soon as they read the store again. This cannot be undone."""
-        with self._writing() as table:
-            record = _revoked(_get(table, key_id))
-            table.put(record)
-        return record
-
-
-def _revoked(record: ApiKeyRecord) -> ApiKeyRecord:
-    return record if record.revoked is not None else replace(record, revoked=time.time())
-
-
-def _get(table: WriteTable[ApiKeyRecord], key_id: str) -> ApiKeyRecord:
-    record = table.get(key_id)
-    if record is None:
-        # The given text is not repeated: it may be a key.
-        raise ConfigurationError("no key has this id; ids look like a2a_3kTMd9QxL0aB; list the keys to find it")
-    return record
+        return self._revoke(key_id)
 
 
 def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, now: float) -> IssuedApiKey:
@@ -267,7 +241,6 @@ def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, no
 def _record(
     key_id: str, text: str, owner: str, scopes: Iterable[str], expires: float, *, now: float, imported: bool = False
 ) -> ApiKeyRecord:
-    """The record of a new key."""
     check_ahead(expires, now)
     return ApiKeyRecord(
         key_id=key_id,
@@ -306,10 +279,7 @@ class MemoryApiKeys(MemoryStore[ApiKeyRecord], ApiKeyWrites):
 
 @dataclass(slots=True, kw_only=True)
 class _KnownKey(CachedRecord):
-    """A key as the request path needs it.
-
-    Until just before ``nothing_until`` a hit has nothing to do: the key is good and its last use need not be written.
-    """
+    """Before ``nothing_until`` a key is valid and its last use need not be written."""
 
     key_id: str
     digest: bytes
@@ -317,7 +287,7 @@ class _KnownKey(CachedRecord):
     nothing_until: float = -math.inf
 
 
-#: Stands in for keys that are not known, so that they cost the same work; it is good for nothing, ever.
+#: The entry for unknown keys, so that they cost the same work. It is never valid.
 _NOBODY: Final = _KnownKey(
     reading=Reading(None, -math.inf),
     key_id="",
@@ -335,7 +305,7 @@ class ApiKeyVerifier:
     ``claims["key_id"]`` is the key's id. Verifiers of different stores need different ``issuer`` names; otherwise
     owners with the same name in both would be one caller.
 
-    Keys are cached in memory (``auth.record_cache``). So **a revoked key is rejected at most** ``refresh`` **seconds
+    Keys are cached (``auth.record_cache``). So **a revoked key is rejected at most** ``refresh`` **seconds
     after the revocation is in the store**, in every process. A new key works at once. While the store cannot be read, a
     cached key is accepted for ``stale_if_error`` seconds.
     """
@@ -354,7 +324,7 @@ class ApiKeyVerifier:
         """``clock`` measures the age of what was read, in seconds; the moment of a request is an argument of verify."""
         if isinstance(store, type) or not callable(getattr(store, "touch", None)):
             raise ConfigurationError(
-                "ApiKeyVerifier: this is no store of keys; for a file write ApiKeyVerifier(SqliteApiKeys('keys.db'))"
+                "ApiKeyVerifier: this is not a store of keys; for a file write ApiKeyVerifier(SqliteApiKeys('keys.db'))"
             )
         if not issuer:
             raise ConfigurationError("ApiKeyVerifier: issuer is empty; name the store, as in issuer='api-keys'")
@@ -433,7 +403,7 @@ class ApiKeyVerifier:
 
 
 class _Uses:
-    """The last uses of keys, on their way to the store. Whether they arrive decides nothing."""
+    """Writes the last uses of keys to the store. Access does not depend on it."""
 
     def __init__(self, store: ApiKeyStore, clock: Callable[[], float]) -> None:
         self._store = store
@@ -457,7 +427,7 @@ class _Uses:
             except Exception as error:  # noqa: BLE001  the store is anybody's
                 self._retry_at = self._clock() + _USE_SECONDS
                 why = reason(error)
-                if why != self._outage:  # once: a server that may only read never can
+                if why != self._outage:  # only once: a server may have no right to write
                     _log.warning("the last use of API keys could not be written: %s", why)
                 self._outage = why
             else:

@@ -66,7 +66,6 @@ class FromTls:
         return "FromTls()"
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
-        """The certificates in DER, the client's own first; ``()`` when the client sent none, or without TLS."""
         tls = (scope.get("extensions") or {}).get("tls")
         if tls is None:
             if scope.get("scheme") in ("https", "wss"):

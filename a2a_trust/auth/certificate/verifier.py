@@ -45,10 +45,8 @@ from a2a_trust.keys.jwk import public_key_from_object
 MAX_CERTIFICATES: Final = 6
 MAX_CHAIN: Final = 49_152
 """The most certificates that a client may show, its own included, and their most bytes of DER."""
-
 LOOK_SECONDS: Final = 1.0
 """How often files are checked for changes."""
-
 _CACHED_CERTIFICATES: Final = 1024
 
 
@@ -69,7 +67,6 @@ class CertificateVerifier:
     kind = CredentialKind.CERTIFICATE
 
     def __init__(self, *authorities: ClientAuthority) -> None:
-        """ConfigurationError: a file cannot be read, or has other content."""
         if not authorities:
             raise ConfigurationError("CertificateVerifier: there is no authority; pass ClientAuthority(…)")
         if len({authority.name for authority in authorities}) < len(authorities):
@@ -96,7 +93,8 @@ class CertificateVerifier:
             if self._looks.running(None) is None:  # concurrent requests use the previous contents
                 await self._looks.run(None, self._look_again)
         cache = self._verified  # a change of the files meanwhile replaces it
-        digest = _digest(credential)
+        # with the length of each certificate, so that no two chains have one digest
+        digest = hashlib.sha256(b"".join(b"%d:%b" % (len(der), der) for der in credential)).digest()
         verified = cache.get(digest, now)
         if verified is None:
             try:
@@ -180,11 +178,6 @@ def _certificate(der: bytes) -> x509.Certificate:
     if der[-len(certificate.signature) - 1]:
         raise ValueError("the signature has unused bits")
     return certificate
-
-
-def _digest(chain: CertificateChain) -> bytes:
-    """With the length of each certificate, so that no two chains have one digest."""
-    return hashlib.sha256(b"".join(b"%d:%b" % (len(der), der) for der in chain)).digest()
 
 
 def _check_leaf(leaf: x509.Certificate, now: float) -> None:

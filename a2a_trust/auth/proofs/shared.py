@@ -169,8 +169,8 @@ def _doubt(use: Use, state: State) -> str:
     certain = state.since + use.window + 2 * SKEW
     if not use.issued > certain:
         return (
-            "it is new, was restarted or took the place of another, which may have known more proofs; proofs are "
-            f"accepted again from {date_of(certain)} on"
+            "it is new, was restarted or took the place of another, which may have known more proofs; proofs count "
+            f"again from {date_of(certain)} on"
         )
     if not use.issued > state.dropped + GRAIN:
         return "it no longer has the proofs of this time: a clock was set back; look at the time services"

@@ -179,11 +179,9 @@ class JwksFile(JwksCache):
         try:
             if not read_jwks(self._read_file()).keys:
                 raise MalformedError("it has no usable public key; write the issuer's JWK Set there")
-        except OSError as error:
-            why = f"key set file {path}: {error.strerror}; write the issuer's JWK Set there"
-            raise ConfigurationError(why) from None
-        except MalformedError as error:
-            raise ConfigurationError(f"key set file {path}: {error}") from None
+        except (OSError, MalformedError) as error:
+            why = f"{error.strerror}; write the issuer's JWK Set there" if isinstance(error, OSError) else error
+            raise ConfigurationError(f"key set file {path}: {why}") from None
         super().__init__(self._load_file, name=f"key set file {path}", times=_TIMES)
 
     def _read_file(self) -> bytes:

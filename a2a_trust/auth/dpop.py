@@ -38,15 +38,12 @@ from a2a_trust.keys.jws import read_header, verify_jws
 
 PROOF_ALGORITHMS: Final = tuple(name for each in ALGORITHMS.values() for name in (each.name, *each.other_names))
 """Names of the algorithms that proofs may be signed with."""
-
 NEXT_NONCE: Final = "a2a_trust.dpop_nonce"
 """Where a request's scope has the nonce for the caller's next proof."""
-
 MAX_PROOF: Final = 8192
 MAX_JTI: Final = 512
 """The longest proof that is looked at, and the longest ``jti``, in characters."""
-
-_PERIOD: Final = 300
+_PERIOD: Final = 300  # seconds
 _MIN_SECRET: Final = 32
 
 
@@ -72,7 +69,6 @@ class ServerNonces:
         return self._of(int(now // _PERIOD))
 
     def take(self, nonce: str, now: float) -> bool:
-        """Whether the nonce is one of ours and not expired."""
         period, octets = int(now // _PERIOD), nonce.encode()
         return any(hmac.compare_digest(octets, self._of(each).encode()) for each in (period, period - 1))
 

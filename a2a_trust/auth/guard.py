@@ -1,6 +1,6 @@
 """Decides who the caller of a request is, by the card's requirements and the credentials in the request.
 
-Requirements are an OR of ANDs, as in OpenAPI. ``Guard.authenticate`` has the rules, ``guard_config`` the checks at start.
+Requirements are an OR of ANDs, as in OpenAPI. ``Guard.authenticate`` has the rules, ``guard_config`` the start checks.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ class Refused:
 
 
 class _Carried(NamedTuple):
-    """A credential that a request carries, and the scheme that it is for."""
-
     scheme: ConfiguredScheme
     credential: Any
     by_dpop: bool
@@ -135,7 +133,6 @@ class Guard:
 
     @property
     def takes_access_tokens(self) -> bool:
-        """Whether a verifier is of the kind ACCESS_TOKEN."""
         return any(scheme.is_for_access_tokens for scheme in self._config.schemes)
 
     def takes_dpop(self, name: str) -> bool:
@@ -425,7 +422,6 @@ def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callabl
 
 
 async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
-    """Verify the credentials, each with its scheme's verifier."""
     evidence = _Evidence()
     for scheme, credential, by_dpop in carried:
         if by_dpop:

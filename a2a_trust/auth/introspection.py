@@ -336,7 +336,6 @@ class IntrospectionVerifier(ClaimsVerifier):
             )
 
     def _caller(self, claims: JSONObject) -> tuple[str, str]:
-        """The issuer and the subject of the identity."""
         for name, suffix in _SUBJECTS:
             subject = claims.get(name)
             if subject is None:

@@ -59,7 +59,6 @@ class SeveralIssuers(BoundVerifier[str]):
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """The issuers whose tokens are accepted."""
         return tuple(dict.fromkeys(issuer for each in self._verifiers for issuer in each.issuers))
 
     @property

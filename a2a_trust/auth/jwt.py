@@ -61,10 +61,8 @@ from a2a_trust.keys.jws import read_header, verify_jws
 
 MAX_TOKEN: Final = 16_384
 """The longest token, in characters."""
-
 MAX_SKEW: Final = 300.0
 """The most that clocks may differ, in seconds."""
-
 _CACHED_SECONDS: Final = 300.0
 
 
@@ -154,7 +152,6 @@ class JwtVerifier(ClaimsVerifier):
         return (self._keys.metadata_url,) if isinstance(self._keys, IssuerKeys) else ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        """As ``BoundVerifier.verify_bound``."""
         known = self.remembered(credential, now)
         if known is not None:
             return known

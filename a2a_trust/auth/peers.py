@@ -87,7 +87,6 @@ class FairQueue(Generic[_T]):
         return self._length
 
     def put(self, path: Path, item: _T) -> None:
-        """Append the item of the peer with this path."""
         self._length += 1
         if path:
             self._parts.setdefault(path[0], FairQueue()).put(path[1:], item)
@@ -160,7 +159,6 @@ class Networks:
             raise ConfigurationError(f"Networks: {error}; write ranges such as 10.0.0.0/8") from None
 
     def covers(self, address: IPv4Address | IPv6Address) -> bool:
-        """Whether the address is in one of the ranges."""
         return any(address in each for each in self._ranges)
 
     def __repr__(self) -> str:

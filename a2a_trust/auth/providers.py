@@ -359,7 +359,6 @@ def _base(url: str, preset: str, added: str = "/.well-known") -> str:
 
 
 def _part(name: str, what: str, example: str) -> str:
-    """A name that is one part of an issuer's path."""
     if not re.fullmatch(r"[A-Za-z0-9._~%-]+", name):
         raise ConfigurationError(
             f"{what} {name[:64]!a}: write its name as the issuer's URL has it, such as {example!r}"

@@ -63,8 +63,6 @@ class RecordTable(Generic[_R]):
 
 @dataclass(frozen=True, slots=True)
 class WritableTable(Generic[_R]):
-    """The table inside a transaction."""
-
     session: Session
     table: RecordTable[_R]
 

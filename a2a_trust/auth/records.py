@@ -43,7 +43,6 @@ def check_moments(what: str, expires: float, *moments: float) -> None:
 
 
 def check_ahead(expires: float, now: float) -> None:
-    """ConfigurationError: the time is in the past."""
     if not expires > now:
         raise ConfigurationError("the expiry is in the past; write a later time, in seconds since the epoch")
 
@@ -163,7 +162,6 @@ class RecordWrites(Generic[_S]):
 
 
 def revoke_record(record: _S) -> _S:
-    """The record, revoked now or before."""
     return record if record.revoked is not None else replace(record, revoked=time.time())
 
 

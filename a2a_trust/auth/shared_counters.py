@@ -20,9 +20,7 @@ from a2a_trust.base.databases.redis import RedisServer
 
 _ROUND_TRIP_SECONDS: Final = 0.2
 """Shorter than a request waits, so a request makes no second round trip after one that failed."""
-
 _COUNTING: Final = 32_768
-
 _PREFIX: Final = "a2a:failures:fixed-window:"
 """Another strategy could not read these keys."""
 

@@ -30,16 +30,13 @@ from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
 _COUNTERS: Final = 32_768
 """Counters in memory: 12 MB."""
-
 _LIMIT: Final = re.compile(r"\s*([0-9]{1,18})\s*(?:/|per)\s*([1-9][0-9]{0,17})?\s*([a-z]+)\s*", re.IGNORECASE)
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "month": 2_592_000, "year": 31_104_000}
 
 _TIMES: Final = (1, 4, 16)
 """The limits of a peer, and of the wider networks of a peer of IPv6 (56 and 48 bits), in limits of a peer."""
-
 _KNOWN_SECONDS: Final = 300.0
 """How long a verified credential is known by its peer; ``BasicVerifier`` caches passwords as long."""
-
 _AT_ONCE: Final = 16
 """How many requests of one counter, and so of one network, are verified at once: a fraction of the queue for hashes."""
 

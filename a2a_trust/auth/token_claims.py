@@ -61,7 +61,6 @@ class AccessTokenMark:
             object.__setattr__(self, name, value)
 
     def is_in(self, claims: Mapping[str, Any]) -> bool:
-        """Whether the claims have the mark."""
         value = claims.get(self.claim)
         if self.values:
             return type(value) is str and value in self.values
@@ -75,7 +74,6 @@ class AccessTokenMark:
 
 
 def marks_of(marked_by: AccessTokenMark | Iterable[AccessTokenMark]) -> tuple[AccessTokenMark, ...]:
-    """The marks of an option; ConfigurationError."""
     marks = (marked_by,) if isinstance(marked_by, AccessTokenMark) else tuple(_list_values(marked_by))
     if (not marks and marked_by != ()) or not all(isinstance(mark, AccessTokenMark) for mark in marks):
         raise ConfigurationError('marked_by: write AccessTokenMark("claim", "value"), or a list of them')

@@ -40,7 +40,6 @@ _USES: Final = 100
 
 
 def api_key_table(name: str) -> RecordTable[ApiKeyRecord]:
-    """The table of this name, with ``COLUMNS``."""
     changing = "expires, revoked, replaced_by"
     return RecordTable(name, COLUMNS, _record_of, members=f"key_{COLUMNS}", key="digest", changing=changing)
 
@@ -50,8 +49,6 @@ def _record_of(*, imported: int, **members: Any) -> ApiKeyRecord:
 
 
 class ApiKeysInTable(RecordsInTable[ApiKeyRecord], ApiKeyWrites):
-    """The operators' side of the stores in tables."""
-
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
         """Every record, or every record of the owner, with last uses, in order of creation. Damaged ones are left
         out."""

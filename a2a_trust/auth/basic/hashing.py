@@ -62,8 +62,6 @@ def hashing() -> Hashing:
 
 
 class _Task(NamedTuple):
-    """A password to verify, and its result."""
-
     future: Future[bool]
     hashed: str
     password: str

@@ -116,8 +116,6 @@ def kept_seconds(now: float, window: float) -> tuple[int, int]:
 
 
 class _Holder:
-    """A key, and how many proofs of it are stored."""
-
     __slots__ = ("jkt", "used")
 
     def __init__(self, jkt: str) -> None:

@@ -36,13 +36,10 @@ if TYPE_CHECKING:
 
 SKEW: Final = 10.0
 """By how many seconds the clocks of a replica and of the database may differ."""
-
 GRAIN: Final = 5.0
 """By how many seconds the stored time of the last dropped proof may be behind."""
-
 _IN_TIME: Final = 0.1
 """A round trip that failed within this time, in seconds, is made once more: the connection may have been lost."""
-
 _BUSY: Final = "too many proofs wait for it"
 
 

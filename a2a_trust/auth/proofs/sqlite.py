@@ -42,15 +42,12 @@ CREATE TABLE dropped (first INTEGER NOT NULL, last INTEGER NOT NULL);
 
 _ALL: Final = b""
 """The holder under which the proofs of all are counted."""
-
 _MAX_DROPPED: Final = 1_000
 """How many rows one transaction removes: it must not take long after a busy time."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Use:
-    """A proof that a request brings."""
-
     jkt: str
     digest: bytes
     now: float
@@ -179,8 +176,6 @@ _INHERITED: Final[list[tuple[object, object]]] = []
 
 
 class _ProofTables:
-    """The tables inside a transaction."""
-
     def __init__(self, connection: sqlite3.Connection, capacity: Capacity) -> None:
         self._connection, self._capacity = connection, capacity
         self._dropped = DroppedTimes(connection.execute("SELECT first, last FROM dropped"))

@@ -202,8 +202,7 @@ class SeveralKeySources:
 
         SeveralKeySources([JwksCache(fetcher.loader(url, configured=True)) for url in URLS])
 
-    A key set that is unreachable affects only the keys that are in no other. If two sets have different keys of one
-    name, neither is used.
+    An unreachable key set affects only keys that are in no other. Different keys of one name are not used.
     """
 
     def __init__(self, sources: Iterable[JwksCache]) -> None:

@@ -52,8 +52,7 @@ class ServerNonces:
     later ``iat`` for later use.
 
     A nonce is valid for the five minutes in which it is given, and for the next five; in these, the answer has a new
-    nonce. Nonces are not stored. They are computed from ``secret``, at least 32 random bytes, which all processes of
-    one agent share.
+    nonce. Nonces are not stored. They are computed from ``secret``, at least 32 random bytes, the same for all processes.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -84,7 +83,7 @@ class DPoP:
       ``https://agent.example``, or ``https://agent.example/team`` if a proxy removes ``/team``, or the application is
       mounted there.
     - ``window``: by how many seconds the time of a proof may differ from now. A proof can be used for that long.
-    - ``memory``: remembers used proofs. An agent with several processes needs a shared one.
+    - ``memory``: stores used proofs. An agent with several processes needs a shared one.
     - ``nonces``: a proof must also have a nonce of ours; callers get the first one with a rejection.
 
     Source: RFC 9449 4.3, 7, 9, 11.1.

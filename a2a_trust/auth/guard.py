@@ -108,7 +108,7 @@ class Guard:
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
         self._at_once = _at_once(config)
-        #: Scheme and id of an identity that a verifier has cached -> principal: ``remembered`` makes it once.
+        #: Scheme and id of an identity that a verifier has cached -> principal: ``find_cached`` makes it once.
         #: With the scheme, because schemes that share a verifier also share its identities.
         self._principals: dict[tuple[str, int], Principal] = {}
 
@@ -139,7 +139,7 @@ class Guard:
         """Whether the tokens of a used scheme may also come as ``Authorization: DPoP``, with a proof."""
         return self._schemes[name].takes_dpop
 
-    def remembered(self, scope: Any, now: float) -> Principal | None:
+    def find_cached(self, scope: Any, now: float) -> Principal | None:
         """The result of ``authenticate``, at once, for most callers that were here before; else None.
 
         The request has one credential, in a header that is for one scheme only. The scheme's verifier has cached the
@@ -191,8 +191,7 @@ class Guard:
         4. Bind: the request must prove the keys that its credentials are bound to, also if the credentials are cached
            (RFC 8705 3, RFC 9449 7).
         5. Decide: the first alternative whose schemes are all verified, each with the scopes of its own credential,
-           makes the principal. A scheme that cannot be verified now matters only if no other alternative admits the
-           caller.
+           makes the principal. A scheme that cannot be verified now matters only if no other alternative does.
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
@@ -209,9 +208,9 @@ class Guard:
         if evidence.rejected and (rejected := await self._reject_invalid(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
-            refused = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
-            if refused is not None:
-                return refused
+            rejection = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
+            if rejection is not None:
+                return rejection
         return self._decide(evidence)  # 5
 
     def subject_token(self, scope: Any, caller: Principal | Anonymous) -> SubjectToken | None:
@@ -447,8 +446,7 @@ async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
 
 
 def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dpop: bool) -> str:
-    """Why the header or the certificate of a request does not match the credential's binding; "" if it does. The proof
-    is checked later."""
+    """Why the header or the certificate of a request does not match the binding; "" if it does. It checks no proof."""
     binding = identity.bound_to
     jkt = None if binding is None else binding.jkt
     if jkt is not None and not by_dpop:

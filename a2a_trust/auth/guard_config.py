@@ -292,8 +292,7 @@ def _configure_scheme(
 
 
 def _place_of(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
-    """The place of the credential: as the card declares it; in cards of 0.1 by ``CredentialAt``, or by the scheme's
-    word."""
+    """The place of the credential by the card; in cards of 0.1 by ``CredentialAt``, or by the scheme's word."""
     if not isinstance(scheme, NamedScheme):
         if isinstance(given, CredentialAt):
             raise ConfigurationError(

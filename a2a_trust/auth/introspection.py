@@ -3,8 +3,8 @@
 The rules, in the order in which they are applied:
 
 1. A cached token is answered from the cache. No introspection request delays that.
-2. A JWT of another issuer is for another verifier, and is sent nowhere. An expired JWT, and one whose own claims show
-   an ID, refresh or logout token, is rejected without an introspection request.
+2. A JWT of another issuer is for another verifier, and is sent nowhere. An expired JWT, and an ID,
+   refresh or logout token by its own unverified claims, is rejected without an introspection request.
 3. With ``shared``, what the server answered to another replica is looked up, by the rules of ``token_cache``. Then the
    server is asked by the rules of ``introspection_endpoint``, once for all requests with the same token.
 4. ``active`` is true. ``iss`` and ``aud``, where the answer has them, are ours; ``exp`` lies ahead, ``nbf`` and ``iat``
@@ -55,7 +55,6 @@ from a2a_trust.keys import base64url
 
 MAX_REMEMBERED: Final = 30.0
 """The longest time for which an answer is cached, in seconds."""
-
 _WAS_VALID_SECONDS: Final = 3_600.0
 _SKEW: Final = 30.0
 """By how many seconds ``nbf`` and ``iat`` may lie ahead."""
@@ -99,8 +98,7 @@ class IntrospectionVerifier(ClaimsVerifier):
       token is one. ``marked_by``: the claims that show it at this server.
     - ``allow_missing_audience``: accepts tokens without ``aud``, which may have been issued for another agent.
     - ``signed_answers``: the keys of the issuer; then only answers that it signed are accepted.
-    - ``remember_for``: how long an answer is cached, in seconds, 30 at most. A revoked token is accepted for that
-      long.
+    - ``remember_for``: how long an answer is cached, in seconds, 30 at most. Until then a revoked token is accepted.
     - ``remember``: the largest number of cached tokens.
     - ``shared``: a cache that all replicas of the agent share, so that the server is asked once for each token. Clocks
       of replicas differ, by up to ten seconds, so a revoked token may be accepted that much longer.
@@ -359,7 +357,7 @@ def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
 
 
 def _without(value: Any, credential: str) -> Any:
-    """An answer without the token, which a server may repeat at any depth."""
+    """An answer without the token, which claims must not hold, and a server may repeat at any depth."""
     if type(value) is dict:
         return {name: _without(item, credential) for name, item in value.items() if item != credential}
     if type(value) is list:

@@ -157,7 +157,7 @@ class Verifier(Protocol[Credential]):
     - ``credential_name(credential)``: the public part of a credential, such as the id of a key. With it, failures are
       counted.
     - ``is_remembered(credential, now)``: whether this credential was verified a short while ago. Write it for
-      credentials that can be guessed, such as passwords: after too many failures, only credentials that are remembered
+      credentials that can be guessed, such as passwords: after too many failures, only credentials that are cached
       and were verified for the same peer are verified.
     - ``remembered(credential, now)``: the identity that ``verify`` would return now, if no wait is needed to know that;
       else None. With it, callers who were here before are answered faster. It is not called if a subclass overrides

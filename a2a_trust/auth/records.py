@@ -18,8 +18,8 @@ _log: Final = logging.getLogger("a2a_trust")
 
 _R = TypeVar("_R")
 
-_LONGEST_NAME = 256
-_YEAR_10000 = 253_402_300_800
+_LONGEST_NAME: Final = 256
+_YEAR_10000: Final = 253_402_300_800
 
 
 def check_name(name: str, what: str) -> None:
@@ -80,8 +80,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class Issued(Generic[_R]):
-    """A secret that was just made. ``text`` is the secret itself, which is stored nowhere: give it to its owner, and do
-    not keep it.
+    """A new secret. ``text`` is the secret itself, which is not stored: give it to its owner, and do not keep it.
 
     ``replaces`` is the previous record of what it replaces.
     """
@@ -170,8 +169,7 @@ class MemoryTable(Generic[_R]):
 
     def __init__(self, names: Callable[[_R], tuple[str, Hashable]]) -> None:
         self.records: dict[str, _R] = {}
-        self.ids: dict[Hashable, str] = {}
-        """By key."""
+        self.ids: dict[Hashable, str] = {}  # by key
         self._names = names
 
     def get(self, name: str) -> _R | None:

@@ -94,8 +94,7 @@ class RedisCounters:
         return {each.name: window.rest for each, window in windows.items() if window.failures >= each.amount}
 
     async def hit(self, counters: Iterable[Counter]) -> dict[str, float]:
-        """Count a failure, also if the caller is cancelled meanwhile; returns as ``full`` the counters that are beyond
-        their limits now."""
+        """Count a failure, also if the caller is cancelled; returns as ``full`` the counters beyond their limits."""
         if not self._server.pause.may_try():
             return {}
         hits = [_Hit(each, next(self._numbers)) for each in counters]

@@ -140,8 +140,7 @@ class Throttle:
     async def begin(self, scope: Mapping[str, Any], names: Collection[str]) -> Callable[[], None]:
         """Wait until a request's credentials of these names may be verified; call what this returns at their end.
 
-        TooManyRequestsError: too many failed before. If the credentials are rejected, call ``count_failure`` before
-        the end.
+        TooManyRequestsError: too many failed before. Call ``count_failure`` before the end for rejected credentials.
         """
         path = path_of(scope)
         counters = [counter for each in self._counters_of(path, names) for counter in each]
@@ -165,14 +164,14 @@ class Throttle:
         """
         by_network, *by_name = self._counters_of(path_of(scope), names)
         # Names are not counted beyond the limit of their peer: invented names would evict the counters of others.
-        told, over = self._count(by_network)
+        to_share, over = self._count(by_network)
         if not over:
             for each in by_name:
                 counted, full = self._count(each)
-                told, over = told + counted, over + full
-        if self._shared is not None and told:
-            self._note_full(await self._shared.hit(told))
-            over += [each for each in told if self._is_full(each)]
+                to_share, over = to_share + counted, over + full
+        if self._shared is not None and to_share:
+            self._note_full(await self._shared.hit(to_share))
+            over += [each for each in to_share if self._is_full(each)]
         return self._error(over) if over else None
 
     async def clear(self, scope: Mapping[str, Any], names: Collection[str]) -> None:
@@ -192,15 +191,15 @@ class Throttle:
 
         Failures of one network beyond its limit are not counted for the wider ones: it would lock out its neighbors.
         """
-        told: list[Counter] = []
+        to_share: list[Counter] = []
         for each in counters:
             is_over = self._hit(each) > each.amount
             if self._is_full(each):
-                return told, [each]
-            told.append(each)
+                return to_share, [each]
+            to_share.append(each)
             if is_over:
-                return told, [each]
-        return told, []
+                return to_share, [each]
+        return to_share, []
 
     def _hit(self, counter: Counter) -> int:
         name, now = counter.name, self._clock()

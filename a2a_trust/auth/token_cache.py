@@ -108,8 +108,7 @@ class RedisTokenCache:
                 await client.set(slot, sealed, px=milliseconds)
 
     def forget(self, slot: bytes) -> None:
-        """Remove the answer, if the server can: in the background of the running event loop; without one, the caller
-        waits for it."""
+        """Remove the answer, if the server can: in the background of the event loop, or while the caller waits."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -21,7 +21,8 @@ from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, UnrecognizedCredentialsError
 from a2a_trust.keys import base64url
 
-ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
+_ScopesFunction: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
+ScopesFrom: TypeAlias = str | Iterable[str] | _ScopesFunction
 """The place of a token's scopes: the name of a claim, several names, or a function of the verified claims.
 
 Dots in a name separate nested claims (``realm_access.roles``). A name with a colon or a slash is one claim
@@ -176,7 +177,7 @@ class ScopeClaims:
     """Reads the scopes of tokens from the place ``scopes_from``; ConfigurationError: it is not a place."""
 
     def __init__(self, scopes_from: ScopesFrom) -> None:
-        self._function: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
+        self._function: _ScopesFunction | None = None
         self._paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
         if callable(scopes_from):
             self._function = scopes_from
@@ -207,9 +208,7 @@ class ScopeClaims:
         return frozenset(words) - _NO_SCOPE
 
     @staticmethod
-    def _by_function(
-        function: Callable[[Mapping[str, Any]], Iterable[str]], claims: Mapping[str, Any]
-    ) -> frozenset[str]:
+    def _by_function(function: _ScopesFunction, claims: Mapping[str, Any]) -> frozenset[str]:
         try:
             found = function(claims)
             scopes = None if isinstance(found, str | Mapping) else frozenset(found)

@@ -86,11 +86,11 @@ class PostgresApiKeys(ApiKeysInTable):
     async def _listen(self) -> None:
         """Listen until the connection ends. The next look-up begins again."""
         with suppress(KeySourceUnavailableError):
-            async with self._database.listening(_CHANNEL, self._tell) as lost:
-                self._tell()  # of changes before this
+            async with self._database.listening(_CHANNEL, self._notify) as lost:
+                self._notify()  # of changes before this
                 await lost.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._changed:
             changed()
 

@@ -50,8 +50,7 @@ def _record_of(*, imported: int, **members: Any) -> ApiKeyRecord:
 
 class ApiKeysInTable(RecordsInTable[ApiKeyRecord], ApiKeyWrites):
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every record of the owner, with last uses, in order of creation. Damaged ones are left
-        out."""
+        """Every readable record, or every one of the owner, with last uses, in order of creation."""
         return self._records() if owner is None else self._records("WHERE owner = $1", owner)
 
 

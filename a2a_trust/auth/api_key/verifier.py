@@ -55,7 +55,6 @@ _ID_LENGTH, _SECRET_LENGTH, _CHECKSUM_LENGTH = 12, 32, 6
 _KEY: Final = re.compile(r"([a-z][a-z0-9]{1,15}_[0-9A-Za-z]{12})_[0-9A-Za-z]{38}")
 _KEY_ID: Final = re.compile(r"[a-z][a-z0-9]{1,15}_[0-9A-Za-z]{12}")
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9]{1,15}")
-
 _SHORTEST_IMPORT: Final = 32
 _LONGEST: Final = 1024
 _IMPORTABLE: Final = re.compile(r"[!-~]+")  # what passes every header, cookie and query as it is
@@ -265,7 +264,7 @@ class MemoryApiKeys(MemoryStore[ApiKeyRecord], ApiKeyWrites):
             self._table.put(record)
 
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation."""
+        """Every record, or every record of the owner, with last uses, in order of creation."""
         with self._lock:
             return tuple(record for record in self._table.records.values() if owner in (None, record.owner))
 

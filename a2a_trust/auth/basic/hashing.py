@@ -22,14 +22,11 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 _FORM: Final = re.compile(r"\$argon2id\$v=19\$m=65536,t=3,p=4\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}")
-
 NOBODY: Final = f"$argon2id$v=19$m=65536,t=3,p=4${'A' * 22}${'A' * 43}"
 """The hash for users who do not exist: it costs the same, and no password matches it."""
-
 _THREADS: Final = 2
 _MOST_WAITING: Final = 64
-"""Each hash takes 64 MiB, so two run at once. If more than 64 wait, which is some seconds of work, one of the peer with
-the most is rejected."""
+"""Each hash takes 64 MiB, so two run at once. If more than 64 wait, one of the peer with the most is rejected."""
 
 _log = logging.getLogger("a2a_trust")
 

@@ -42,8 +42,7 @@ class PasswordRecord(StoredRecord):
     """The record of a password: enough to verify it, and never the password.
 
     ``user`` is the caller's name, compared exactly, in Unicode Normalization Form C. ``hash`` is argon2id, in its
-    encoded form. Moments are seconds since the epoch: ``changed`` is when this password was set, and it is good until
-    just before ``expires``.
+    encoded form. Times are seconds since the epoch: the password was set at ``changed``, and is valid before ``expires``.
     """
 
     user: str

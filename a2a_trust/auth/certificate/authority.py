@@ -128,7 +128,7 @@ class WatchedAuthority:
         """ConfigurationError: a file cannot be read, or has other content."""
         self.authority = authority
         self._paths = (Path(authority.certificates), *map(Path, authority.crls))
-        self._watched = Watched(self._read, self._stamps, failures=(ConfigurationError,), tell=self._tell)
+        self._watched = Watched(self._read, self._stamps, failures=(ConfigurationError,), tell=self._log_reload)
         self.files: _Files = self._watched.value()
 
     async def look_again(self) -> bool:
@@ -147,7 +147,7 @@ class WatchedAuthority:
         crls = tuple(crl for path in lists for crl in _read_crls(path))
         return _Files(verification.Store(_read_authorities(authorities)), crls), stamps
 
-    def _tell(self, failure: Exception | None) -> None:
+    def _log_reload(self, failure: Exception | None) -> None:
         if failure is None:
             _log.info("client authority %s: its files were reloaded", self.authority.name)
         else:

@@ -159,8 +159,7 @@ def _only(certificate: x509.Certificate, kind: type[x509.GeneralName], called: s
 
 @dataclass(frozen=True, slots=True)
 class OnlyIdentities:
-    """Only certificates with one of these names may call. Write names as the identity rule spells them. An empty set
-    admits no certificate."""
+    """Certificates with one of these names may call, as the identity rule spells them. An empty set admits none."""
 
     names: Collection[str]
 

@@ -56,8 +56,7 @@ class FromTls:
 
     Servers do not pass it on by themselves: run uvicorn with the protocol classes of ``a2a_trust.servers.uvicorn``, or
     hypercorn with ``a2a_trust.servers.hypercorn``, and configure them to ask for certificates. When a proxy calls the
-    agent with the proxy's certificate, requests that it marks as forwarded get 503, because the certificate is not the
-    caller's.
+    agent with the proxy's certificate, requests that it marks as forwarded get 503: it is not the caller's certificate.
     """
 
     headers = CLAIMING_HEADERS

@@ -13,8 +13,7 @@
 
 A certificate is valid if a chain leads from it to a trusted authority now (RFC 5280 6), every key and every signature
 in the chain is strong, and its extended key usage has client authentication. One rule reads its name: it must have
-exactly one name of that kind. The common name is never used as a host. Files are checked every second, and read again
-when they have changed.
+exactly one name of that kind. The common name is never used as a host. Changed files are read within a second.
 
 The identity's issuer is the rule and the authority's name, as in ``x509:uri:partners``: so the same name under another
 authority, or by another rule, is another caller, and an authority can renew its certificates and keep its callers.
@@ -57,8 +56,7 @@ class _Verified(NamedTuple):
 
 
 class CertificateVerifier:
-    """Verifies client certificates. TLS has proven that the caller has the key. The first authority that issued the
-    certificate decides.
+    """Verifies client certificates, whose keys TLS has proven. The first authority that issued the certificate decides.
 
     Verified certificates are cached until a file changes, or a certificate or a revocation list expires. The
     certificates above a client's are cached, too, because resumed TLS sessions have only the client's.

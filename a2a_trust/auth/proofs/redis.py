@@ -21,8 +21,7 @@ _STATE: Final = "a2a:proofs"
 class RedisProofMemory(SharedProofMemory):
     """Remembers proofs in one Redis server, for all processes and machines of an agent.
 
-    KeySourceUnavailableError (503) when the server does not answer in time, evicts keys, or a first use is
-    not certain.
+    KeySourceUnavailableError (503) if the server does not answer in time or evicts keys, or a first use is not certain.
     """
 
     _server: RedisServer

@@ -1,5 +1,4 @@
-"""Used DPoP proofs in an SQLite file, by the rules of ``auth.proofs.memory``: for several processes of one machine, and
-across restarts.
+"""Used DPoP proofs in an SQLite file (``auth.proofs.memory``), for the processes of one machine, and across restarts.
 
 A proof is accepted only after its transaction. Proofs that come meanwhile share the next one (``look_ups``). A thread
 of its own writes, so neither a slow disk nor another process that holds the file blocks the event loop: a request waits

@@ -52,7 +52,7 @@ class ServerNonces:
     later ``iat`` for later use.
 
     A nonce is valid for the five minutes in which it is given, and for the next five; in these, the answer has a new
-    nonce. Nonces are not stored. They are computed from ``secret``, at least 32 random bytes, the same for all processes.
+    nonce. Nonces are not stored, but computed from ``secret``, at least 32 random bytes, the same for all processes.
     """
 
     def __init__(self, secret: bytes) -> None:

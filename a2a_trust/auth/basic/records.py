@@ -42,7 +42,7 @@ class PasswordRecord(StoredRecord):
     """The record of a password: enough to verify it, and never the password.
 
     ``user`` is the caller's name, compared exactly, in Unicode Normalization Form C. ``hash`` is argon2id, in its
-    encoded form. Times are seconds since the epoch: the password was set at ``changed``, and is valid before ``expires``.
+    encoded form. Times are seconds since the epoch: the password was set at ``changed``, and ends at ``expires``.
     """
 
     user: str

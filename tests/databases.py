@@ -274,7 +274,7 @@ def redis_url(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> str
     do, because a busy machine takes longer for a round trip."""
     for module in (shared_counters, token_cache):
         monkeypatch.setattr(module, "REQUEST_SECONDS", 60.0)
-        monkeypatch.setattr(module, "_TRIP_SECONDS", 60.0)
+        monkeypatch.setattr(module, "_ROUND_TRIP_SECONDS", 60.0)
     with redis_server.client() as client:
         client.flushall()
     redis_server.has_run_for_long()

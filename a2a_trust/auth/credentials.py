@@ -32,14 +32,12 @@ class Extractor(Protocol):
     @property
     def header(self) -> bytes | None:
         """The header that is read, in lower case; None if the credential is not in a header."""
-        ...
 
     def take(self, lines: Lines, scope: Any) -> str | CertificateChain | None:
         """The credential; None if the request has none. InvalidCredentialsError: it is malformed.
 
         ``lines`` are the lines of ``header``, from ``HeaderLines``.
         """
-        ...
 
 
 CertificateChain: TypeAlias = tuple[bytes, ...]
@@ -50,14 +48,14 @@ Lines: TypeAlias = "list[bytes | None]"
 
 
 class HeaderLines:
-    """Finds the lines of some headers in one pass over all of them: the only look that a request's headers get."""
+    """Finds the lines of some headers in one pass over all headers of a request."""
 
     def __init__(self, names: Iterable[bytes]) -> None:
         self._names = frozenset(names)
-        self._lengths = frozenset(map(len, self._names))  # of nearly all other headers it is another one
+        self._lengths = frozenset(map(len, self._names))  # nearly all other headers have another length
 
     def find(self, headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, Lines]:
-        """The lines that are there, by the name of the header in lower case."""
+        """The lines, by the name of the header in lower case."""
         found: dict[bytes, Lines] = {}
         lengths, names = self._lengths, self._names
         for name, value in headers:
@@ -158,16 +156,15 @@ class InCookie(CookiePlace):
         for pair in pairs:
             name, equals, value = pair.strip(b" \t").partition(b"=")
             if equals and name.rstrip(b" \t") == wanted:
-                values.append(value if name == wanted else b"")  # a blank before "=" is no cookie; it is refused
+                values.append(value if name == wanted else b"")  # a blank before "=" is not a cookie: rejected as empty
         return _text(only_line(values, where), where)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAuthorization:
-    """The credential of one scheme of the Authorization header (RFC 9110 11.6.2); ``scheme`` is ``bearer`` or
-    ``basic``.
+    """The credential of one scheme of the Authorization header (RFC 9110 11.6.2): ``bearer`` or ``basic``.
 
-    The other one there is, ``dpop`` (RFC 9449 7.1), is for the guard, which sees to the proofs that go with it.
+    Only the guard uses ``dpop`` (RFC 9449 7.1), because it checks the proofs.
     """
 
     header: ClassVar[bytes] = b"authorization"
@@ -197,13 +194,13 @@ class HttpAuthorization:
 
 
 CERTIFICATES: Final = "a2a_trust.client_certificate"
-"""The key of the scope under which the middleware tells of the client's certificates; see ``certificates_of``."""
+"""The key of a scope under which the middleware puts the client's certificates."""
 
 
 def certificates_of(scope: Mapping[str, Any]) -> CertificateChain:
-    """The client's certificates, whose key the caller has proven to have; ``()`` for none.
+    """The client's certificates, whose key the caller has proven; ``()`` if there are none.
 
-    The middleware puts them there, from the source that it is configured with, and drops what others have put there.
+    The middleware takes them from its source, and drops what others have put there.
     """
     certificates: CertificateChain = scope.get(CERTIFICATES, ())
     return certificates
@@ -211,7 +208,7 @@ def certificates_of(scope: Mapping[str, Any]) -> CertificateChain:
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """The client's certificates, as the source tells of them that the middleware is configured with."""
+    """The client's certificates, from the source of the middleware."""
 
     header: ClassVar[None] = None
 
@@ -219,7 +216,6 @@ class ClientCertificate:
         return "client certificate"
 
     def take(self, lines: Lines, scope: Any) -> CertificateChain | None:  # noqa: ARG002
-        """The certificates; None when the caller showed none."""
         return certificates_of(scope) or None
 
 
@@ -251,12 +247,11 @@ class Hidden:
         in_cookies = [place for place in places if isinstance(place, InCookie)]
         others = [place.header for place in places if place.header is not None and place not in in_cookies]
         self._headers = headers.union(others)
-        self._lengths = frozenset(map(len, self._headers))  # of nearly all other headers it is another one
+        self._lengths = frozenset(map(len, self._headers))
         self._cookies = frozenset(place.name.encode() for place in in_cookies)
         self._parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
 
     def hide(self, scope: MutableMapping[str, Any]) -> None:
-        """Remove them from the request."""
         lengths, names = self._lengths, self._headers
         kept = []
         for line in scope["headers"]:  # a comprehension takes 1.4 times as long
@@ -270,7 +265,7 @@ class Hidden:
 
 
 def lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers without these names, and without their aliases with underscores, which CGI does not tell apart."""
+    """The headers without these names and their aliases with underscores, which are the same in CGI."""
     return [line for line in headers if line[0].lower().replace(b"_", b"-") not in names]
 
 

@@ -7,9 +7,8 @@ The rules of OpenID Connect Discovery 1.0 and RFC 8414:
    the writer of one page on a host could name keys for another issuer of that host.
 3. ``jwks_uri`` comes from the metadata of that issuer, and is fetched by the rules of the fetcher. Plain http within
    a service mesh (``base.net.urls``) is for the issuer's own origin: a document must not choose among its servers.
-4. The two documents are always read together, as one load of ``JwksCache``: a ``jwks_uri`` that moved is found as soon
-   as a key that is only there, what fails leaves the known keys as they are for a bounded time, and single flight,
-   back-off and cool-down hold for both. ``signed_metadata`` is not read.
+4. The two documents are always read together, as one load of ``JwksCache``, whose rules hold for both. So a
+   ``jwks_uri`` that moved is found as soon as a token needs its keys. ``signed_metadata`` is not read.
 
 Nothing is fetched before the first token comes. No source follows a URL out of a token (``jku``, ``x5u``).
 """
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _MAX_BYTES: Final = 262_144
-#: Reading a file is quick, so after an idle time a token waits for it: it must not count by a key that is withdrawn.
+#: Reading a file is quick, so after an idle time a token waits for it: no withdrawn key is accepted.
 _TIMES: Final = JwksCacheTimes(default_max_age=5.0, min_max_age=5.0, revalidate=0.001)
 
 
@@ -58,15 +57,12 @@ class KeySource(Protocol):
     @property
     def generation(self) -> int:
         """A number that rises whenever a key is lost: what was verified before then has to be verified again."""
-        ...
 
     async def key(self, kid: str, kty: str) -> PublicKey:
         """The key of that name and type; InvalidCredentialsError, or KeySourceUnavailableError."""
-        ...
 
     async def only_key(self, kty: str) -> PublicKey:
         """The one key of that type, for tokens without ``kid``; InvalidCredentialsError when there are several."""
-        ...
 
 
 class IssuerKeys(JwksCache):
@@ -120,7 +116,7 @@ class IssuerKeys(JwksCache):
         try:
             parts, own = read_url(jwks_uri), read_url(self.metadata_url)
         except MalformedError:
-            return False  # the fetcher refuses it, and says why
+            return False  # the fetcher rejects it, and says why
         return parts.scheme == "http" and not is_this_machine(parts.host) and parts.origin != own.origin
 
 
@@ -147,8 +143,8 @@ class OAuth2Keys(IssuerKeys):
 
     ``OAuth2Keys("https://as.example/tenant", Fetcher())`` reads
     https://as.example/.well-known/oauth-authorization-server/tenant, as in RFC 8414 3.1. For a server with another URL,
-    pass ``metadata_url``: the well-known part may also stand after the path, and be that of OpenID Connect
-    (RFC 8414 5). ConfigurationError: another URL, or the fetcher does not permit it.
+    pass ``metadata_url``: the well-known part may also stand after the path, or be the part of OpenID
+    Connect (RFC 8414 5). ConfigurationError: another URL, or the fetcher does not permit it.
     """
 
     def __init__(
@@ -164,8 +160,8 @@ class OAuth2Keys(IssuerKeys):
         url = known[0] if metadata_url is None else metadata_url
         if url not in known:
             raise ConfigurationError(
-                f"metadata_url: {url[:128]!a} cannot be that of the issuer {issuer[:128]!a}; write one of "
-                f"{', '.join(known)}"
+                f"metadata_url: {url[:128]!a} does not belong to the issuer {issuer[:128]!a}; write one "
+                f"of {', '.join(known)}"
             )
         super().__init__(issuer, url, fetcher, times, clock)
 
@@ -181,24 +177,22 @@ class JwksFile(JwksCache):
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
         try:
-            if not read_jwks(self._document()).keys:
+            if not read_jwks(self._read_file()).keys:
                 raise MalformedError("it has no usable public key; write the issuer's JWK Set there")
-        except OSError as error:
-            why = f"key set file {path}: {error.strerror}; write the issuer's JWK Set there"
-            raise ConfigurationError(why) from None
-        except MalformedError as error:
-            raise ConfigurationError(f"key set file {path}: {error}") from None
-        super().__init__(self._loaded, name=f"key set file {path}", times=_TIMES)
+        except (OSError, MalformedError) as error:
+            why = f"{error.strerror}; write the issuer's JWK Set there" if isinstance(error, OSError) else error
+            raise ConfigurationError(f"key set file {path}: {why}") from None
+        super().__init__(self._load_file, name=f"key set file {path}", times=_TIMES)
 
-    def _document(self) -> bytes:
+    def _read_file(self) -> bytes:
         with open_regular(self._path) as file:
             document = file.read(_MAX_BYTES + 1)
         if len(document) > _MAX_BYTES:
             raise MalformedError(f"it is larger than {_MAX_BYTES} bytes")
         return document
 
-    async def _loaded(self) -> tuple[bytes, float | None]:
-        return await asyncio.to_thread(self._document), None
+    async def _load_file(self) -> tuple[bytes, float | None]:
+        return await asyncio.to_thread(self._read_file), None
 
 
 class SeveralKeySources:
@@ -208,8 +202,7 @@ class SeveralKeySources:
 
         SeveralKeySources([JwksCache(fetcher.loader(url, configured=True)) for url in URLS])
 
-    A key set that is unreachable affects only the keys that are in no other. If two sets have different keys of one
-    name, neither is used.
+    An unreachable key set affects only keys that are in no other. Different keys of one name are not used.
     """
 
     def __init__(self, sources: Iterable[JwksCache]) -> None:
@@ -222,29 +215,26 @@ class SeveralKeySources:
 
     @property
     def generation(self) -> int:
-        """As ``KeySource.generation``."""
         return sum(source.generation for source in self._sources)
 
     async def key(self, kid: str, kty: str) -> PublicKey:
-        """As ``KeySource.key``. A name that no set has known until now is looked for in all of them."""
-        return await self._found(kid, kty)
+        """As ``KeySource.key``. A name that no cached set has is searched in all sources."""
+        return await self._find(kid, kty)
 
     async def only_key(self, kty: str) -> PublicKey:
-        """As ``KeySource.only_key``, of all sets together."""
-        return await self._found(None, kty)
+        """As ``KeySource.only_key``, for all sets together."""
+        return await self._find(None, kty)
 
-    async def _found(self, kid: str | None, kty: str) -> PublicKey:
-        found = await self._known(kid, kty) or await self._searched(kid, kty)
+    async def _find(self, kid: str | None, kty: str) -> PublicKey:
+        found = await self._find_known(kid, kty) or await self._search(kid, kty)
         if len(found) == 1:
             return found.pop()
         name = "" if kid is None else f" named {ascii(kid)[:64]}"
         why = "they disagree about the key" if found else f"no {kty} key{name} is valid now"
         raise InvalidCredentialsError(f"several key sets: {why}")
 
-    async def _known(self, kid: str | None, kty: str) -> set[PublicKey]:
-        """The keys in the first sets that come and have one: a set that is slow or unreachable is not waited for. Its
-        load continues.
-        """
+    async def _find_known(self, kid: str | None, kty: str) -> set[PublicKey]:
+        """The keys in the first sets that arrive and have one. The loads of slower sets continue."""
         pending = {asyncio.create_task(_outcome(source.keys())) for source in self._sources}
         try:
             while pending:
@@ -259,8 +249,8 @@ class SeveralKeySources:
             for task in pending:
                 task.cancel()
 
-    async def _searched(self, kid: str | None, kty: str) -> set[PublicKey]:
-        """The keys that the sources find. KeySourceUnavailableError: there are none, and one cannot tell now."""
+    async def _search(self, kid: str | None, kty: str) -> set[PublicKey]:
+        """The keys that the sources find. KeySourceUnavailableError: there are none, and a source is unavailable."""
         searches = [source.only_key(kty) if kid is None else source.key(kid, kty) for source in self._sources]
         answers = await asyncio.gather(*map(_outcome, searches))
         found = {each for each in answers if isinstance(each, PublicKey)}

@@ -4,15 +4,15 @@ The rules, in the order in which they are applied (4.3):
 
 1. One header line ``DPoP``, and in it one compact JWS.
 2. ``typ`` is dpop+jwt, ``alg`` one of our asymmetric ones, ``jwk`` a valid public key for it, without private members.
-3. The key is the one that the token is bound to, by its RFC 7638 thumbprint, and the signature is the key's.
+3. The token is bound to the key (RFC 7638 thumbprint), and the signature is the key's.
 4. ``htm`` is the request's method.
 5. ``htu`` is the configured public URL with the path that the request has. No header says where the agent lives.
 6. ``ath`` is the digest of this token.
 7. ``nonce`` is one of ours and not expired, if nonces are configured.
 8. ``iat`` differs from the current time by the window at most.
-9. ``jti`` was not used before with this key. It is remembered only now, until the window ends.
+9. ``jti`` was not used before with this key. The memory stores it only now, until the window ends.
 
-The token is verified before, so a caller without a valid token cannot fill this memory.
+The token is verified before, so a caller without a valid token cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -38,15 +38,12 @@ from a2a_trust.keys.jws import read_header, verify_jws
 
 PROOF_ALGORITHMS: Final = tuple(name for each in ALGORITHMS.values() for name in (each.name, *each.other_names))
 """Names of the algorithms that proofs may be signed with."""
-
 NEXT_NONCE: Final = "a2a_trust.dpop_nonce"
 """Where a request's scope has the nonce for the caller's next proof."""
-
 MAX_PROOF: Final = 8192
 MAX_JTI: Final = 512
 """The longest proof that is looked at, and the longest ``jti``, in characters."""
-
-_PERIOD: Final = 300
+_PERIOD: Final = 300  # seconds
 _MIN_SECRET: Final = 32
 
 
@@ -55,8 +52,7 @@ class ServerNonces:
     later ``iat`` for later use.
 
     A nonce is valid for the five minutes in which it is given, and for the next five; in these, the answer has a new
-    nonce. Nonces are not stored. They are computed from ``secret``, at least 32 random bytes, which all processes of
-    one agent share.
+    nonce. Nonces are not stored, but computed from ``secret``, at least 32 random bytes, the same for all processes.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -72,7 +68,6 @@ class ServerNonces:
         return self._of(int(now // _PERIOD))
 
     def take(self, nonce: str, now: float) -> bool:
-        """Whether the nonce is one of ours and not expired."""
         period, octets = int(now // _PERIOD), nonce.encode()
         return any(hmac.compare_digest(octets, self._of(each).encode()) for each in (period, period - 1))
 
@@ -88,7 +83,7 @@ class DPoP:
       ``https://agent.example``, or ``https://agent.example/team`` if a proxy removes ``/team``, or the application is
       mounted there.
     - ``window``: by how many seconds the time of a proof may differ from now. A proof can be used for that long.
-    - ``memory``: remembers used proofs. An agent with several processes needs a shared one.
+    - ``memory``: stores used proofs. An agent with several processes needs a shared one.
     - ``nonces``: a proof must also have a nonce of ours; callers get the first one with a rejection.
 
     Source: RFC 9449 4.3, 7, 9, 11.1.
@@ -114,89 +109,88 @@ class DPoP:
             raise ConfigurationError("DPoP: memory has no method first_use; write memory=VolatileProofMemory()")
         self.url: Final = base.rstrip("/")
         self._window, self._memory, self._nonces = window, memory, nonces
-        #: Thumbprint -> the header of a proof, and the key in it. One for each key: a holder of a token who writes
-        #: every header in another way drives nobody else's out.
-        self._keys: BoundedCache[str, tuple[str, PublicKey]] = BoundedCache(max_entries=_MEMORY_KEYS)
+        #: Thumbprint -> the header of a proof, and the key in it. One for each key, so varied headers of one client
+        #: evict no entry of another.
+        self._keys: BoundedCache[str, tuple[str, PublicKey]] = BoundedCache(max_entries=_CACHED_KEYS)
 
     def nonce(self, now: float) -> str | None:
         """The nonce that callers get now; None without nonces."""
         return None if self._nonces is None else self._nonces.given(now)
 
     async def check(self, lines: Lines, scope: MutableMapping[str, Any], *, token: str, jkt: str, now: float) -> None:
-        """Return when the request proves that its sender has the key ``jkt`` (a thumbprint), and does so for the first
-        time with this proof. ``lines`` are those of the header ``DPoP``.
+        """Return if the request proves the key ``jkt`` (a thumbprint), with a proof that was not used before. ``lines``
+        are the lines of the header ``DPoP``.
 
-        When the proof's nonce will not be good for long, the next one is in ``scope[NEXT_NONCE]`` then, for the answer
-        (8.2). InvalidCredentialsError; TooManyRequestsError, KeySourceUnavailableError: as ``ProofMemory.first_use``.
+        If the proof's nonce ends soon, ``scope[NEXT_NONCE]`` has the next one, for the answer (8.2).
+        InvalidCredentialsError; TooManyRequestsError, KeySourceUnavailableError: as ``ProofMemory.first_use``.
         """
         try:
             claims = self._check(lines, scope, token, jkt, now)
         except MalformedError as error:
-            raise _refused(str(error)) from None
+            raise _proof_error(str(error)) from None
         # 9
         issued, window = float(claims["iat"]), self._window
         if await self._memory.first_use(jkt, claims["jti"], now=now, issued=issued, window=window) is not True:
-            raise _refused("it was used before (jti)")
+            raise _proof_error("it was used before (jti)")
         nonce = self.nonce(now)
         if nonce is not None and claims["nonce"] != nonce:
             scope[NEXT_NONCE] = nonce
 
     def _check(self, lines: Lines, scope: Mapping[str, Any], token: str, jkt: str, now: float) -> JSONObject:
-        """Everything but the memory: the claims of a proof that is good if it is new."""
+        """Steps 1 to 8: the claims of a proof that is valid if it is new."""
         claims = self._signed_claims(lines, jkt)
         # 4 and 5
         if claims.get("htm") != scope.get("method", "GET"):  # the handshake of a websocket is a GET
-            raise _refused("htm is not the method of this request")
+            raise _proof_error("htm is not the method of this request")
         if not self._is_for(claims.get("htu"), scope):
-            raise _refused(f"htu is not the URL of this request, which begins with {self.url}")
+            raise _proof_error(f"htu is not the URL of this request, which begins with {self.url}")
         # 6
         if claims.get("ath") != base64url.encode(hashlib.sha256(token.encode("ascii")).digest()):
-            raise _refused("ath is not the digest of the token")
+            raise _proof_error("ath is not the digest of the token")
         # 7
         nonce = claims.get("nonce")
         if self._nonces is not None and not (type(nonce) is str and self._nonces.take(nonce, now)):
-            raise _refused("its nonce is missing, unknown or expired", "use_dpop_nonce")
+            raise _proof_error("its nonce is missing, unknown or expired", "use_dpop_nonce")
         # 8
         iat, jti = claims.get("iat"), claims.get("jti")
         if (type(iat) is not int and type(iat) is not float) or not abs(now - iat) <= self._window:
-            raise _refused(f"iat differs from the current time by more than {self._window:g} seconds")
+            raise _proof_error(f"iat differs from the current time by more than {self._window:g} seconds")
         if type(jti) is not str or not 0 < len(jti) <= MAX_JTI:
-            raise _refused(f"jti is missing, or longer than {MAX_JTI} characters")
+            raise _proof_error(f"jti is missing, or longer than {MAX_JTI} characters")
         return claims
 
     def _signed_claims(self, lines: Lines, jkt: str) -> JSONObject:
-        """The claims that the key signed."""
         # 1
         if not lines:
-            raise _refused("it is missing, and the token is bound to a key")
+            raise _proof_error("it is missing, and the token is bound to a key")
         if len(lines) > 1 or lines[0] is None:
-            raise _refused("it came more than once")
+            raise _proof_error("it came more than once")
         proof = lines[0].strip(b" \t")
         parts = proof.decode("latin-1").split(".")
         if len(proof) > MAX_PROOF or len(parts) != 3:
-            raise _refused("too long, or not three parts")
+            raise _proof_error("too long, or not three parts")
         protected, encoded, signature = parts
-        # 2 and 3; the thumbprint first: it is the cheaper question
+        # 2 and 3; the thumbprint first: it is cheaper to check
         key = self._key(protected, jkt)
         payload = base64url.decode(encoded, "payload")
         try:
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
         except InvalidSignatureError:
-            raise _refused("the signature is not by the key in its header") from None
+            raise _proof_error("the signature is not by the key in its header") from None
         claims = strict_json.parse(payload, what="claims", max_bytes=MAX_PROOF)
         if type(claims) is not dict:
-            raise _refused("the claims are not a JSON object")
+            raise _proof_error("the claims are not a JSON object")
         return claims
 
     def _key(self, protected: str, jkt: str) -> PublicKey:
-        """The key in a proof's header, which is the one that the token is bound to."""
+        """The key in a proof's header, to which the token is bound."""
         known = self._keys.get(jkt)
         if known is not None and known[0] == protected:  # a client's proofs all have the same header
             return known[1]
         key = _read_key(protected)
         if key.thumbprint != jkt:
-            raise _refused("it is by another key than the token's (cnf)", "invalid_token")
-        if len(protected) <= _USUAL_HEADER:
+            raise _proof_error("it is by another key than the token's (cnf)", "invalid_token")
+        if len(protected) <= _TYPICAL_HEADER:
             self._keys.put(jkt, (protected, key))
         return key
 
@@ -214,18 +208,17 @@ class DPoP:
         return claimed in [_normal(f"{self.url}{each}") for each in paths]
 
 
-def _refused(why: str, oauth_error: str = "invalid_dpop_proof") -> InvalidCredentialsError:
-    """The rejection of a proof; ``oauth_error`` is the error for callers (RFC 9449 7.1, 9)."""
+def _proof_error(why: str, oauth_error: str = "invalid_dpop_proof") -> InvalidCredentialsError:
     return InvalidCredentialsError(f"DPoP proof: {why}", oauth_error=oauth_error)
 
 
-_USUAL_HEADER: Final = 1024  # with an RSA key of 3072 bits one has 750
-_MEMORY_KEYS: Final = 32_768
-"""The number of clients whose keys are remembered, as many as of tokens; one of ES256 takes 3.4 kB."""
+_TYPICAL_HEADER: Final = 1024  # with an RSA key of 3072 bits one has 750
+_CACHED_KEYS: Final = 32_768
+"""The number of cached keys, as many as tokens; a key of ES256 takes 3.4 kB."""
 
 
 def _read_key(protected: str) -> PublicKey:
-    """Step 2: the key in a proof's header, which is sound, and for the header's ``alg``."""
+    """Step 2: the valid key in a proof's header, for the header's ``alg``."""
     header = read_header(protected)
     if header.get("typ") != "dpop+jwt":
         raise MalformedError("typ is not dpop+jwt")
@@ -242,11 +235,10 @@ _PATH: Final = re.compile(r"(?:/(?:[^\x00-\x20\x7f-\U0010ffff%?#\\]|%[0-9A-Fa-f]
 
 
 def _normal(url: str) -> str | None:
-    """The URL without query and fragment in its one spelling (RFC 3986 6.2.2, 6.2.3); None for what is no http URL, or
-    one that readers could read differently: with user names, dot segments, backslashes or stray signs.
+    """The URL without query and fragment in its one spelling (RFC 3986 6.2.2, 6.2.3); None if it is not an http URL, or
+    is ambiguous: with user names, dot segments, backslashes or stray signs.
 
-    Not ``base.net.urls.read_url``: that rejects an empty port, which is the default one here, reads 0443 as 443, which
-    is another port here, and has a limit of its own for the length.
+    Not ``base.net.urls.read_url``: that rejects an empty port, reads 0443 as 443, and has another limit for the length.
     """
     match = _HTTP_URL.fullmatch(url) if url.isascii() else None
     if match is None:

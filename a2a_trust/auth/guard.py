@@ -1,15 +1,6 @@
 """Decides who the caller of a request is, by the card's requirements and the credentials in the request.
 
-Requirements are an OR of ANDs, as in OpenAPI. The rules:
-
-- Every credential in a request must be valid, also if another one would be enough.
-- The scopes of a scheme are checked against that scheme's own credential.
-- A request with a credential for any declared scheme is never anonymous.
-- Schemes are independent: an unreachable issuer does not affect callers that another alternative admits.
-- A credential that is bound to a key is accepted only in a request that proves the key, also if the credential is
-  cached (RFC 8705 3, RFC 9449 7).
-
-``guard_config`` has the checks at start.
+Requirements are an OR of ANDs, as in OpenAPI. ``Guard.authenticate`` has the rules, ``guard_config`` the start checks.
 """
 
 from __future__ import annotations
@@ -21,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configured
+from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configure
 from a2a_trust.auth.peers import CLIENT
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, Verifier
 from a2a_trust.auth.throttle import FailureLimits, Throttle
@@ -54,8 +45,6 @@ class Refused:
 
 
 class _Carried(NamedTuple):
-    """A credential that a request carries, and the scheme that it is for."""
-
     scheme: ConfiguredScheme
     credential: Any
     by_dpop: bool
@@ -68,8 +57,8 @@ class _Carried(NamedTuple):
 class _Evidence:
     """The results of verifying one request's credentials, by the names of the schemes, in their order.
 
-    ``undecided``: the verifiers are unavailable now. ``failed``: the limits of failures count the credentials: the
-    rejected ones, and some of the undecided. ``dpop_token`` came as ``Authorization: DPoP``. ``is_bound``: a credential
+    ``undecided``: the verifiers are unavailable now. ``failed``: the limits of failures count these credentials.
+    ``dpop_token`` came as ``Authorization: DPoP``. ``is_bound``: a credential
     is valid only with the proof of a key. ``too_many``: a credential was rejected after too many others.
     """
 
@@ -103,7 +92,7 @@ class Guard:
     ) -> None:
         """``throttle`` counts failures; the default has the limits of ``FailureLimits()``. ConfigurationError: a rule
         of the card would not be enforced."""
-        config = configured(
+        config = configure(
             card, verifiers, allow_anonymous=allow_anonymous, handlers_check_skills=handlers_check_skills, dpop=dpop
         )
         self._config = config
@@ -119,7 +108,7 @@ class Guard:
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
         self._at_once = _at_once(config)
-        #: Scheme and id of an identity that a verifier has in its memory -> principal: ``remembered`` makes it once.
+        #: Scheme and id of an identity that a verifier has cached -> principal: ``find_cached`` makes it once.
         #: With the scheme, because schemes that share a verifier also share its identities.
         self._principals: dict[tuple[str, int], Principal] = {}
 
@@ -144,19 +133,17 @@ class Guard:
 
     @property
     def takes_access_tokens(self) -> bool:
-        """Whether a verifier is of the kind ACCESS_TOKEN."""
         return any(scheme.is_for_access_tokens for scheme in self._config.schemes)
 
     def takes_dpop(self, name: str) -> bool:
         """Whether the tokens of a used scheme may also come as ``Authorization: DPoP``, with a proof."""
         return self._schemes[name].takes_dpop
 
-    def remembered(self, scope: Any, now: float) -> Principal | None:
+    def find_cached(self, scope: Any, now: float) -> Principal | None:
         """The result of ``authenticate``, at once, for most callers that were here before; else None.
 
-        That is a request with one credential, in a header that is for one scheme only. The verifier of the scheme has
-        the identity in its memory, the identity is bound to no key, and it satisfies an alternative alone. There is
-        nothing to count, to bind or to reject then.
+        The request has one credential, in a header that is for one scheme only. The scheme's verifier has cached the
+        identity, which is bound to no key and satisfies an alternative alone. So there is nothing to count or to bind.
         """
         lines = self._lines.find(scope["headers"])
         if len(lines) != 1:
@@ -183,7 +170,7 @@ class Guard:
         if not any(scopes <= identity.scopes for scopes in scopes_of):
             return None
         if len(self._principals) >= _MOST_PRINCIPALS:
-            self._principals.clear()  # those of callers who are gone, too; the others cost a little once
+            self._principals.clear()  # a principal that is still used is made once more
         principal = Principal(identities=((scheme, identity),))
         self._principals[scheme, id(identity)] = principal
         return principal
@@ -194,15 +181,17 @@ class Guard:
         ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. Other exceptions of a verifier pass through;
         the calling code must then reject the request.
 
-        1. Collect: each credential is taken from its place. A request without credentials is anonymous, or rejected.
+        1. Collect: each credential is taken from its place. A request without credentials is anonymous, or rejected;
+           a request with a credential for any declared scheme is never anonymous.
         2. Verify: all verifiers of a place get the credential from there. A credential that can be guessed is rejected
            unverified while its peer has too many failures.
         3. Reject: a credential that no verifier accepts is rejected, even if another alternative is satisfied. It is
-           counted if its verifier has a ``credential_name``; beyond the limit the answer is that of step 2. A
+           counted if its verifier has a ``credential_name``; beyond the limit the answer is as in step 2. A
            credential that can be guessed, and is valid, clears the counter of its peer and name.
-        4. Bind: the request must prove the keys that its credentials are bound to.
-        5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
-           scheme that cannot be verified now matters only if no other alternative admits the caller.
+        4. Bind: the request must prove the keys that its credentials are bound to, also if the credentials are cached
+           (RFC 8705 3, RFC 9449 7).
+        5. Decide: the first alternative whose schemes are all verified, each with the scopes of its own credential,
+           makes the principal. A scheme that cannot be verified now matters only if no other alternative does.
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
@@ -216,12 +205,12 @@ class Guard:
             evidence = await verifying  # 2
         except TooManyRequestsError as error:
             return Refused(error)
-        if evidence.rejected and (rejected := await self._rejected(evidence, carried, scope)):  # 3
+        if evidence.rejected and (rejected := await self._reject_invalid(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
-            refused = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
-            if refused is not None:
-                return refused
+            rejection = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
+            if rejection is not None:
+                return rejection
         return self._decide(evidence)  # 5
 
     def subject_token(self, scope: Any, caller: Principal | Anonymous) -> SubjectToken | None:
@@ -233,7 +222,7 @@ class Guard:
         for scheme in self._config.schemes:
             identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
             if identity is not None:
-                # An identity may be named for another claim than sub; behind "#" stands which.
+                # Behind "#" stands the claim that names the identity, if it is not sub.
                 issuer, _, _ = identity.issuer.partition("#")
                 subject, expires_at = identity.subject, identity.expires_at
                 for place, _ in scheme.places:
@@ -245,7 +234,6 @@ class Guard:
     # 1
 
     def _collect(self, lines: dict[bytes, Lines], scope: Any) -> list[_Carried] | Refused:
-        """The credentials that came; rejected if one is malformed."""
         carried = []
         for scheme in self._config.schemes:
             found = lines.get(scheme.header, _NO_LINES)
@@ -271,7 +259,7 @@ class Guard:
             except InvalidCredentialsError as error:
                 return Refused(error)
         came = lines.get(b"authorization", _NO_LINES)
-        by_dpop = self.dpop is None and _comes_as_dpop(came)
+        by_dpop = self.dpop is None and any(line and line.lower().startswith(b"dpop ") for line in came)
         hint = "; to accept DPoP, pass dpop=DPoP(url='https://agent.example')" if by_dpop else ""
         expected = ", ".join(f"{scheme.name[:64]} ({scheme.place})" for scheme in self._config.schemes[:_SHOWN])
         return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
@@ -279,7 +267,7 @@ class Guard:
     # 2
 
     async def _verify_guesses(self, carried: list[_Carried], scope: Any, now: float) -> _Evidence:
-        """As ``_verify``, and failures are counted. TooManyRequestsError: too many failed before."""
+        """As ``_verify``, and count failures. TooManyRequestsError: too many failed before."""
         guesses = [each for each in carried if self._is_guess(each, scope, now)]
         guessed = self._names(guesses)
         end = await self._throttle.begin(scope, guessed) if guessed else None
@@ -289,15 +277,15 @@ class Guard:
             except BaseException:
                 # A client that disconnects before the outcome has also caused a password hash.
                 if guessed:
-                    await self._throttle.failed(scope, guessed)
+                    await self._throttle.count_failure(scope, guessed)
                 raise
             if evidence.failed:
                 evidence.too_many = await self._count(evidence, carried, scope)
             right = [each for each in guesses if each.scheme.name in evidence.identities]
             for each in right:
-                self._throttle.accepted(scope, each.scheme.name, each.credential)
+                self._throttle.note_valid(scope, each.scheme.name, each.credential)
             if named := self._names(right):
-                await self._throttle.succeeded(scope, named)
+                await self._throttle.clear(scope, named)
         finally:
             if end is not None:
                 end()
@@ -315,14 +303,14 @@ class Guard:
         failed = self._names(
             each for each in carried if each.scheme.name in evidence.failed and each.scheme.place not in accepted
         )
-        return await self._throttle.failed(scope, failed) if failed else None
+        return await self._throttle.count_failure(scope, failed) if failed else None
 
     def _is_guess(self, carried: _Carried, scope: Any, now: float) -> bool:
         """Whether the credential can be guessed, and was not verified for this peer a short while ago."""
         scheme, credential, _ = carried
         if scheme.is_remembered is None:
             return False
-        # The peer comes first: what is remembered for other peers changes no time that an attacker can measure.
+        # The peer comes first: what is cached for other peers changes no time that an attacker can measure.
         return not (self._throttle.knows(scope, scheme.name, credential) and scheme.is_remembered(credential, now))
 
     def _names(self, carried: Iterable[_Carried]) -> set[str]:
@@ -330,11 +318,11 @@ class Guard:
         named = [(scheme, scheme.name_of(credential)) for scheme, credential, _ in carried if scheme.name_of]
         return {name and f"{self._counted_as[scheme.name]!r} {name}" for scheme, name in named}
 
-    async def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
+    async def _reject_invalid(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
         """The rejection of a credential that no verifier accepts, or the rejection for too many failures.
 
         Schemes may share a place (two issuers of bearer tokens). Its credential is valid if one verifier accepts it;
-        else the error is that of the verifier for its issuer.
+        else the error comes from the verifier for its issuer.
         """
         open_places = {self.place(name) for names in (evidence.identities, evidence.undecided) for name in names}
         invalid = [
@@ -394,12 +382,12 @@ class Guard:
                 verified.append((name, identity))
             else:
                 return Principal(identities=tuple(verified))
-        return self._unsatisfied(evidence)
+        return self._reject_unsatisfied(evidence)
 
-    def _unsatisfied(self, evidence: _Evidence) -> Refused:
+    def _reject_unsatisfied(self, evidence: _Evidence) -> Refused:
         alternatives, identities = self._config.alternatives, evidence.identities
         for alternative in alternatives:
-            if (unknown := _undecided(alternative, evidence)) is not None:
+            if (unknown := _find_outage(alternative, evidence)) is not None:
                 return Refused(unknown)
         met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
         if met:
@@ -417,7 +405,7 @@ class Guard:
 
 
 def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:
-    """Header -> the scheme of its credential and the memory of its verifier.
+    """Header -> the scheme of its credential and the cache of its verifier.
 
     Only headers of one scheme, whose credentials cannot be guessed: guesses are counted. Empty if a credential may be
     outside of headers: every request has to be searched then.
@@ -433,7 +421,6 @@ def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callabl
 
 
 async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
-    """Verify the credentials, each with its scheme's verifier."""
     evidence = _Evidence()
     for scheme, credential, by_dpop in carried:
         if by_dpop:
@@ -458,13 +445,8 @@ async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
     return evidence
 
 
-def _comes_as_dpop(lines: Lines) -> bool:
-    return any(line is not None and line.lower().startswith(b"dpop ") for line in lines)
-
-
 def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dpop: bool) -> str:
-    """Why the header or the certificate of a request does not match the credential's binding; "" if it does. The proof
-    is checked later."""
+    """Why the header or the certificate of a request does not match the binding; "" if it does. It checks no proof."""
     binding = identity.bound_to
     jkt = None if binding is None else binding.jkt
     if jkt is not None and not by_dpop:
@@ -488,7 +470,7 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     return ""
 
 
-def _undecided(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:
+def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:
     """The outage that prevents the alternative from being satisfied; None if something else is missing, too."""
     unknown = None
     for name, scopes in alternative.schemes:

@@ -16,7 +16,7 @@ from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
-from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, memory_of, verification_of
+from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, cache_of, verification_of
 from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
@@ -51,7 +51,7 @@ class ConfiguredScheme:
     - ``header``: the header of the credential; b"" if it is not in a header.
     - ``is_for_access_tokens``: the verifier is of the kind ACCESS_TOKEN; not so for ID tokens.
     - ``name_of``: ``credential_name`` of the verifier, if failures are counted.
-    - ``is_remembered``: that of the verifier, if credentials can be guessed.
+    - ``is_remembered``: the verifier's method, if credentials can be guessed.
     """
 
     def __init__(self, name: str, place: Extractor, verifier: Verifier[Any], *, takes_dpop: bool) -> None:
@@ -63,7 +63,7 @@ class ConfiguredScheme:
         self.header: bytes = place.header or b""
         self.is_for_access_tokens: bool = getattr(verifier, "kind", None) is CredentialKind.ACCESS_TOKEN
         self.verify: Callable[[Any, float], Awaitable[Identity]] = verification_of(verifier)
-        self.remembered: Callable[[Any, float], Identity | None] | None = memory_of(verifier)
+        self.remembered: Callable[[Any, float], Identity | None] | None = cache_of(verifier)
         self.name_of: Callable[[Any], str] | None = getattr(verifier, "credential_name", None)
         self.is_remembered: Callable[[Any, float], bool] | None = getattr(verifier, "is_remembered", None)
         if place == _BASIC:  # a password can be guessed, also with a user's verifier
@@ -88,7 +88,7 @@ class GuardConfig:
     unused: tuple[Extractor, ...]
 
 
-def configured(
+def configure(
     card: CardView,
     verifiers: Mapping[str, Verifier[Any] | CredentialAt],
     *,
@@ -103,8 +103,8 @@ def configured(
     _check_anonymous(card, requirements, verifiers, allowed=allow_anonymous)
     _check_skills(card, handlers_check=handlers_check_skills)
     used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
-    schemes = tuple(_configured_scheme(name, card, verifiers, dpop is not None) for name in used)
-    _check_questions(schemes)
+    schemes = tuple(_configure_scheme(name, card, verifiers, dpop is not None) for name in used)
+    _check_introspecting(schemes)
     if dpop is not None:
         _check_dpop(dpop, schemes)
     alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
@@ -242,7 +242,7 @@ def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
         )
 
 
-def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
+def _check_introspecting(schemes: Iterable[ConfiguredScheme]) -> None:
     """Reject verifiers that share a place with an introspecting verifier, unless their own credentials are JWTs: the
     introspecting server would get another issuer's tokens, or API keys."""
     for scheme in [each for each in schemes if asks_issuer(each.verifier)]:
@@ -263,7 +263,7 @@ def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
                 )
 
 
-def _configured_scheme(
+def _configure_scheme(
     name: str, card: CardView, verifiers: Mapping[str, Verifier[Any] | CredentialAt], has_dpop: bool
 ) -> ConfiguredScheme:
     scheme = card.schemes.get(name)
@@ -292,8 +292,7 @@ def _configured_scheme(
 
 
 def _place_of(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
-    """The place of the credential: as the card declares it; in cards of 0.1 by ``CredentialAt``, or by the scheme's
-    word."""
+    """The place of the credential by the card; in cards of 0.1 by ``CredentialAt``, or by the scheme's word."""
     if not isinstance(scheme, NamedScheme):
         if isinstance(given, CredentialAt):
             raise ConfigurationError(

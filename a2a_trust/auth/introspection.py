@@ -2,11 +2,11 @@
 
 The rules, in the order in which they are applied:
 
-1. A remembered token is answered from memory. No question of anybody else delays that.
-2. A JWT of another issuer is for another verifier, and is sent nowhere. One that has expired, or is an ID, refresh or
-   logout token by its own claims, is rejected without a question. Unverified claims can only reject a token.
+1. A cached token is answered from the cache. No introspection request delays that.
+2. A JWT of another issuer is for another verifier, and is sent nowhere. An expired JWT, and an ID,
+   refresh or logout token by its own unverified claims, is rejected without an introspection request.
 3. With ``shared``, what the server answered to another replica is looked up, by the rules of ``token_cache``. Then the
-   server is asked by the rules of ``introspection_endpoint``. All who bring the same token wait for one question.
+   server is asked by the rules of ``introspection_endpoint``, once for all requests with the same token.
 4. ``active`` is true. ``iss`` and ``aud``, where the answer has them, are ours; ``exp`` lies ahead, ``nbf`` and ``iat``
    do not.
 5. The answer shows that the token is an access token, and nothing in it says that it is another kind of token. Servers
@@ -14,9 +14,9 @@ The rules, in the order in which they are applied:
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself, as in ``jwt``.
 7. ``sub`` names the caller; without it ``username``, then ``client_id``, each under an issuer of its own.
 
-A valid token is cached under the digest of the whole token, an invalid one for ten seconds in a cache of its own: junk
-evicts no valid token. A question without an answer is not cached. Replicas share valid answers only, and cache each
-until ``remember_for`` seconds after the question of the replica that asked.
+A valid token is cached under the digest of the whole token. An invalid one is cached for ten seconds in another cache,
+so it evicts no valid token. An outage is not cached. Replicas share valid answers only, and cache each until
+``remember_for`` seconds after the introspection request.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from a2a_trust.auth.token_claims import (
     bytes_of,
     check_other_kinds,
     moments_of,
-    shown,
+    shorten,
     signed_part,
 )
 from a2a_trust.base import strict_json
@@ -54,8 +54,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySou
 from a2a_trust.keys import base64url
 
 MAX_REMEMBERED: Final = 30.0
-"""The longest time for which an answer is remembered, in seconds."""
-
+"""The longest time for which an answer is cached, in seconds."""
 _WAS_VALID_SECONDS: Final = 3_600.0
 _SKEW: Final = 30.0
 """By how many seconds ``nbf`` and ``iat`` may lie ahead."""
@@ -99,8 +98,7 @@ class IntrospectionVerifier(ClaimsVerifier):
       token is one. ``marked_by``: the claims that show it at this server.
     - ``allow_missing_audience``: accepts tokens without ``aud``, which may have been issued for another agent.
     - ``signed_answers``: the keys of the issuer; then only answers that it signed are accepted.
-    - ``remember_for``: how long an answer is cached, in seconds, 30 at most. A revoked token is accepted for that
-      long.
+    - ``remember_for``: how long an answer is cached, in seconds, 30 at most. Until then a revoked token is accepted.
     - ``remember``: the largest number of cached tokens.
     - ``shared``: a cache that all replicas of the agent share, so that the server is asked once for each token. Clocks
       of replicas differ, by up to ten seconds, so a revoked token may be accepted that much longer.
@@ -111,7 +109,7 @@ class IntrospectionVerifier(ClaimsVerifier):
     metadata_urls: tuple[str, ...] = ()
     """Empty: the endpoint is configured, not found."""
     asks_issuer: Final = True
-    """It sends what it does not know to its issuer: no other verifier of this sort may share its place."""
+    """It sends unknown tokens to its issuer, so no other introspecting verifier may share its place."""
 
     def __init__(
         self,
@@ -159,16 +157,16 @@ class IntrospectionVerifier(ClaimsVerifier):
         self._invalid: BoundedCache[bytes, str] = BoundedCache(
             max_entries=_INVALID_TOKENS, max_bytes=_INVALID_TOKENS * _INVALID_BYTES
         )
-        #: They say nothing about a token, only that it is asked about before those of strangers.
+        #: Tokens that were valid. They are only introspected first: before unknown tokens.
         self._were_valid: BoundedCache[bytes, bool] = BoundedCache(max_entries=remember)
-        self._questions = SingleFlight[tuple[int, bytes], _Outcome]()
+        self._requests = SingleFlight[tuple[int, bytes], _Outcome]()
         self._shared = shared
-        #: Answers of verifiers of another configuration are not ours, whatever the rules 4 to 7 say of them.
+        #: Shared answers to verifiers of another configuration are not read.
         decides = [issuer, sorted(self._audiences), endpoint, client_id, signed_answers is not None]
         self._configuration = hashlib.sha256(json.dumps(decides).encode()).digest()
         #: Forgotten tokens, whose shared answers are not read: perhaps they could not be removed.
         self._not_shared: BoundedCache[bytes, bool] = BoundedCache(max_entries=_FORGOTTEN_TOKENS)
-        #: How often tokens were forgotten: an answer to a question of before then is not remembered, nor waited for.
+        #: How often tokens were forgotten: answers to earlier introspection requests are not cached, nor waited for.
         self._forgotten = 0
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
@@ -176,26 +174,26 @@ class IntrospectionVerifier(ClaimsVerifier):
         if len(credential) > MAX_TOKEN or not credential.isascii() or not credential:
             raise InvalidCredentialsError("token: empty, too long, or not ASCII")
         digest = hashlib.sha256(credential.encode()).digest()
-        remembered = self._valid.get(digest, now)  # 1
-        if remembered is not None:
-            return remembered.identity
+        known = self._valid.get(digest, now)  # 1
+        if known is not None:
+            return known.identity
         why = self._invalid.get(digest, now)
         if why is not None:
             raise InvalidCredentialsError(why)
-        self._check_unasked(credential, now)  # 2
-        outcome = await self._asked(credential, digest, now)  # 3 to 7
+        self._check_unverified(credential, now)  # 2
+        outcome = await self._ask(credential, digest, now)  # 3 to 7
         if not isinstance(outcome, Identity):
             raise type(outcome)(str(outcome))
-        if not now < outcome.expires_at:  # the question was that of an earlier caller
+        if not now < outcome.expires_at:  # an earlier caller began the introspection request
             raise InvalidCredentialsError("token: it has expired")
         return outcome
 
     def forget(self, credential: str) -> None:
-        """Drop what is remembered of a token, as after its revocation; of a JWT in every spelling of its signature.
+        """Remove a token from the cache, as after its revocation; a JWT with every spelling of its signature.
 
-        This verifier asks the server for its next use, at once. The shared answer is removed if the cache can be used:
-        in the background of the running event loop; a caller without one waits for it. Other replicas drop what they
-        remember when its time ends.
+        The next use of the token is introspected. The shared answer is removed if the cache can be used: in the
+        background of the running event loop; a caller without one waits for it. The caches of other replicas keep it
+        until its time ends.
         """
         self._forgotten += 1
         digest = hashlib.sha256(credential.encode()).digest()
@@ -207,7 +205,7 @@ class IntrospectionVerifier(ClaimsVerifier):
 
     # 2
 
-    def _check_unasked(self, credential: str, now: float) -> None:
+    def _check_unverified(self, credential: str, now: float) -> None:
         parts = credential.split(".")
         if len(parts) != 3:
             return
@@ -225,19 +223,19 @@ class IntrospectionVerifier(ClaimsVerifier):
 
     # 3
 
-    async def _asked(self, credential: str, digest: bytes, now: float) -> _Outcome:
+    async def _ask(self, credential: str, digest: bytes, now: float) -> _Outcome:
         key = self._forgotten, digest
-        path = sending()  # here, since a question runs outside of the request
-        question = self._questions.begin(key, lambda: self._question(credential, key, now, path))
-        await asyncio.wait([question])
-        if question.cancelled():
-            return KeySourceUnavailableError("introspection: the question was cancelled")
-        return question.result()
+        path = sending()  # here, since the introspection runs outside of the request
+        request = self._requests.begin(key, lambda: self._introspect(credential, key, now, path))
+        await asyncio.wait([request])
+        if request.cancelled():
+            return KeySourceUnavailableError("introspection: the request was cancelled")
+        return request.result()
 
-    async def _question(self, credential: str, key: tuple[int, bytes], now: float, path: Path) -> _Outcome:
-        """The result of a question, remembered if allowed."""
+    async def _introspect(self, credential: str, key: tuple[int, bytes], now: float, path: Path) -> _Outcome:
+        """The result of an introspection request, cached if allowed."""
         forgotten, digest = key
-        shared = await self._looked_up(credential, key, now)
+        shared = await self._look_up(credential, key, now)
         if shared is not None:
             return shared
         answer = await self._endpoint.ask(credential, now, path, was_valid=self._were_valid.get(digest, now) is True)
@@ -257,22 +255,22 @@ class IntrospectionVerifier(ClaimsVerifier):
                 )
             return InvalidCredentialsError(why)
         if is_current:
-            self._remember(credential, digest, identity, SharedAnswer(now, answer), good_from)
+            self._cache(credential, digest, identity, SharedAnswer(now, answer), good_from)
             await self._share(credential, key, identity, SharedAnswer(now, answer))
         return identity
 
-    def _remember(
+    def _cache(
         self, credential: str, digest: bytes, identity: Identity, shared: SharedAnswer, good_from: float
     ) -> None:
-        # In both directions of the clock: what was asked while it ran ahead is asked again.
+        # In both directions of the clock: an answer from while it ran ahead is not used later.
         since = max(good_from, shared.asked - self._seconds)
         until = min(identity.expires_at, shared.asked + self._seconds)
         size = bytes_of(shared.answer, identity.scopes)
         self._were_valid.put(digest, True, until=min(identity.expires_at, shared.asked + _WAS_VALID_SECONDS))
         self._valid.put(digest, VerifiedToken(identity, signed_part(credential)), since=since, until=until, size=size)
 
-    async def _looked_up(self, credential: str, key: tuple[int, bytes], now: float) -> Identity | None:
-        """The identity in an answer that another replica got, remembered; None if the server has to be asked."""
+    async def _look_up(self, credential: str, key: tuple[int, bytes], now: float) -> Identity | None:
+        """The identity in an answer that another replica got; None if the server has to be asked."""
         forgotten, digest = key
         if self._shared is None or self._not_shared.get(signed_part(credential), time.monotonic()):
             return None
@@ -286,11 +284,10 @@ class IntrospectionVerifier(ClaimsVerifier):
             return None
         if forgotten != self._forgotten:
             return None
-        self._remember(credential, digest, identity, shared, good_from)
+        self._cache(credential, digest, identity, shared, good_from)
         return identity
 
     async def _share(self, credential: str, key: tuple[int, bytes], identity: Identity, shared: SharedAnswer) -> None:
-        """Keep an answer for the other replicas."""
         if self._shared is None:
             return
         forgotten, digest = key
@@ -326,44 +323,41 @@ class IntrospectionVerifier(ClaimsVerifier):
 
     def _check_parties(self, claims: JSONObject) -> None:
         if claims.get("iss", self._issuer) != self._issuer:
-            why = f"token: issuer {shown(claims['iss'])} is not {shown(self._issuer)}"
-            raise InvalidCredentialsError(self._with_hint("iss", why))
+            raise self._error("iss", f"token: issuer {shorten(claims['iss'])} is not {shorten(self._issuer)}")
         if "aud" in claims:
             self._check_audience(claims)
         elif not self._allow_missing_audience:
-            why = (
+            raise self._error(
+                "aud",
                 "token: the answer has no aud, so the token may be for another agent; have the server name the "
-                "audience, or pass allow_missing_audience=True"
+                "audience, or pass allow_missing_audience=True",
             )
-            raise InvalidCredentialsError(self._with_hint("aud", why))
 
     def _caller(self, claims: JSONObject) -> tuple[str, str]:
-        """The issuer and the subject of the identity."""
         for name, suffix in _SUBJECTS:
             subject = claims.get(name)
             if subject is None:
                 continue
             if type(subject) is not str or not subject:
-                why = f"token: {name} is missing, empty or not a string"
-                raise InvalidCredentialsError(self._with_hint("sub", why))
+                raise self._error("sub", f"token: {name} is missing, empty or not a string")
             return f"{self._issuer}{suffix}", subject
-        raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
+        raise self._error("sub", "token: the answer has no sub, username or client_id")
 
 
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
-    """Whether claims of these names call the token an access token; InvalidCredentialsError where they call it
-    something else."""
+    """Whether claims of these names call the token an access token; InvalidCredentialsError: another kind of token."""
     check_other_kinds(claims)
     named = [name for name in names if claims.get(name) is not None]
     for name in named:
         if _lower(claims[name]) not in _KINDS[name]:
-            why = f"token: its claim {name} is {shown(claims[name])}, so it is not an access token"
-            raise InvalidCredentialsError(why)
+            raise InvalidCredentialsError(
+                f"token: its claim {name} is {shorten(claims[name])}, so it is not an access token"
+            )
     return bool(named)
 
 
 def _without(value: Any, credential: str) -> Any:
-    """An answer without the token, which a server may repeat at any depth: claims never hold the credential."""
+    """An answer without the token, which claims must not hold, and a server may repeat at any depth."""
     if type(value) is dict:
         return {name: _without(item, credential) for name, item in value.items() if item != credential}
     if type(value) is list:

@@ -1,23 +1,22 @@
-"""Questions to an introspection endpoint (RFC 7662 2), and what holds while it does not answer.
+"""Introspection requests (RFC 7662 2), and the rules while the endpoint does not answer.
 
 The rules:
 
-1. A question is a POST through a ``Fetcher`` to the URL that the operator wrote, authenticated as a client.
-2. An answer is strict JSON: an object that says ``active``. With ``signed_answers`` it is only what the server signed
-   for this client within the last five minutes (RFC 9701 5); plain JSON is refused then.
-3. At most 16 questions are under way at once. Those that wait give up after five seconds, and a question after ten. At
-   most 1,000 wait; of more, one of the peer that has most is given up. The peers take turns (``peers.FairQueue``).
-   Tokens that were valid before wait in a queue of their own, which has three of four turns: junk keeps nobody out
-   whose token has to be asked about again, and a caller with many tokens keeps out no new ones.
-4. While the server is unreachable, or answers nothing usable, nobody waits for it: after each failure there is no
-   question for a second, then for two, then for five. Then one question finds out whether it answers again. The log has
+1. A request is a POST through a ``Fetcher`` to the URL that the operator wrote, authenticated as a client.
+2. An answer is strict JSON: an object with ``active``. With ``signed_answers``, the server must have signed it for this
+   client within the last five minutes (RFC 9701 5).
+3. At most 16 requests run at once. A request ends after ten seconds, and waits for its slot for five. At most 1,000
+   wait; beyond that, one of the peer with the most is rejected. The peers take turns (``peers.FairQueue``). Tokens that
+   were valid before wait in a queue of their own, which gets three of four slots: invalid tokens do not keep out valid
+   ones, and a caller with many tokens does not keep out new ones.
+4. While the server is unreachable, or has no usable answer, no token waits for it: after each failure, requests pause
+   for a second, then for two, then for five. Then one request finds out whether the server answers again. The log has
    one line for the outage and one for its end.
 5. Anybody can send a token that the server fails on, or for which a firewall in front of it cuts the connection. So
-   after a question without a usable answer, the server is asked about a token that nobody has: if it answers that,
-   there is no outage, and only the one token cannot be verified.
-6. Status 429 is no outage. There is no question until the time in ``Retry-After``, for one second at least and 60 at
-   most. Who comes in its last five seconds waits for a turn, so that a peer that made the server answer so gets no more
-   of the next turns than others.
+   after a request without a usable answer, the server is asked about a random token. If it answers that, there is no
+   outage, and only the one token cannot be verified.
+6. Status 429 is not an outage. Requests pause until the time in ``Retry-After``, from one second to 60. A token in the
+   last five seconds of the pause waits for a slot, so the peer that caused the 429 gets no more slots than others.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _MAX_BACKOFF: Final = 5.0
 _MIN_PAUSE: Final = 1.0
 _MAX_PAUSE: Final = 60.0
 _QUIET: Final = 10.0
-"""Between two log lines about failures, in seconds: a server may fail on some tokens, and answer for others."""
+"""Between two log lines about failures, in seconds."""
 
 _TOO_MANY: Final = 429
 _JWT: Final = "token-introspection+jwt"
@@ -70,15 +69,13 @@ class EndpointAuthentication(Protocol):
 
     async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[Mapping[str, str], bytes]:
         """The headers and the form of a request to ``url`` that proves who the client is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Why there is no usable answer; ``status`` is that of the HTTP answer, None when none came.
+    """Why there is no usable answer; ``status`` is the HTTP status, None if no answer came.
 
-    ``is_for_one_token``: the server answers, but cannot, or will not, for this token. ``retry_after`` is that of
-    ``FetchError``.
+    ``is_for_one_token``: the server answers, but not for this token. ``retry_after`` is as in ``FetchError``.
     """
 
     reason: str
@@ -87,18 +84,18 @@ class NoAnswer:
     retry_after: float | None = None
 
 
-class _Turns:
-    """Turns to ask, of one event loop, and two queues of those that wait for one."""
+class _Slots:
+    """The slots of one event loop for requests, and two queues that wait for them."""
 
     def __init__(self) -> None:
         self._free = _AT_ONCE
         self._queues = (FairQueue[Future[None]](), FairQueue[Future[None]]())
         self._begun = 0
-        #: Set while the server wants no questions.
+        #: Set after a 429.
         self.pausing: TimerHandle | None = None
 
     async def take(self, path: Path, *, first: bool) -> bool:
-        """Whether there was a turn within five seconds for the peer with this path."""
+        """Whether there was a slot within five seconds for the peer with this path."""
         loop = asyncio.get_running_loop()
         if self._free and self.pausing is None:
             self._free -= 1
@@ -106,24 +103,22 @@ class _Turns:
         if self.pausing is not None and self.pausing.when() > loop.time() + _WAIT:
             return False
         queue = self._queues[0 if first else 1]
-        turn = loop.create_future()
-        queue.put(path, turn)
+        slot = loop.create_future()
+        queue.put(path, slot)
         if len(queue) > _MOST_WAITING:
             queue.drop(path).cancel()
         try:
-            await asyncio.wait([turn], timeout=_WAIT)
+            await asyncio.wait([slot], timeout=_WAIT)
         finally:
-            if not turn.done():
-                queue.remove(path, turn)
-        return turn.done() and not turn.cancelled()
+            if not slot.done():
+                queue.remove(path, slot)
+        return slot.done() and not slot.cancelled()
 
     def give_back(self) -> None:
-        """End a turn: the next one begins."""
         self._free += 1
         self._begin()
 
     def pause(self, seconds: float) -> None:
-        """Begin no turn for so many seconds."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
         if self.pausing is not None:
@@ -145,9 +140,9 @@ class _Turns:
 
 
 class IntrospectionEndpoint:
-    """The endpoint of one server, asked by the rules of this module.
+    """The endpoint of one server. It is an ``EndpointClient``.
 
-    It is an ``EndpointClient``. ConfigurationError: a URL that the fetcher would refuse, or an empty ``client_id``.
+    ConfigurationError: a URL that the fetcher rejects, or an empty ``client_id``.
     """
 
     clock = staticmethod(time.time)
@@ -180,83 +175,82 @@ class IntrospectionEndpoint:
         self._name = url.partition("?")[0]  # a query may hold a secret
         self.client_id, self.issuer = client_id, issuer
         self._authentication = authentication
-        self._turns: WeakKeyDictionary[AbstractEventLoop, _Turns] = WeakKeyDictionary()
+        self._slots: WeakKeyDictionary[AbstractEventLoop, _Slots] = WeakKeyDictionary()
         self._failures = 0
         self._retry_at = -math.inf
-        #: Rises with each failure that counts: those of questions that were begun before it are the same outage.
+        #: Rises with each outage: failures of requests that were begun before it are the same outage.
         self._outages = 0
-        self._is_told = False
+        self._is_logged = False
         self._quiet_until = -math.inf
 
-    def _refusal(self) -> NoAnswer | None:
+    def _outage(self) -> NoAnswer | None:
         """Why the endpoint must not be asked now; None if it may be."""
         if time.monotonic() < self._retry_at:
             return NoAnswer(f"{self._name}: the endpoint is unreachable, and the token is not in the cache")
         return None
 
     async def ask(self, token: str, now: float, path: Path, *, was_valid: bool) -> JSONObject | NoAnswer:
-        """The server's answer about a token of the peer with this path; one that ``was_valid`` before is asked about
-        first."""
-        refusal = self._refusal()
-        if refusal is not None:
-            return refusal
-        turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
-        if not await turns.take(path, first=was_valid):
+        """The server's answer about a token of the peer with this path. Tokens that were valid come first."""
+        outage = self._outage()
+        if outage is not None:
+            return outage
+        slots = self._slots.setdefault(asyncio.get_running_loop(), _Slots())
+        if not await slots.take(path, first=was_valid):
             why = "too many unknown tokens wait to be introspected"
-            return NoAnswer(f"{self._name}: {'the server limits the questions (429)' if turns.pausing else why}")
+            return NoAnswer(f"{self._name}: {'the server limits the requests (429)' if slots.pausing else why}")
         try:
-            refusal = self._refusal()  # others may have failed meanwhile
-            answer = await self._judged(token, now) if refusal is None else refusal
+            # others may have failed meanwhile
+            answer = self._outage() or await self._judge(token, now)
             if isinstance(answer, NoAnswer) and answer.status == _TOO_MANY:
-                turns.pause(min(max(answer.retry_after or 0.0, _MIN_PAUSE), _MAX_PAUSE))
+                slots.pause(min(max(answer.retry_after or 0.0, _MIN_PAUSE), _MAX_PAUSE))
             return answer
         finally:
-            turns.give_back()
+            slots.give_back()
 
-    async def _judged(self, token: str, now: float) -> JSONObject | NoAnswer:
-        """The answer, and what follows from it for other questions (rules 4 and 5)."""
+    async def _judge(self, token: str, now: float) -> JSONObject | NoAnswer:
+        """The answer, and its effects on other requests (rules 4 and 5)."""
         outages = self._outages
         if self._failures:
-            self._retry_at = time.monotonic() + 2 * _PATIENCE  # this question finds out; until it ends, no other
+            self._retry_at = time.monotonic() + 2 * _PATIENCE  # no other request until this one ends
         answer = await self._answer(token, now)
         if isinstance(answer, NoAnswer) and answer.status != _TOO_MANY:
-            of_nobody = await self._answer(secrets.token_urlsafe(32), now)
-            if not isinstance(of_nobody, NoAnswer):
-                self._succeeded()
+            of_unknown = await self._answer(secrets.token_urlsafe(32), now)
+            if not isinstance(of_unknown, NoAnswer):
+                self._note_success()
                 return replace(answer, is_for_one_token=True)
-            answer = of_nobody
+            answer = of_unknown
         if not isinstance(answer, NoAnswer):
-            self._succeeded()
+            self._note_success()
             return answer
         if answer.status == _TOO_MANY:
-            self._succeeded()
+            self._note_success()
             if time.monotonic() >= self._quiet_until:
                 self._quiet_until = time.monotonic() + _QUIET
-                _log.warning("%s: the server limits the questions (429), so unknown tokens wait or get 503", self._name)
+                _log.warning("%s: the server limits the requests (429), so unknown tokens wait or get 503", self._name)
         elif outages == self._outages:
-            self._failed(answer)
+            self._note_failure(answer)
         return replace(answer, reason=f"{self._name}: {answer.reason}")
 
-    def _succeeded(self) -> None:
+    def _note_success(self) -> None:
         self._failures, self._retry_at = 0, -math.inf
-        if self._is_told:
-            self._is_told = False
+        if self._is_logged:
+            self._is_logged = False
             _log.info("%s: it answers again", self._name)
 
-    def _failed(self, failure: NoAnswer) -> None:
+    def _note_failure(self, failure: NoAnswer) -> None:
         now = time.monotonic()
-        if failure.status == 400:  # some servers answer so for every token that they do not know: no outage
+        if failure.status == 400:  # some servers answer so for every unknown token: not an outage
             self._failures, self._retry_at = 0, -math.inf
         else:
             self._outages += 1
             self._failures += 1
             self._retry_at = now + min(2.0 ** min(self._failures - 1, 8), _MAX_BACKOFF)
-        if self._is_told or now < self._quiet_until:
+        if self._is_logged or now < self._quiet_until:
             return
-        self._is_told, self._quiet_until = True, now + _QUIET
+        self._is_logged, self._quiet_until = True, now + _QUIET
         if failure.status in (400, 401, 403):
             _log.error(
-                "%s: the server rejects the questions of the client %a, so unknown tokens get 503: %s; correct "
+                "%s: the server rejects the requests of the client %a, so unknown tokens get 503: %s; correct "
                 "client_id and authentication, or allow that client to introspect tokens on the server",
                 self._name, self.client_id, failure.reason,
             )  # fmt: skip
@@ -264,7 +258,7 @@ class IntrospectionEndpoint:
             _log.warning("%s: no usable answer, so unknown tokens get 503: %s", self._name, failure.reason)
 
     async def _answer(self, token: str, now: float) -> JSONObject | NoAnswer:
-        """One question and its answer. Nothing is raised: tracebacks show locals, and these are secrets."""
+        """One request and its answer. Nothing is raised: tracebacks show locals, and these are secrets."""
         answer_type = "" if self._keys is None else f"application/{_JWT}"
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -279,7 +273,7 @@ class IntrospectionEndpoint:
         except ConfigurationError as error:  # of the secret that the client authenticates with
             return NoAnswer(str(error))
         except Exception as error:  # noqa: BLE001  a source of secrets or a signer may be anybody's
-            return NoAnswer(f"the question cannot be asked: {type(error).__name__}")
+            return NoAnswer(f"the request cannot be made: {type(error).__name__}")
 
     async def _read(self, answer: FormAnswer, now: float) -> JSONObject | NoAnswer:
         if answer.status != 200:
@@ -287,21 +281,21 @@ class IntrospectionEndpoint:
         if self._keys is None:
             members = _object_of(answer.body)
         else:
-            opened = await self._opened(answer.body, self._keys, now)
+            opened = await self._open(answer.body, self._keys, now)
             if isinstance(opened, str):
-                return NoAnswer(f"the signed answer is refused: {opened}", answer.status)
+                return NoAnswer(f"the signed answer is rejected: {opened}", answer.status)
             members = opened
         if members is None or type(members.get("active")) is not bool:
             return NoAnswer("the answer is not a JSON object with the member active (RFC 7662 2.2)", answer.status)
         return members
 
-    async def _opened(self, body: bytes, keys: KeySource, now: float) -> JSONObject | str:
-        """The answer in a JWT that the server signed for this client now (RFC 9701 5), or why it is refused."""
+    async def _open(self, body: bytes, keys: KeySource, now: float) -> JSONObject | str:
+        """The answer in a JWT that the server signed for this client now (RFC 9701 5), or why it is rejected."""
         try:
             token = read_token(body.decode("ascii").strip())
             if token.typ != _JWT:
                 return f"its typ is not {_JWT}"
-            await token.verified_by(keys, now)
+            await token.verify_with(keys, now)
         except (UnicodeDecodeError, MalformedError, UnrecognizedCredentialsError):
             return "it is not a JWT of three parts that can be read; encrypted ones are not"
         except TrustError as error:

@@ -31,8 +31,7 @@ class SeveralIssuers(BoundVerifier[str]):
     kind = CredentialKind.ACCESS_TOKEN
 
     def __init__(self, verifiers: Iterable[TokenVerifier]) -> None:
-        """ConfigurationError: two verifiers are for the JWTs of one issuer, two ask about opaque tokens, or one is not
-        for access tokens."""
+        """ConfigurationError: two verifiers are for JWTs of one issuer, two introspect, or one is for other tokens."""
         given: Any = verifiers
         self._verifiers: tuple[TokenVerifier, ...] = tuple(given) if isinstance(given, Iterable) else ()
         for each in self._verifiers:
@@ -59,7 +58,6 @@ class SeveralIssuers(BoundVerifier[str]):
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """The issuers whose tokens are accepted."""
         return tuple(dict.fromkeys(issuer for each in self._verifiers for issuer in each.issuers))
 
     @property

@@ -4,13 +4,13 @@ The rules, in the order in which they are applied:
 
 1. Three canonical base64url parts; a header without ``crit``; an asymmetric ``alg``.
 2. ``iss`` is exactly our issuer. A token of another issuer is for another verifier; no key is fetched for it.
-3. ``typ`` and the claims are those of an access token, not of an ID, refresh or logout token. A JWT without its kind in
-   ``typ`` must show it by a claim: ``scope``, ``scp``, or a mark that the operator names.
+3. ``typ`` and the claims show an access token, not an ID, refresh or logout token. A JWT without its kind in ``typ``
+   must show it by a claim: ``scope``, ``scp``, or a mark that the operator names.
 4. ``aud`` has one of our audiences; ``sub`` is not empty.
 5. ``exp`` is in the future; ``nbf`` and ``iat`` are not.
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself: the guard demands the proof in
-   every request, and ``verify``, which sees no requests, refuses it. Other members of ``cnf`` are not understood, and
-   refused. A verifier may demand that tokens are bound (``TokenBinding.REQUIRED``).
+   every request, and ``verify``, which sees no requests, rejects it. Other members of ``cnf`` are rejected. A verifier
+   may demand that tokens are bound (``TokenBinding.REQUIRED``).
 7. The key is one of the issuer's, by ``kid`` and key type, and valid now; ``alg`` is its own, and so is the signature.
 
 Rules 2 to 6 read an unverified token, and can only reject it: a token that could not be good anyway causes no fetch of
@@ -42,7 +42,7 @@ from a2a_trust.auth.token_claims import (
     check_other_kinds,
     claim_of_kind,
     moments_of,
-    shown,
+    shorten,
     signed_part,
 )
 from a2a_trust.base import strict_json
@@ -61,11 +61,9 @@ from a2a_trust.keys.jws import read_header, verify_jws
 
 MAX_TOKEN: Final = 16_384
 """The longest token, in characters."""
-
 MAX_SKEW: Final = 300.0
 """The most that clocks may differ, in seconds."""
-
-_MEMORY_SECONDS: Final = 300.0
+_CACHED_SECONDS: Final = 300.0
 
 
 class TokenProfile(StrEnum):
@@ -120,8 +118,8 @@ class JwtVerifier(ClaimsVerifier):
         with such a mark. ``hints`` are added to the errors about a claim: what the issuer's console has to change.
 
         ``skew``: by how many seconds ``nbf`` and ``iat`` may lie ahead; ``exp`` gets none. ``binding`` says whether
-        tokens have to be bound to a key. ``remember`` bounds the memory, in tokens: write as many as are live at once.
-        It takes about 1.6 kB for a usual token, and never more than 4 kB times ``remember``.
+        tokens have to be bound to a key. ``remember`` bounds the cache, in tokens: write as many as are live at once.
+        It takes about 1.6 kB for a typical token, and never more than 4 kB times ``remember``.
         """
         super().__init__(issuer, audience, scopes_from, marked_by, hints, binding, remember)
         if isinstance(keys, type) or not callable(getattr(keys, "only_key", None)):
@@ -131,7 +129,7 @@ class JwtVerifier(ClaimsVerifier):
             )
         if isinstance(keys, IssuerKeys) and keys.issuer != issuer:
             raise ConfigurationError(
-                f"JwtVerifier: issuer is {issuer!a}, and the keys are those of {keys.issuer!a}; make both the same"
+                f"JwtVerifier: issuer is {issuer!a}, and the keys belong to {keys.issuer!a}; make both the same"
             )
         if not 0 <= skew <= MAX_SKEW:
             raise ConfigurationError(f"JwtVerifier: skew={skew!r:.40} must be 0 to {MAX_SKEW:.0f} seconds")
@@ -154,7 +152,6 @@ class JwtVerifier(ClaimsVerifier):
         return (self._keys.metadata_url,) if isinstance(self._keys, IssuerKeys) else ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        """As ``BoundVerifier.verify_bound``."""
         known = self.remembered(credential, now)
         if known is not None:
             return known
@@ -165,9 +162,9 @@ class JwtVerifier(ClaimsVerifier):
             identity, good_from, good_until, size = await self._verify(credential, now)
         except MalformedError as error:
             raise InvalidCredentialsError(f"token: {error}") from None
-        # Five minutes of the clock in both directions: what was verified while it ran ahead is verified again.
-        good_from = max(good_from, now - _MEMORY_SECONDS)
-        good_until = min(good_until, now + _MEMORY_SECONDS)
+        # Five minutes of the clock in both directions: a result from while it ran ahead is not used later.
+        good_from = max(good_from, now - _CACHED_SECONDS)
+        good_until = min(good_until, now + _CACHED_SECONDS)
         verified = VerifiedToken(identity, signed_part(credential), generation)
         digest = hashlib.sha256(credential.encode()).digest()
         self._valid.put(digest, verified, since=good_from, until=good_until, size=size)
@@ -182,8 +179,7 @@ class JwtVerifier(ClaimsVerifier):
         return None if verified is None or verified.generation != generation else verified.identity
 
     async def _verify(self, credential: str, now: float) -> tuple[Identity, float, float, int]:
-        """The identity, from when until when the token and the key that signed it are good, and how many bytes it
-        takes to remember that."""
+        """The identity, the first and last moment at which the token and its key are valid, and the size in bytes."""
         # 1
         token = read_token(credential)
         members, text = strict_json.read_members(token.payload, what="claims")  # with rounded numbers
@@ -191,13 +187,13 @@ class JwtVerifier(ClaimsVerifier):
         # 2
         if "iss" not in claims:
             raise UnrecognizedCredentialsError(
-                self._with_hint("iss", f"token: iss is not the issuer {shown(self._issuer)}; it is missing")
+                self._with_hint("iss", f"token: iss is not the issuer {shorten(self._issuer)}; it is missing")
             )
         self._check_issuer(claims)
         # 3
         profile = self._profiles.get(token.typ)
         if profile is None:
-            why = f"token: typ is not {' or '.join(self._profiles.values())}, but {shown(token.typ)}"
+            why = f"token: typ is not {' or '.join(self._profiles.values())}, but {shorten(token.typ)}"
             if token.typ == TokenProfile.PLAIN_JWT.lower():
                 why += "; for an issuer that writes this into access tokens pass profile=TokenProfile.PLAIN_JWT"
             raise InvalidCredentialsError(why)
@@ -205,7 +201,7 @@ class JwtVerifier(ClaimsVerifier):
         # 4 to 6
         self._check_claims(claims, now)
         # 7
-        key = await token.verified_by(self._keys, now)
+        key = await token.verify_with(self._keys, now)
         # Only now: exact numbers and claims that cannot be changed cost many times what their JSON weighs.
         claims = _exact_claims(token.payload, claims, text)
         good_from, good_until, bound_to = self._check_claims(claims, now)
@@ -221,14 +217,14 @@ class JwtVerifier(ClaimsVerifier):
         if profile is TokenProfile.PLAIN_JWT:
             said = claims.get("typ", "Bearer")  # Keycloak's own claim for the kind of token
             if said != "Bearer" and not (said == "DPoP" and "cnf" in claims):
-                raise InvalidCredentialsError(f"token: its claim typ is {shown(said)}, so it is not an access token")
+                raise InvalidCredentialsError(f"token: its claim typ is {shorten(said)}, so it is not an access token")
             if not is_marked and _OF_ACCESS_TOKENS.isdisjoint(claims):
                 why = "token: no claim shows that it is an access token, such as scope or scp"
                 if not self._marks:
                     why += (
                         "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark('claim')"
                     )
-                raise InvalidCredentialsError(self._with_hint("scope", why))
+                raise self._error("scope", why)
 
     def _check_claims(self, claims: JSONObject, now: float) -> tuple[float, float, KeyBinding | None]:
         """Rules 4 to 6. From when until when the token is valid, and the keys that it is bound to."""
@@ -238,7 +234,7 @@ class JwtVerifier(ClaimsVerifier):
         self._check_audience(claims, name)
         subject = claims.get("sub")
         if type(subject) is not str or not subject:
-            raise InvalidCredentialsError(self._with_hint("sub", "token: sub is missing, empty or not a string"))
+            raise self._error("sub", "token: sub is missing, empty or not a string")
         good_from, good_until = moments_of(claims, now, self._skew)
         if good_until is None:
             raise InvalidCredentialsError("token: it has no exp")
@@ -248,8 +244,8 @@ class JwtVerifier(ClaimsVerifier):
 class IdTokenVerifier(JwtVerifier):
     """Verifies ID tokens, for agents that really are sent ID tokens: ``audience`` is the client's ``client_id``.
 
-    An ID token tells who logged in somewhere, not that its bearer may call this agent; where the issuer gives access
-    tokens, use ``JwtVerifier``. Source: OpenID Connect Core 3.1.3.7.
+    An ID token names a user who logged in somewhere. It does not allow its bearer to call this agent; if the issuer
+    gives access tokens, use ``JwtVerifier``. Source: OpenID Connect Core 3.1.3.7.
     """
 
     kind = CredentialKind.ID_TOKEN
@@ -280,7 +276,7 @@ class SignedToken(NamedTuple):
     kty: str
     typ: str
 
-    async def verified_by(self, keys: KeySource, now: float) -> PublicKey:
+    async def verify_with(self, keys: KeySource, now: float) -> PublicKey:
         """Rule 7: the key that signed it. InvalidCredentialsError, KeySourceUnavailableError."""
         key = await (keys.only_key(self.kty) if self.kid is None else keys.key(self.kid, self.kty))
         if not key.is_valid_at(now):

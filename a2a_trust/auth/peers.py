@@ -87,7 +87,6 @@ class FairQueue(Generic[_T]):
         return self._length
 
     def put(self, path: Path, item: _T) -> None:
-        """Append the item of the peer with this path."""
         self._length += 1
         if path:
             self._parts.setdefault(path[0], FairQueue()).put(path[1:], item)
@@ -160,7 +159,6 @@ class Networks:
             raise ConfigurationError(f"Networks: {error}; write ranges such as 10.0.0.0/8") from None
 
     def covers(self, address: IPv4Address | IPv6Address) -> bool:
-        """Whether the address is in one of the ranges."""
         return any(address in each for each in self._ranges)
 
     def __repr__(self) -> str:
@@ -176,22 +174,22 @@ def peer_extension(address: str | None, *, unix: bool) -> dict[str, Any]:
 
 def verified_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
     """The address of the socket's peer; None if the server does not record it, or the peer has no address."""
-    recorded = _recorded(scope)
+    recorded = _peer_record(scope)
     return None if recorded is None or recorded["address"] is None else _ip_address(recorded["address"])
 
 
 def records_peers(scope: Mapping[str, Any]) -> bool:
     """Whether the server records the sockets' peers at all."""
-    return _recorded(scope) is not None
+    return _peer_record(scope) is not None
 
 
-def _recorded(scope: Mapping[str, Any]) -> Any:
+def _peer_record(scope: Mapping[str, Any]) -> Any:
     return (scope.get("extensions") or {}).get(_EXTENSION)
 
 
 def came_by_unix_socket(scope: Mapping[str, Any]) -> bool:
     """Whether the server recorded that the peer came by a unix socket. A missing address is not enough."""
-    return records_peers(scope) and _recorded(scope).get("unix") is True
+    return records_peers(scope) and _peer_record(scope).get("unix") is True
 
 
 def was_forwarded(scope: Mapping[str, Any]) -> bool:

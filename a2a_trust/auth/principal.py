@@ -130,7 +130,7 @@ class TokenBinding(StrEnum):
 class CredentialKind(Enum):
     """The kind of credential that a verifier is for, in its attribute ``kind``.
 
-    The guard compares it with the card, so that an agent with swapped verifiers refuses to start.
+    The guard compares it with the card, so an agent with swapped verifiers does not start.
     """
 
     API_KEY = "API key"
@@ -157,7 +157,7 @@ class Verifier(Protocol[Credential]):
     - ``credential_name(credential)``: the public part of a credential, such as the id of a key. With it, failures are
       counted.
     - ``is_remembered(credential, now)``: whether this credential was verified a short while ago. Write it for
-      credentials that can be guessed, such as passwords: after too many failures, only credentials that are remembered
+      credentials that can be guessed, such as passwords: after too many failures, only credentials that are cached
       and were verified for the same peer are verified.
     - ``remembered(credential, now)``: the identity that ``verify`` would return now, if no wait is needed to know that;
       else None. With it, callers who were here before are answered faster. It is not called if a subclass overrides
@@ -172,7 +172,6 @@ class Verifier(Protocol[Credential]):
         InvalidCredentialsError: it is not valid. UnrecognizedCredentialsError: it is of another kind or issuer.
         KeySourceUnavailableError: it cannot be verified now.
         """
-        ...
 
 
 class TokenVerifier(Verifier[str], Protocol):
@@ -181,22 +180,18 @@ class TokenVerifier(Verifier[str], Protocol):
     @property
     def kind(self) -> CredentialKind:
         """ACCESS_TOKEN, which marks verifiers of access tokens."""
-        ...
 
     @property
     def issuers(self) -> tuple[str, ...]:
         """The issuers whose tokens are accepted."""
-        ...
 
     @property
     def binding(self) -> TokenBinding:
         """Whether tokens must be bound to a key."""
-        ...
 
     @property
     def metadata_urls(self) -> tuple[str, ...]:
         """The URLs of the issuers' metadata; a URL in the card must be one of them. Empty if no metadata is used."""
-        ...
 
 
 class BoundVerifier(ABC, Generic[Credential]):
@@ -237,7 +232,7 @@ def verification_of(verifier: Verifier[Credential]) -> Callable[[Credential, flo
     return verify
 
 
-def memory_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Identity | None] | None:
+def cache_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Identity | None] | None:
     """``remembered`` of the verifier: the identity that its cache has for a credential now, else None, at once.
 
     None unless the class that has ``remembered`` also has the method of ``verification_of``: a subclass or an object
@@ -277,7 +272,7 @@ class Principal:
         colons in a scheme, and ``@`` in a subject or an issuer.
         """
         return ",".join(
-            f"{_quoted(scheme, _NOT_COLON)}:{_quoted(each.subject, _NOT_AT)}@{_quoted(each.issuer, _NOT_AT)}"
+            f"{_quote(scheme, _NOT_COLON)}:{_quote(each.subject, _NOT_AT)}@{_quote(each.issuer, _NOT_AT)}"
             for scheme, each in self.identities
         )
 
@@ -300,7 +295,7 @@ _NOT_COLON: Final = _NOT_AT.replace(":", "@")
 _LONGEST_NAME: Final = 64
 
 
-def _quoted(text: str, safe: str) -> str:
+def _quote(text: str, safe: str) -> str:
     return quote(text, safe=safe, errors="surrogatepass")
 
 

@@ -1,10 +1,8 @@
 """One line for the tokens of each well-known identity provider.
 
 A preset knows what an issuer writes into its access tokens: its name, where its keys are, the claim with the scopes,
-and the claim that distinguishes an access token from ID and refresh tokens of the same keys. A refusal says
-what the provider's console has to change. The verifiers below the presets offer everything else.
-
-docs/providers has a page for each of them: the steps in the console, the card, what is refused and why.
+and the claim that distinguishes an access token from ID and refresh tokens of the same keys. An error says what to
+change in the provider's console. docs/providers has a page for each provider.
 """
 
 from __future__ import annotations
@@ -36,15 +34,8 @@ def keycloak(
 
     ``scopes_from="realm_access.roles"`` counts realm roles instead of scopes.
     """
-    return _verifier(
-        _keycloak_issuer(url, realm),
-        audience,
-        fetcher,
-        profile=(TokenProfile.PLAIN_JWT, TokenProfile.RFC9068),
-        scopes_from=scopes_from,
-        marked_by=_KEYCLOAK_MARK,
-        hints=_KEYCLOAK_HINTS,
-    )
+    issuer = _keycloak_issuer(url, realm)
+    return _verifier(issuer, audience, fetcher, _KEYCLOAK_MARK, _KEYCLOAK_HINTS, scopes_from, profile=_BOTH_PROFILES)
 
 
 def keycloak_introspection(
@@ -77,7 +68,7 @@ def keycloak_introspection(
     )
 
 
-#: Others have ``Refresh``, ``Offline``, ``ID``, ``Logout``; ``DPoP`` is that of tokens bound to a key.
+#: Other tokens have ``Refresh``, ``Offline``, ``ID``, ``Logout``; access tokens that are bound to a key have ``DPoP``.
 _KEYCLOAK_MARK: Final = AccessTokenMark("typ", "Bearer", "DPoP", in_all=True)
 _KEYCLOAK_HINTS: Final = {
     "aud": "Keycloak: add a mapper of the type Audience to a client scope of the calling client",
@@ -123,7 +114,7 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
             marked_by=(AccessTokenMark("azpacr"), AccessTokenMark("appidacr")),
             hints={
                 "aud": (
-                    "Entra ID: tokens of version 2 have the Application (client) ID, those of version 1 mostly the "
+                    "Entra ID: tokens of version 2 have the Application (client) ID, tokens of version 1 mostly the "
                     "Application ID URI (api://<client ID>); pass both as audience"
                 )
             },
@@ -177,21 +168,16 @@ def auth0(
 ) -> JwtVerifier:
     """Access tokens of an Auth0 tenant, of both token profiles: ``auth0("acme.eu.auth0.com", audience="https://…")``.
 
-    ``domain`` is that of the tenant, or its custom domain; ``audience`` the Identifier of the API.
+    ``domain`` is the tenant's domain, or its custom domain; ``audience`` the Identifier of the API.
     ``scopes_from="permissions"`` counts the permissions that RBAC adds to tokens.
     """
-    return _verifier(
-        f"https://{_domain(domain, 'auth0: domain', 'acme.eu.auth0.com')}/",
-        audience,
-        fetcher,
-        profile=(TokenProfile.PLAIN_JWT, TokenProfile.RFC9068),
-        scopes_from=scopes_from,
-        marked_by=AccessTokenMark("gty"),
-        hints={
-            "aud": "Auth0: clients have to ask for a token with audience=<the Identifier of the API>",
-            "scope": "Auth0: let clients ask for a scope, or give the API the RFC 9068 token profile",
-        },
-    )
+    issuer = f"https://{_domain(domain, 'auth0: domain', 'acme.eu.auth0.com')}/"
+    hints = {
+        "aud": "Auth0: clients have to ask for a token with audience=<the Identifier of the API>",
+        "scope": "Auth0: let clients ask for a scope, or give the API the RFC 9068 token profile",
+    }
+    mark = AccessTokenMark("gty")
+    return _verifier(issuer, audience, fetcher, mark, hints, scopes_from, profile=_BOTH_PROFILES)
 
 
 def okta(
@@ -203,14 +189,8 @@ def okta(
             f"okta: issuer {issuer[:128]!a} is not a custom authorization server; write its Issuer URI, such as "
             "https://acme.okta.com/oauth2/default. Tokens of the org authorization server are for Okta only"
         )
-    return _verifier(
-        issuer,
-        audience,
-        fetcher,
-        scopes_from=scopes_from,
-        marked_by=AccessTokenMark("cid", in_all=True),
-        hints={"aud": "Okta: the audience is a setting of the authorization server (Security, API, Settings)"},
-    )
+    hints = {"aud": "Okta: the audience is a setting of the authorization server (Security, API, Settings)"}
+    return _verifier(issuer, audience, fetcher, AccessTokenMark("cid", in_all=True), hints, scopes_from)
 
 
 def cognito(
@@ -228,15 +208,10 @@ def cognito(
         )
     region = found["region"]
     host = f"cognito-idp.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
-    return _verifier(
-        f"https://{host}/{user_pool}",
-        audience,
-        fetcher,
-        scopes_from=scopes_from,
-        audience_from="client_id",
-        marked_by=AccessTokenMark("token_use", "access", in_all=True),
-        hints={"aud": "Cognito: pass the ids of the app clients that may call as audience"},
-    )
+    issuer = f"https://{host}/{user_pool}"
+    mark = AccessTokenMark("token_use", "access", in_all=True)
+    hints = {"aud": "Cognito: pass the ids of the app clients that may call as audience"}
+    return _verifier(issuer, audience, fetcher, mark, hints, scopes_from, audience_from="client_id")
 
 
 _USER_POOL: Final = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2})_[A-Za-z0-9]+")
@@ -277,16 +252,8 @@ def ory_hydra(
 
     ``issuer`` is ``urls.self.issuer`` as the metadata has it, with its slash if it has one.
     """
-    return _verifier(
-        issuer,
-        audience,
-        fetcher,
-        scopes_from=scopes_from,
-        marked_by=AccessTokenMark("client_id", in_all=True),
-        hints={
-            "aud": "Hydra: list the audience in the OAuth 2.0 client, and let clients ask for it (parameter audience)"
-        },
-    )
+    hints = {"aud": "Hydra: list the audience in the OAuth 2.0 client, and let clients ask for it (parameter audience)"}
+    return _verifier(issuer, audience, fetcher, AccessTokenMark("client_id", in_all=True), hints, scopes_from)
 
 
 def authentik(
@@ -297,14 +264,9 @@ def authentik(
     ``application`` is the slug of the agent's application, ``audience`` the Client ID of its provider.
     """
     slug = _part(application, "authentik: application", "invoices")
-    return _verifier(
-        f"{_base(url, 'authentik', '/application')}/application/o/{slug}/",
-        audience,
-        fetcher,
-        scopes_from=scopes_from,
-        marked_by=AccessTokenMark("uid", in_all=True),
-        hints={"aud": "authentik: tokens are for the provider that issued them; clients have to use the agent's own"},
-    )
+    issuer = f"{_base(url, 'authentik', '/application')}/application/o/{slug}/"
+    hints = {"aud": "authentik: tokens are for the provider that issued them; clients have to use the agent's own"}
+    return _verifier(issuer, audience, fetcher, AccessTokenMark("uid", in_all=True), hints, scopes_from)
 
 
 def kubernetes(
@@ -315,14 +277,8 @@ def kubernetes(
     ``keys``, such as ``JwksFile(…)``, is for clusters whose key set this program cannot fetch. The tokens have no
     scopes; the subject is ``system:serviceaccount:<namespace>:<name>``.
     """
-    return _verifier(
-        issuer,
-        audience,
-        fetcher,
-        keys=keys,
-        marked_by=AccessTokenMark("kubernetes.io", in_all=True),
-        hints={"aud": "Kubernetes: give the pod a projected token with this audience (serviceAccountToken.audience)"},
-    )
+    hints = {"aud": "Kubernetes: give the pod a projected token with this audience (serviceAccountToken.audience)"}
+    return _verifier(issuer, audience, fetcher, AccessTokenMark("kubernetes.io", in_all=True), hints, keys=keys)
 
 
 def spiffe(
@@ -333,17 +289,11 @@ def spiffe(
     ``issuer`` is ``jwt_issuer`` of the SPIRE server. The tokens have no scopes; the subject is the SPIFFE ID.
     """
     domain = _domain(trust_domain, "spiffe: trust_domain", "example.org")
-    return _verifier(
-        issuer,
-        audience,
-        fetcher,
-        keys=keys,
-        marked_by=AccessTokenMark("sub", prefix=f"spiffe://{domain}/"),
-        hints={
-            "iss": "SPIRE: set jwt_issuer of the server, so that JWT-SVIDs name their issuer",
-            "sub": f"only workloads of the trust domain {domain} may call",
-        },
-    )
+    hints = {
+        "iss": "SPIRE: set jwt_issuer of the server, so that JWT-SVIDs name their issuer",
+        "sub": f"only workloads of the trust domain {domain} may call",
+    }
+    return _verifier(issuer, audience, fetcher, AccessTokenMark("sub", prefix=f"spiffe://{domain}/"), hints, keys=keys)
 
 
 def github_actions(*, audience: Audience, owners: Mapping[str, int], fetcher: Fetcher | None = None) -> JwtVerifier:
@@ -360,33 +310,29 @@ def github_actions(*, audience: Audience, owners: Mapping[str, int], fetcher: Fe
             'github_actions: owners names the accounts and their ids, as in {"octo-org": 123456}; '
             "gh api users/octo-org --jq .id prints the id"
         )
-    return _verifier(
-        "https://token.actions.githubusercontent.com",
-        audience,
-        fetcher,
-        marked_by=(
-            AccessTokenMark("repository_owner", *owners, in_all=True),
-            AccessTokenMark("repository_owner_id", *map(str, ids), in_all=True),
-        ),
-        hints={
-            "aud": "GitHub: ask for it in the workflow, as in core.getIDToken(audience)",
-            **dict.fromkeys(("repository_owner", "repository_owner_id"), "only repositories of the owners may call"),
-        },
+    marks = (
+        AccessTokenMark("repository_owner", *owners, in_all=True),
+        AccessTokenMark("repository_owner_id", *map(str, ids), in_all=True),
     )
+    hints = {
+        "aud": "GitHub: ask for it in the workflow, as in core.getIDToken(audience)",
+        **dict.fromkeys(("repository_owner", "repository_owner_id"), "only repositories of the owners may call"),
+    }
+    return _verifier("https://token.actions.githubusercontent.com", audience, fetcher, marks, hints)
 
 
-# Shared by the presets
+_BOTH_PROFILES: Final = (TokenProfile.PLAIN_JWT, TokenProfile.RFC9068)
 
 
 def _verifier(
     issuer: str,
     audience: Audience,
     fetcher: Fetcher | None,
-    *,
     marked_by: AccessTokenMark | Iterable[AccessTokenMark],
     hints: Mapping[str, str],
-    profile: TokenProfile | Iterable[TokenProfile] = TokenProfile.PLAIN_JWT,
     scopes_from: ScopesFrom = "scope",
+    *,
+    profile: TokenProfile | Iterable[TokenProfile] = TokenProfile.PLAIN_JWT,
     audience_from: str | None = None,
     keys: KeySource | None = None,
 ) -> JwtVerifier:
@@ -413,7 +359,6 @@ def _base(url: str, preset: str, added: str = "/.well-known") -> str:
 
 
 def _part(name: str, what: str, example: str) -> str:
-    """A name that is one part of an issuer's path."""
     if not re.fullmatch(r"[A-Za-z0-9._~%-]+", name):
         raise ConfigurationError(
             f"{what} {name[:64]!a}: write its name as the issuer's URL has it, such as {example!r}"

@@ -1,16 +1,15 @@
-"""The records of a store in memory, so that requests need not wait for it: those of API keys, and of passwords.
+"""A cache of a store's records of API keys or passwords, so that requests need not wait for the store.
 
-A record is looked up when it is first asked for, and counts in memory after that. When half of ``refresh`` seconds have
-gone, the store is asked in the background whether anything changed; if so, each record is looked up again when it is
-asked for. A request waits for the store only when its record is not in memory, or when nothing was read for ``refresh``
-seconds. So a change counts at most ``refresh`` seconds after it is in the store, in every process, and a new record
-counts at once.
+A record is looked up on its first use, and cached. After half of ``refresh`` seconds, the next use asks the store in
+the background whether anything changed; if so, each record is looked up again when it is used. A request waits for the
+store only if its record is not cached, or if nothing was read for ``refresh`` seconds. So a change takes effect at most
+``refresh`` seconds after it is in the store, in every process, and a new record at once.
 
-While the store cannot be read, a record in memory stays valid for at most ``stale_if_error`` seconds after it was last
-confirmed. Then it is KeySourceUnavailableError; so is one that is not in memory, because nobody can tell.
+While the store cannot be read, a cached record stays valid for at most ``stale_if_error`` seconds after it was last
+confirmed. After that, and for other records: KeySourceUnavailableError.
 
 Anybody can send a name for which an operator's own store raises an exception. So after an exception, the store is asked
-for a name that nobody has: if it answers, there is no outage, and only that one record cannot be read.
+for a random name: if it answers, there is no outage, and only that one record cannot be read.
 """
 
 from __future__ import annotations
@@ -32,10 +31,8 @@ from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
 _PATIENCE: Final = 5.0
 """How long a look-up may take, in seconds. A request waits for twice as long at most, if others are before it."""
-
 _QUIET: Final = 60.0
 """Between two log lines about records that cannot be read, in seconds."""
-
 _MOST_RECORDS: Final = 32_768
 _MOST_BYTES: Final = 50_331_648
 
@@ -44,9 +41,9 @@ _log = logging.getLogger("a2a_trust")
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """The records that were read while the store had one ``revision``, and the last time of that, by the cache's clock.
+    """The reading of records at one ``revision`` of the store, and its last time, by the cache's clock.
 
-    As long as the store has it, one look confirms every record that was read then.
+    While the store has that revision, one look confirms every record of the reading.
     """
 
     revision: Hashable
@@ -55,7 +52,7 @@ class Reading:
 
 @dataclass(slots=True, kw_only=True)
 class CachedRecord:
-    """A record as requests need it; verifiers add to it what they do."""
+    """A record as requests need it; verifiers add members."""
 
     reading: Reading
     identity: Identity
@@ -82,9 +79,9 @@ class RecordCache(Generic[_K, _R, _C]):
         stale_if_error: float,
         clock: Callable[[], float],
     ) -> None:
-        """``what`` the store holds is for people ("API keys"). ``find`` is that of the store; ``made`` gives a record's
-        key and what is kept of it, which takes about ``size`` bytes without its subject and its scopes. ``nobody``
-        makes a key that no record has. ConfigurationError: the times make no sense.
+        """``what`` is in the store, for people ("API keys"). ``find`` is the store's method; ``made`` gives a record's
+        key and its entry, which takes about ``size`` bytes without its subject and its scopes. ``nobody`` makes a key
+        that no record has. ConfigurationError: the times are invalid.
         """
         if not 0 < refresh <= stale_if_error < math.inf:
             raise ConfigurationError(f"{what}: 0 < refresh <= stale_if_error, in seconds, and both finite")
@@ -95,14 +92,13 @@ class RecordCache(Generic[_K, _R, _C]):
         self._nobody = nobody
         self._refresh = refresh
         self.look_again_after: float = refresh / 2
-        """The age, in seconds, from which on a record is to be looked up, if only in the background."""
+        """The age, in seconds, from which on a record is looked up, if only in the background."""
         self._stale_if_error = stale_if_error
         self._clock = clock
         self.known: BoundedCache[_K, _C] = BoundedCache(max_entries=_MOST_RECORDS, max_bytes=_MOST_BYTES)
-        """The records in memory, of any age."""
         self._look_ups = LookUps(self._find)
         self._reading = Reading(None, -math.inf)
-        #: All that may be younger than ``refresh``, for ``look_again``.
+        #: All readings that may be younger than ``refresh``, for ``look_again``.
         self._readings = [self._reading]
         self._changed_at = -math.inf
         self._retry_at = -math.inf
@@ -110,30 +106,27 @@ class RecordCache(Generic[_K, _R, _C]):
         self._quiet_until = -math.inf
 
     async def get(self, key: _K) -> _C | None:
-        """The record; None when the store has none. KeySourceUnavailableError: nobody can tell now."""
+        """The record; None if the store has none. KeySourceUnavailableError: the store cannot be read."""
         known = self.known.get(key)
         if known is None or self._clock() - known.reading.at >= self.look_again_after:
             return await self.look_up(key, known)
         return known
 
     async def read(self, key: _K) -> _C | None:
-        """The record as the store has it now; None when it has none. KeySourceUnavailableError.
-
-        Unlike ``get`` it takes the same time for every key.
-        """
+        """As ``get``, always from the store: it takes the same time for every key."""
         if self._clock() < self._retry_at:
             raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
-        return await self._looked_up(key, first=False)
+        return await self._find_in_time(key, first=False)
 
     def in_outage(self, key: _K) -> _C | None:
-        """The record in memory, if it may count while the store cannot be read."""
+        """The cached record, if it is still valid while the store cannot be read."""
         known = self.known.get(key)
         return None if known is None or self._clock() - known.reading.at >= self._stale_if_error else known
 
     def look_again(self) -> None:
-        """The store has changed: from now on each record is looked up once more before it counts.
+        """The store has changed: each record is looked up once more before its next use.
 
-        While the store cannot be read, records count as if they were confirmed ``refresh`` seconds before this call.
+        While the store cannot be read, records are as valid as if they were confirmed ``refresh`` seconds ago.
         """
         self._changed_at = self._clock()
         stale = self._changed_at - self._refresh
@@ -141,32 +134,32 @@ class RecordCache(Generic[_K, _R, _C]):
             reading.at = min(reading.at, stale)
 
     async def look_up(self, key: _K, known: _C | None) -> _C | None:
-        """The record as the store has it, or, as long as it may count, ``known``, which is in memory."""
+        """The record as the store has it, or the cached one (``known``) while it is valid."""
         at = self._clock()
         age = math.inf if known is None else at - known.reading.at
         if at >= self._retry_at:
-            is_known = known is not None  # no more of them than are in memory; a flood does not keep them waiting
+            is_known = known is not None  # their number is bounded by the cache
             with suppress(KeySourceUnavailableError):
                 if age < self._refresh:
                     self._look_ups.begin(key, first=is_known)  # in the background
                 else:
-                    return await self._looked_up(key, first=is_known)
+                    return await self._find_in_time(key, first=is_known)
         known = self.in_outage(key)
         if known is None:
             raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
         return known
 
-    async def _looked_up(self, key: _K, *, first: bool) -> _C | None:
+    async def _find_in_time(self, key: _K, *, first: bool) -> _C | None:
         try:
-            async with asyncio.timeout(2 * _PATIENCE):  # for the trips before it, too
+            async with asyncio.timeout(2 * _PATIENCE):  # with the round trips before it
                 return await self._look_ups.find(key, first=first)
         except TimeoutError:
             raise KeySourceUnavailableError(f"too many look-ups wait for the {self._what}") from None
 
     async def _find(self, keys: tuple[_K, ...]) -> Mapping[_K, _C] | None:
-        """Look the records up, and remember those that there are. None: the store fails for one of these keys only."""
+        """Look the records up, and cache them. None: the store fails for one of these keys only."""
         try:
-            async with asyncio.timeout(_PATIENCE):  # one that hangs must not keep out the next, which may not
+            async with asyncio.timeout(_PATIENCE):  # a look-up that hangs must not delay the next
                 records = await self._read_unless_one_fails(keys)
         except Exception as error:  # noqa: BLE001  the store is anybody's
             self._retry_at = self._clock() + self._refresh / 2
@@ -196,11 +189,11 @@ class RecordCache(Generic[_K, _R, _C]):
         reading = self._reading_of(found.revision, at)
         records = dict(self._made(record, reading) for record in found.records)
         for key in keys:
-            self._remember(key, records.get(key), at)
+            self._cache(key, records.get(key), at)
         return records
 
     def _reading_of(self, revision: Hashable, at: float) -> Reading:
-        if at <= self._changed_at:  # what was read may be of before the change
+        if at <= self._changed_at:  # the reading may be from before the change
             at = min(at, self._changed_at - self._refresh)
         last = self._reading
         if last.revision != revision:
@@ -213,8 +206,8 @@ class RecordCache(Generic[_K, _R, _C]):
         last.at = max(last.at, at)
         return last
 
-    def _remember(self, key: _K, record: _C | None, at: float) -> None:
-        """Unknown ones are not remembered: a flood of them would drive out the good ones."""
+    def _cache(self, key: _K, record: _C | None, at: float) -> None:
+        """Cache the record. Unknown keys are not cached: a flood of them would evict the records."""
         before = self.known.get(key)
         if before is not None and before.reading.at > at:
             return  # a later look-up was faster

@@ -1,6 +1,6 @@
 """The table of a store, of API keys or of passwords, with one SQL text for SQLite and PostgreSQL.
 
-A record that was damaged keeps out no other.
+A damaged record does not affect the others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -30,8 +30,8 @@ class Session(Protocol):
 class RecordTable(Generic[_R]):
     """The table ``name``, whose first column is what people call a record by. Look-ups go by the column ``key``.
 
-    ``made`` makes a record of its ``members``, which are in the ``columns``, or raises ConfigurationError. A write of a
-    record that is there sets only its columns ``changing``.
+    ``made`` makes a record of its ``members``, which are in the ``columns``, or raises ConfigurationError. A write
+    of an existing record sets only the columns ``changing``.
     """
 
     def __init__(
@@ -51,21 +51,18 @@ class RecordTable(Generic[_R]):
         return session.fetch(f"{self._select} {where} {self._order}", *values)
 
     def record(self, row: Sequence[Any]) -> _R:
-        """The record in a row. ConfigurationError: it was made or damaged by hand."""
+        """The record in a row. ConfigurationError: it is damaged."""
         members = dict(zip(self._members, row, strict=True))
-        scopes = frozenset(members["scopes"].split())  # of bytes, where it is none; no record takes them
+        scopes = frozenset(members["scopes"].split())  # of bytes if it is damaged, which no record accepts
         return self._made(**{**members, "scopes": scopes})
 
     def row(self, record: _R) -> tuple[Any, ...]:
-        """The row of a record."""
         members = {name: getattr(record, name) for name in self._members}
         return tuple({**members, "scopes": " ".join(sorted(members["scopes"]))}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class WritableTable(Generic[_R]):
-    """The table inside a transaction."""
-
     session: Session
     table: RecordTable[_R]
 
@@ -95,40 +92,35 @@ class RecordsInTable(Generic[_R]):
             return readable_of(self._table.rows(session, where, *values), self._table.record)
 
     def unreadable(self) -> tuple[tuple[str, str], ...]:
-        """The records that were made or damaged by hand, which admit nobody: the id or user of each, and what is wrong
-        with it."""
+        """The damaged records, which admit nobody: the id or user of each, and what is wrong with it."""
         with self._reading() as session:
             return split(self._table.rows(session), self._table.record)[1]
+
+
+def store_file(what: str, **kind: Any) -> SqliteFile:
+    """The file of a kind of store, still without its path. ``kind`` has the other members of ``SqliteFile``."""
+    advice = "restore it from a copy"
+    return SqliteFile(
+        path=Path(), what=what, if_damaged=advice, timeout=0.0, unavailable=KeySourceUnavailableError, **kind
+    )
 
 
 class SqliteStore(RecordsInTable[_R]):
     """A store in an SQLite file, which several processes of one machine may share (``base.files.sqlite``).
 
-    ``revision`` (``base.files.sqlite.revision_of``) and the records of one look-up are of one moment. In an unchanged
-    store one look confirms all that was read before.
+    ``revision`` (``base.files.sqlite.revision_of``) and the records of one look-up are of one moment.
     """
 
-    _what: ClassVar[str]
-    _application_id: ClassVar[int]
-    _version: ClassVar[int]
-    _tables: ClassVar[str]
+    _kind: ClassVar[SqliteFile]
+    """A file of this kind, without its path."""
     _first: ClassVar[str]
     """How to make a store with its first record."""
 
     def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
         """``create`` makes the file, for its owner only, if it is not there. ``timeout``: the longest, in seconds, that
-        a read or a write waits for others. ConfigurationError when the file is missing or is no such store.
+        a read or a write waits for others. ConfigurationError: the file is missing, or is another kind of file.
         """
-        self._file = SqliteFile(
-            path=Path(path).absolute(),
-            what=self._what,
-            application_id=self._application_id,
-            version=self._version,
-            tables=self._tables,
-            if_damaged="restore it from a copy",
-            timeout=timeout,
-            unavailable=KeySourceUnavailableError,
-        )
+        self._file = replace(self._kind, path=Path(path).absolute(), timeout=timeout)
         self._reader = SqliteReader(self._file)
         self._file.open_or_make(path, create=create, if_missing=self._first.format(path=path))
 
@@ -143,7 +135,6 @@ class SqliteStore(RecordsInTable[_R]):
             yield WritableTable(_SqliteSession(connection), self._table)
 
     async def find(self, keys: tuple[Any, ...]) -> Found[_R]:
-        """The revision, and the records with these keys."""
         return await asyncio.to_thread(self._find, keys)
 
     def _find(self, keys: Sequence[Any]) -> Found[_R]:
@@ -151,7 +142,7 @@ class SqliteStore(RecordsInTable[_R]):
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
             session = _SqliteSession(connection)
             rows = [row for key in keys for row in self._table.rows(session, self._table.by_key, key)]
-            return Found(revision, readable_of(rows, self._table.record, what=f"{self._what} {self._file.path}"))
+            return Found(revision, readable_of(rows, self._table.record, what=f"{self._file.what} {self._file.path}"))
 
 
 class _SqliteSession:
@@ -162,7 +153,6 @@ class _SqliteSession:
         self._connection = connection
 
     def fetch(self, query: str, *values: Any) -> list[Any]:
-        """The rows of a query."""
         return self._connection.execute(query, {str(place): value for place, value in enumerate(values, 1)}).fetchall()
 
     execute = fetch

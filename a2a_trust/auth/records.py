@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -17,8 +18,8 @@ _log: Final = logging.getLogger("a2a_trust")
 
 _R = TypeVar("_R")
 
-_LONGEST_NAME = 256
-_YEAR_10000 = 253_402_300_800
+_LONGEST_NAME: Final = 256
+_YEAR_10000: Final = 253_402_300_800
 
 
 def check_name(name: str, what: str) -> None:
@@ -42,7 +43,6 @@ def check_moments(what: str, expires: float, *moments: float) -> None:
 
 
 def check_ahead(expires: float, now: float) -> None:
-    """ConfigurationError: the time is in the past."""
     if not expires > now:
         raise ConfigurationError("the expiry is in the past; write a later time, in seconds since the epoch")
 
@@ -64,10 +64,23 @@ def text_of(value: object) -> str:
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecord:
+    """The members that records of API keys and passwords share."""
+
+    scopes: frozenset[str] = frozenset()
+    created: float
+    expires: float = math.inf
+    revoked: float | None = None
+
+    def is_good(self, now: float) -> bool:
+        """Whether the key or the password is valid at that moment."""
+        return self.revoked is None and now < self.expires
+
+
 @dataclass(frozen=True, slots=True)
 class Issued(Generic[_R]):
-    """A secret that was just made. ``text`` is the secret itself, which is stored nowhere: give it to its owner, and do
-    not keep it.
+    """A new secret. ``text`` is the secret itself, which is not stored: give it to its owner, and do not keep it.
 
     ``replaces`` is the previous record of what it replaces.
     """
@@ -122,13 +135,41 @@ class WriteTable(Protocol[_R]):
     def put(self, record: _R) -> None: ...
 
 
+_S = TypeVar("_S", bound=StoredRecord)
+
+
+class RecordWrites(Generic[_S]):
+    """The writes that API keys and passwords share, for every store that can open a table for writing."""
+
+    _unknown: ClassVar[str]
+    """The error for an unknown name. It does not repeat the name, which may be a secret."""
+
+    def _writing(self) -> AbstractContextManager[WriteTable[_S]]:
+        raise NotImplementedError
+
+    def _get(self, table: WriteTable[_S], name: str) -> _S:
+        record = table.get(name)
+        if record is None:
+            raise ConfigurationError(self._unknown)
+        return record
+
+    def _revoke(self, name: str) -> _S:
+        with self._writing() as table:
+            record = revoke_record(self._get(table, name))
+            table.put(record)
+        return record
+
+
+def revoke_record(record: _S) -> _S:
+    return record if record.revoked is not None else replace(record, revoked=time.time())
+
+
 class MemoryTable(Generic[_R]):
     """A table in memory; ``names`` gives a record's name and its key."""
 
     def __init__(self, names: Callable[[_R], tuple[str, Hashable]]) -> None:
         self.records: dict[str, _R] = {}
-        self.ids: dict[Hashable, str] = {}
-        """By key."""
+        self.ids: dict[Hashable, str] = {}  # by key
         self._names = names
 
     def get(self, name: str) -> _R | None:

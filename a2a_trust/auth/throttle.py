@@ -1,11 +1,11 @@
 """Limits failed requests by peer and by credential name; beyond a limit, passwords are rejected unverified.
 
-Only failures count. Beyond a limit, a credential that can be guessed is verified only if the verifier remembers it, and
-only for the peer for which it was verified: to all others, an answer would tell whether a guess is right. The peer is
-the address in the scope: that of the socket, or one from a proxy that the server trusts.
+Only failures count. Beyond a limit, a credential that can be guessed is verified only if the verifier has cached it,
+and only for the peer for which it was verified: for others, an answer would reveal whether a guess is right. The peer
+is the address in the scope: from the socket, or from a proxy that the server trusts.
 
-The counters of the process decide exactly, always. Shared counters only add rejections: they are asked before a
-credential that can be guessed is verified, and told of each failure.
+The counters of the process decide exactly, always. Shared counters only add rejections: they are read before a
+credential that can be guessed is verified, and count each failure.
 """
 
 from __future__ import annotations
@@ -30,19 +30,15 @@ from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
 _COUNTERS: Final = 32_768
 """Counters in memory: 12 MB."""
-
 _LIMIT: Final = re.compile(r"\s*([0-9]{1,18})\s*(?:/|per)\s*([1-9][0-9]{0,17})?\s*([a-z]+)\s*", re.IGNORECASE)
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "month": 2_592_000, "year": 31_104_000}
 
 _TIMES: Final = (1, 4, 16)
 """The limits of a peer, and of the wider networks of a peer of IPv6 (56 and 48 bits), in limits of a peer."""
-
 _KNOWN_SECONDS: Final = 300.0
-"""How long a verified credential is known by its peer; ``BasicVerifier`` remembers passwords as long."""
-
+"""How long a verified credential is known by its peer; ``BasicVerifier`` caches passwords as long."""
 _AT_ONCE: Final = 16
-"""How many requests of one counter, and so of one network, are verified at once: a fraction of the passwords that may
-wait for their hashes, so that nobody fills the queue alone."""
+"""How many requests of one counter, and so of one network, are verified at once: a fraction of the queue for hashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +46,8 @@ class FailureLimits:
     """How many requests with a wrong password or API key are accepted in a period, as in ``"10/minute"``.
 
     ``by_credential`` is the limit for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an
-    IPv4 address, or an IPv6 network of 64 bits. Networks of 56 bits have 4 times both limits, and those of 48 bits 16
-    times. Credentials without a name count only for their peer.
+    IPv4 address, or an IPv6 network of 64 bits. Networks of 56 bits have 4 times both limits, networks of 48 bits
+    16 times. Credentials without a name count only for their peer.
 
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
     tokens, and passwords that were verified for this peer a short while ago are still verified. A right password ends
@@ -71,13 +67,12 @@ class FailureLimits:
             raise ConfigurationError('failures: write shared=RedisCounters("rediss://HOST:6379/0")')
 
 
-#: How a limit was written, and so many failures in so many seconds.
+#: How a limit was written, failures, and seconds.
 _Limit: TypeAlias = tuple[str, int, int]
 
 
 def _limits(limits: FailureLimits, option: str) -> tuple[_Limit, ...]:
-    """The limits of a peer and of its wider networks; ConfigurationError where the text states none, several, or one
-    that accepts nothing."""
+    """The limits of a peer and of its wider networks; ConfigurationError: the text is not one limit of 1 or more."""
     text = getattr(limits, option)
     match = _LIMIT.fullmatch(text) if isinstance(text, str) else None
     seconds = _SECONDS.get(match[3].lower().removesuffix("s")) if match else None
@@ -103,12 +98,12 @@ _Waiter: TypeAlias = tuple[AbstractEventLoop, Future[None]]
 class Throttle:
     """Counts the failed requests of each peer and its wider networks, and of each name that one of them tries.
 
-    ``begin`` is for credentials that somebody might guess. While those of other requests are being verified, no more
-    are begun than may still fail, and no more than 16; the rest wait for the outcome. So a limit is exact, many valid
-    passwords at once are not rejected, and no peer takes all the time of the hashes.
+    ``begin`` is for credentials that can be guessed. It lets only as many be verified at once as may still fail, and at
+    most 16; the others wait. So a limit is exact, many valid passwords at once are not rejected, and no peer takes all
+    the time of the hashes.
 
-    Windows are fixed, and begin with the first failure: the end of a sliding window is an estimate, and ``Retry-After``
-    has to be true. The price is that around the end of a window up to twice the limit may fail.
+    Windows are fixed, and begin with the first failure: so ``Retry-After`` is true. The price is that around the end of
+    a window up to twice the limit may fail.
 
     Shared counters are exact if guesses come one after the other. If guesses come to several processes at the same
     moment, each process may verify as many as its own counters allow. A throttle belongs to one guard.
@@ -119,12 +114,12 @@ class Throttle:
         self._by_peer = _limits(limits, "by_peer")
         self._by_credential = _limits(limits, "by_credential")
         self._clock = clock
-        #: Failures, and when the window ends. The counter that was not counted for the longest time leaves first.
+        #: Failures, and when the window ends. The counter that was not used for the longest time is evicted first.
         self._counters = BoundedCache[str, tuple[int, float]](max_entries=_COUNTERS)
         self._shared = limits.shared
-        #: The shared counters that have reached their limits, and when they end: they need not be asked until then.
+        #: The shared counters that have reached their limits, and when they end: they are not read until then.
         self._full = BoundedCache[str, float](max_entries=_COUNTERS)
-        #: How many requests of each counter are being verified, and those that wait for their end.
+        #: How many requests of each counter are being verified, and which requests wait for their end.
         self._begun: dict[Counter, int] = {}
         self._waiting: dict[Counter, FairQueue[_Waiter]] = {}
         self._lock = Lock()
@@ -133,11 +128,10 @@ class Throttle:
         self._key = secrets.token_bytes(hashlib.blake2b.MAX_KEY_SIZE)
 
     def knows(self, scope: Mapping[str, Any], scheme: str, credential: object) -> bool:
-        """Whether this credential was ``accepted`` for this scheme and this peer a short while ago."""
+        """Whether this credential was verified for this scheme and this peer a short while ago."""
         return self._known.get(self._pair(scope, scheme, credential), self._clock()) is True
 
-    def accepted(self, scope: Mapping[str, Any], scheme: str, credential: object) -> None:
-        """Remember that this credential was verified for this peer."""
+    def note_valid(self, scope: Mapping[str, Any], scheme: str, credential: object) -> None:
         self._known.put(self._pair(scope, scheme, credential), True, until=self._clock() + _KNOWN_SECONDS)
 
     def _pair(self, scope: Mapping[str, Any], scheme: str, credential: object) -> bytes:
@@ -146,7 +140,7 @@ class Throttle:
     async def begin(self, scope: Mapping[str, Any], names: Collection[str]) -> Callable[[], None]:
         """Wait until a request's credentials of these names may be verified; call what this returns at their end.
 
-        TooManyRequestsError: too many failed before. Call ``failed`` before the end if the credentials were rejected.
+        TooManyRequestsError: too many failed before. Call ``count_failure`` before the end for rejected credentials.
         """
         path = path_of(scope)
         counters = [counter for each in self._counters_of(path, names) for counter in each]
@@ -154,37 +148,35 @@ class Throttle:
             await full
         if self._shared is not None:
             try:
-                self._remember(await self._shared.full(counters))
+                self._note_full(await self._shared.full(counters))
                 over = [each for each in counters if self._is_full(each)]
                 if over:
-                    raise self._refusal(over)
+                    raise self._error(over)
             except BaseException:
                 self._end(counters)
                 raise
         return lambda: self._end(counters)
 
-    async def failed(self, scope: Mapping[str, Any], names: Collection[str]) -> TooManyRequestsError | None:
+    async def count_failure(self, scope: Mapping[str, Any], names: Collection[str]) -> TooManyRequestsError | None:
         """Count a request whose credentials of these names were rejected; the error if that was one too many.
 
-        It is counted when this is called: to be cancelled while waiting for the shared counters changes nothing.
+        It is counted at once, also if the caller is cancelled while it waits for the shared counters.
         """
         by_network, *by_name = self._counters_of(path_of(scope), names)
-        # Names are not counted beyond the limit of their peer: it would drive out the counters of others by inventing
-        # names.
-        told, over = self._count(by_network)
+        # Names are not counted beyond the limit of their peer: invented names would evict the counters of others.
+        to_share, over = self._count(by_network)
         if not over:
             for each in by_name:
                 counted, full = self._count(each)
-                told, over = told + counted, over + full
-        if self._shared is not None and told:
-            self._remember(await self._shared.hit(told))
-            over += [each for each in told if self._is_full(each)]
-        return self._refusal(over) if over else None
+                to_share, over = to_share + counted, over + full
+        if self._shared is not None and to_share:
+            self._note_full(await self._shared.hit(to_share))
+            over += [each for each in to_share if self._is_full(each)]
+        return self._error(over) if over else None
 
-    async def succeeded(self, scope: Mapping[str, Any], names: Collection[str]) -> None:
-        """Clear the counters of a request's valid credentials of these names: those that count pairs of its peer and a
-        name. A caller that knows a password does not guess it. The counter of the peer stays, for the other names, and
-        those of its wider networks stay, for the other peers."""
+    async def clear(self, scope: Mapping[str, Any], names: Collection[str]) -> None:
+        """Clear the counters of the pairs of the request's peer and these names, whose credentials are valid. The
+        counters of the peer and of its wider networks stay, for other names and peers."""
         _, *by_name = self._counters_of(path_of(scope), names)
         pairs = [narrowest for narrowest, *_ in by_name]
         for counter in pairs:
@@ -194,30 +186,29 @@ class Throttle:
             await self._shared.clear(pairs)
 
     def _count(self, counters: Iterable[Counter]) -> tuple[list[Counter], list[Counter]]:
-        """Count a failure here, from the narrowest network to the widest; returns the counters to tell the others of,
-        and those that are beyond their limits.
+        """Count a failure here, from the narrowest network to the widest; returns the counters to share, and the
+        counters that are beyond their limits.
 
         Failures of one network beyond its limit are not counted for the wider ones: it would lock out its neighbors.
         """
-        told: list[Counter] = []
+        to_share: list[Counter] = []
         for each in counters:
             is_over = self._hit(each) > each.amount
             if self._is_full(each):
-                return told, [each]
-            told.append(each)
+                return to_share, [each]
+            to_share.append(each)
             if is_over:
-                return told, [each]
-        return told, []
+                return to_share, [each]
+        return to_share, []
 
     def _hit(self, counter: Counter) -> int:
-        """The failures here, with one more. The first one begins the window."""
         name, now = counter.name, self._clock()
         with self._lock:
             count, ends = self._counters.get(name, now) or (0, now + counter.seconds)
             self._counters.put(name, (count + 1, ends), until=ends)
         return count + 1
 
-    def _remember(self, full: Mapping[str, float]) -> None:
+    def _note_full(self, full: Mapping[str, float]) -> None:
         now = self._clock()
         for name, seconds in full.items():
             self._full.put(name, now + seconds, until=now + seconds)
@@ -248,12 +239,12 @@ class Throttle:
         return _Window(full_until if remaining else max(full_until, ends), 0)
 
     def _begin(self, path: Path, counters: list[Counter]) -> Future[None] | None:
-        """Begin, or return what to wait for."""
+        """Begin, or return the end to wait for."""
         with self._lock:
             remaining = {counter: self._window(counter).remaining for counter in counters}
             over = [counter for counter in counters if not remaining[counter]]
             if over:
-                raise self._refusal(over)
+                raise self._error(over)
             for counter in counters:
                 if self._begun.get(counter, 0) >= min(remaining[counter], _AT_ONCE):
                     loop = asyncio.get_running_loop()
@@ -267,27 +258,27 @@ class Throttle:
     def _end(self, counters: list[Counter]) -> None:
         with self._lock:
             woken: list[_Waiter] = []
-            for counter in reversed(counters):  # who waits for a wide network comes before those of a busy peer in it
+            for counter in reversed(counters):  # waiters of a wide network come before a busy peer in it
                 begun = self._begun[counter] = self._begun[counter] - 1
                 remaining = self._window(counter).remaining
                 if not begun:
                     del self._begun[counter]
                 woken += self._next(counter, min(remaining, _AT_ONCE) - begun if begun and remaining else math.inf)
         for loop, future in woken:
-            with suppress(RuntimeError):  # a loop that is closed waits for nothing
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_wake, future)
 
-    def _next(self, counter: Counter, room: float) -> Iterator[_Waiter]:
-        """Those whose turn it is, no more than there is room for: to wake all each time would cost the square of their
-        number. If some of them have gone away, the next end wakes others, and the last end wakes all."""
+    def _next(self, counter: Counter, most: float) -> Iterator[_Waiter]:
+        """The next waiters, ``most`` at most: to wake all each time would cost the square of their number. If some have
+        gone away, the next end wakes others, and the last end wakes all."""
         waiting = self._waiting.get(counter)
-        while waiting and room > 0:
+        while waiting and most > 0:
             yield waiting.pop()
-            room -= 1
+            most -= 1
         if waiting is not None and not waiting:
             del self._waiting[counter]
 
-    def _refusal(self, over: Collection[Counter]) -> TooManyRequestsError:
+    def _error(self, over: Collection[Counter]) -> TooManyRequestsError:
         """The error when these counters have reached their limits. Its cause is the same for all names that a network
         tries, and for all peers of a wider network that has reached its limit."""
         ends = max(self._window(counter).ends for counter in over)
@@ -305,5 +296,4 @@ def _wake(future: Future[None]) -> None:
 
 
 def _digest(text: str) -> str:
-    """A text of a caller's, in a fixed size."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -3,10 +3,10 @@
 The rules:
 
 1. An answer is sealed (``keys.sealed``) for its token and for the configuration of the verifier that asked. To read or
-   make one takes the secret of the replicas: who can read or write the server learns no claim and makes no identity.
+   make one takes the secret of the replicas: access to the server alone reveals no claim and makes no identity.
 2. The key of an answer is a digest. No token is in its name or its value.
-3. An answer has the time at which the issuer was asked. A reader accepts it for as long as one of its own, by its own
-   clock. An answer from more than ten seconds ahead is a miss.
+3. An answer has the time of the introspection request. A reader accepts it for as long as an answer of its own, by its
+   own clock. An answer from more than ten seconds ahead is a miss.
 4. The reader applies its own rules to the answer, as if the issuer had just given it.
 5. A server that cannot be used, a value that does not open, and an answer that is too large are misses: the issuer is
    asked. The server may drop answers.
@@ -42,20 +42,20 @@ _VERSION: Final = b"1"
 _PREFIX: Final = b"a2a:token:" + _VERSION + b":"
 _LARGEST: Final = 65_536
 """The largest sealed answer, in bytes: no more is ever read from the server."""
-_TRIP_SECONDS: Final = 0.2
-"""Shorter than a request waits: who waited for a trip that failed makes no other one."""
+_ROUND_TRIP_SECONDS: Final = 0.2
+"""Shorter than a request waits, so a request makes no second round trip after one that failed."""
 _TIME: Final = struct.Struct(">d")
 
 
 class SharedAnswer(NamedTuple):
-    """The issuer's answer about a token, and when it was asked, in seconds since the epoch."""
+    """The issuer's answer about a token, and the time of the request, in seconds since the epoch."""
 
     asked: float
     answer: JSONObject
 
 
 def slot_of(configuration: bytes, token: bytes) -> bytes:
-    """Where the answer about a token is kept, for verifiers of one configuration; both are SHA-256 digests."""
+    """The key of the answer about a token, for verifiers of one configuration; both are SHA-256 digests."""
     return _PREFIX + hashlib.sha256(configuration + token).digest()
 
 
@@ -75,11 +75,11 @@ class RedisTokenCache:
                 f"RedisTokenCache: the secret must be {MIN_SECRET} bytes or more; make one with "
                 "secrets.token_bytes(32), and give the same one to all replicas of the agent"
             )
-        self._server = RedisServer(url, what="cache of opaque tokens", timeout=_TRIP_SECONDS, may_drop=True)
+        self._server = RedisServer(url, what="cache of opaque tokens", timeout=_ROUND_TRIP_SECONDS, may_drop=True)
         self._seal = Seal(secret, b"a2a_trust introspection " + _VERSION)
-        self._look_ups = LookUps(self._trip)
+        self._look_ups = LookUps(self._round_trip)
         self._removing = set[Task[None]]()
-        self._is_told = False
+        self._is_logged = False
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -90,11 +90,11 @@ class RedisTokenCache:
         await self._server.aclose()
 
     async def find(self, slot: bytes, *, first: bool) -> SharedAnswer | None:
-        """The answer in the slot; None without one, or when nobody can tell. ``first`` as in ``LookUps``."""
+        """The answer in the slot; None if there is none, or the server cannot be used. ``first`` as in ``LookUps``."""
         if not self._server.pause.may_try():
             return None
-        found = await self._look_ups.found_within(REQUEST_SECONDS, [slot], first=first)
-        return self._opened(slot, found[slot]) if found else None
+        found = await self._look_ups.find_within(REQUEST_SECONDS, [slot], first=first)
+        return self._open(slot, found[slot]) if found else None
 
     async def keep(self, slot: bytes, shared: SharedAnswer, seconds: float) -> None:
         """Keep the answer for so many seconds, if the server can."""
@@ -108,8 +108,7 @@ class RedisTokenCache:
                 await client.set(slot, sealed, px=milliseconds)
 
     def forget(self, slot: bytes) -> None:
-        """Remove the answer, if the server can: in the background of the running event loop; without one, the caller
-        waits for it."""
+        """Remove the answer, if the server can: in the background of the event loop, or while the caller waits."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -125,18 +124,18 @@ class RedisTokenCache:
             async with self._server.session() as client:
                 await client.delete(slot)
 
-    async def _trip(self, slots: tuple[bytes, ...]) -> Mapping[bytes, bytes]:
+    async def _round_trip(self, slots: tuple[bytes, ...]) -> Mapping[bytes, bytes]:
         async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
             for slot in slots:
                 pipeline.getrange(slot, 0, _LARGEST - 1)
             values = await pipeline.execute()
         return {slot: value for slot, value in zip(slots, values, strict=True) if value}
 
-    def _opened(self, slot: bytes, sealed: Any) -> SharedAnswer | None:
+    def _open(self, slot: bytes, sealed: Any) -> SharedAnswer | None:
         value = self._seal.open(sealed, slot) if type(sealed) is bytes else None
         if value is None:
-            if not self._is_told:
-                self._is_told = True
+            if not self._is_logged:
+                self._is_logged = True
                 _log.warning(
                     "the %s has a value that was not sealed with this secret, so the issuer is asked; give all "
                     "replicas the same secret, or find out who else writes to that server",

@@ -1,5 +1,4 @@
-"""Reads the claims of a token: audience, scopes, binding, times, and the kind of token; and the rules that JWTs and
-opaque tokens share.
+"""Reads the claims of a token: audience, scopes, binding, times and kind; the rules that JWTs and opaque tokens share.
 
 Issuers write the same facts in different claims. The operator or a preset of ``providers`` names each difference;
 nothing is guessed. The claims may be unverified here, so they can only cause a rejection.
@@ -22,7 +21,8 @@ from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, UnrecognizedCredentialsError
 from a2a_trust.keys import base64url
 
-ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
+_ScopesFunction: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
+ScopesFrom: TypeAlias = str | Iterable[str] | _ScopesFunction
 """The place of a token's scopes: the name of a claim, several names, or a function of the verified claims.
 
 Dots in a name separate nested claims (``realm_access.roles``). A name with a colon or a slash is one claim
@@ -62,7 +62,6 @@ class AccessTokenMark:
             object.__setattr__(self, name, value)
 
     def is_in(self, claims: Mapping[str, Any]) -> bool:
-        """Whether the claims have the mark."""
         value = claims.get(self.claim)
         if self.values:
             return type(value) is str and value in self.values
@@ -76,8 +75,7 @@ class AccessTokenMark:
 
 
 def marks_of(marked_by: AccessTokenMark | Iterable[AccessTokenMark]) -> tuple[AccessTokenMark, ...]:
-    """The marks of an option; ConfigurationError."""
-    marks = (marked_by,) if isinstance(marked_by, AccessTokenMark) else tuple(_listed(marked_by))
+    marks = (marked_by,) if isinstance(marked_by, AccessTokenMark) else tuple(_list_values(marked_by))
     if (not marks and marked_by != ()) or not all(isinstance(mark, AccessTokenMark) for mark in marks):
         raise ConfigurationError('marked_by: write AccessTokenMark("claim", "value"), or a list of them')
     return marks
@@ -113,19 +111,21 @@ def check_other_kinds(claims: Mapping[str, Any], names: frozenset[str] = OF_OTHE
         raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({', '.join(found)})")
     kind = claim_of_kind(claims, _NOT_ACCESS)
     if kind is not None:
-        raise InvalidCredentialsError(f"token: its claim {kind} is {shown(claims[kind])}, so it is not an access token")
+        raise InvalidCredentialsError(
+            f"token: its claim {kind} is {shorten(claims[kind])}, so it is not an access token"
+        )
 
 
 def audiences_of(audience: str | Iterable[str], what: str) -> frozenset[str]:
     """The audiences of an option, one at least; ConfigurationError. ``what`` names the verifier in errors."""
-    found = [audience] if isinstance(audience, str) else _listed(audience)
+    found = [audience] if isinstance(audience, str) else _list_values(audience)
     if not found or not all(type(each) is str and each for each in found):
         raise ConfigurationError(f"{what}: audience must be a string that is not empty, or a list of such strings")
     return frozenset(found)
 
 
-def _listed(given: Any) -> list[Any]:
-    """The values of an option; empty for what is no list, which its caller refuses."""
+def _list_values(given: Any) -> list[Any]:
+    """The values of an option; empty if it is not a list, so that its caller rejects it."""
     return [*given] if isinstance(given, Iterable) else []
 
 
@@ -152,8 +152,7 @@ def binding_of(cnf: object) -> KeyBinding:
 
 
 def moments_of(claims: Mapping[str, Any], now: float, skew: float) -> tuple[float, float | None]:
-    """From when and until when a token is good, None where it has no ``exp``; InvalidCredentialsError when it
-    is not good ``now``."""
+    """From when and until when (None: always) a token is valid; InvalidCredentialsError: it is not valid ``now``."""
     exp, nbf, iat = claims.get("exp"), claims.get("nbf"), claims.get("iat")
     for name, moment in (("exp", exp), ("nbf", nbf), ("iat", iat)):
         if moment is not None and type(moment) is not int and type(moment) is not float:
@@ -166,7 +165,7 @@ def moments_of(claims: Mapping[str, Any], now: float, skew: float) -> tuple[floa
     return good_from, None if exp is None else float(exp)
 
 
-def shown(value: object) -> str:
+def shorten(value: object) -> str:
     """A claim for the audit trail, escaped and cut, because a caller may have chosen it."""
     return json.dumps(value, default=repr)[:200]
 
@@ -175,15 +174,15 @@ _NO_SCOPE: Final = frozenset({""})
 
 
 class ScopeClaims:
-    """Reads the scopes of tokens where ``scopes_from`` says. ConfigurationError: it says nothing that is understood."""
+    """Reads the scopes of tokens from the place ``scopes_from``; ConfigurationError: it is not a place."""
 
     def __init__(self, scopes_from: ScopesFrom) -> None:
-        self._function: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
+        self._function: _ScopesFunction | None = None
         self._paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
         if callable(scopes_from):
             self._function = scopes_from
             return
-        given = [scopes_from] if isinstance(scopes_from, str) else _listed(scopes_from)
+        given = [scopes_from] if isinstance(scopes_from, str) else _list_values(scopes_from)
         if not given or not all(type(name) is str and name and "" not in _path_of(name) for name in given):
             raise ConfigurationError(
                 "scopes_from: write the name of a claim, as in 'scope' or 'realm_access.roles', a list of names, or a "
@@ -192,10 +191,7 @@ class ScopeClaims:
         self._paths = tuple((name, _path_of(name)) for name in given)
 
     def of_claims(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """The scopes in verified claims, which a function of the operator's cannot change.
-
-        InvalidCredentialsError: they are not where they should be, or the function fails. The log says which.
-        """
+        """The scopes in verified claims. InvalidCredentialsError: they are in another place, or the function fails."""
         if self._function is not None:
             return self._by_function(self._function, claims)
         words: list[str] = []
@@ -203,7 +199,7 @@ class ScopeClaims:
             value: Any = claims
             for step in path:
                 if not isinstance(value, Mapping):
-                    raise InvalidCredentialsError(f"token: the claim {shown(name)} is not where scopes_from says")
+                    raise InvalidCredentialsError(f"token: the claim {shorten(name)} is not where scopes_from says")
                 if step not in value:
                     break
                 value = value[step]
@@ -212,9 +208,7 @@ class ScopeClaims:
         return frozenset(words) - _NO_SCOPE
 
     @staticmethod
-    def _by_function(
-        function: Callable[[Mapping[str, Any]], Iterable[str]], claims: Mapping[str, Any]
-    ) -> frozenset[str]:
+    def _by_function(function: _ScopesFunction, claims: Mapping[str, Any]) -> frozenset[str]:
         try:
             found = function(claims)
             scopes = None if isinstance(found, str | Mapping) else frozenset(found)
@@ -251,13 +245,13 @@ _MOST: Final = 256
 
 
 def candidates(claims: Mapping[str, Any], scopes: Iterable[str]) -> tuple[str, ...]:
-    """The claims that hold some of the scopes, by the names that ``scopes_from`` knows them by: for the log of a 403.
+    """The names for ``scopes_from`` of claims that hold some of the scopes, for the log of a 403.
 
     It looks at the first 256 claims, three levels deep.
     """
     wanted = frozenset(scopes)
     found = []
-    for name, value in islice(_named(claims, ()), _MOST):
+    for name, value in islice(_list_claims(claims, ()), _MOST):
         try:
             words = _words(value, name)
         except InvalidCredentialsError:
@@ -267,27 +261,27 @@ def candidates(claims: Mapping[str, Any], scopes: Iterable[str]) -> tuple[str, .
     return tuple(found)
 
 
-def _named(claims: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """The claims that ``scopes_from`` has a name for, each with it."""
+def _list_claims(claims: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """The claims with a name for ``scopes_from``, by that name."""
     for name, value in claims.items():
         path = (*above, name)
         full = ".".join(path)
         if _path_of(full) == path:
             yield full, value
             if isinstance(value, Mapping) and len(path) < _DEEPEST:
-                yield from _named(value, path)
+                yield from _list_claims(value, path)
 
 
-_MEMORY_BYTES: Final = 4_096
-"""How many bytes the memory may take for each of the tokens that it is for; one of 450 characters takes 1,550."""
+_CACHE_BYTES: Final = 4_096
+"""The most bytes of the cache for each token; a token of 450 characters takes 1,550."""
 _BYTES_BESIDE_CLAIMS: Final = 600
-_BYTES_OF_READ_ONLY: Final = 96  # what makes an object in the claims one that cannot be changed
+_BYTES_OF_READ_ONLY: Final = 96  # the wrapper of an object in the claims
 
 
 def bytes_of(claims: JSONObject, scopes: frozenset[str]) -> int:
-    """About how many bytes an entry of the memory takes; rather more than fewer."""
+    """About how many bytes an entry of the cache takes; rather more than fewer."""
     size = _BYTES_BESIDE_CLAIMS
-    found: list[object] = [claims, scopes, *scopes]  # which are strings of their own
+    found: list[object] = [claims, scopes, *scopes]
     for value in found:  # which grows meanwhile
         size += sys.getsizeof(value)
         if type(value) is dict:
@@ -300,22 +294,20 @@ def bytes_of(claims: JSONObject, scopes: frozenset[str]) -> int:
 
 
 def signed_part(credential: str) -> bytes:
-    """The digest of a JWT without its signature, which can have other spellings; else that of the token."""
+    """The digest of a JWT without its signature, which can have other spellings; of another token, of all of it."""
     return hashlib.sha256((credential.rpartition(".")[0] or credential).encode()).digest()
 
 
 class VerifiedToken(NamedTuple):
-    """A verified token, as the memory holds it."""
+    """A cached token: its ``signed_part``, and the generation of the key source."""
 
     identity: Identity
     signed: bytes
-    """``signed_part``: one signed part can have several valid signatures."""
     generation: int = 0
-    """That of the key source."""
 
 
 class ClaimsVerifier(BoundVerifier[str]):
-    """The demands on claims that JWTs and opaque tokens share."""
+    """The rules for claims that JWTs and opaque tokens share."""
 
     kind = CredentialKind.ACCESS_TOKEN
     _name: ClassVar[str]
@@ -330,7 +322,6 @@ class ClaimsVerifier(BoundVerifier[str]):
         binding: TokenBinding,
         remember: int,
     ) -> None:
-        """Check and keep the arguments that both have."""
         if type(issuer) is not str or not issuer:
             raise ConfigurationError(
                 f"{self._name}: issuer must be a string that is not empty; for several issuers write "
@@ -344,7 +335,7 @@ class ClaimsVerifier(BoundVerifier[str]):
         self.issuers: Final = (issuer,)
         self.binding: Final = TokenBinding(binding)
         self._valid: BoundedCache[bytes, VerifiedToken] = BoundedCache(
-            max_entries=remember, max_bytes=remember * _MEMORY_BYTES
+            max_entries=remember, max_bytes=remember * _CACHE_BYTES
         )
 
     def forget(self, credential: str) -> None:
@@ -356,27 +347,26 @@ class ClaimsVerifier(BoundVerifier[str]):
     def _check_issuer(self, claims: Mapping[str, Any]) -> None:
         if claims.get("iss", self._issuer) != self._issuer:  # no JSON value but a string equals a string
             raise UnrecognizedCredentialsError(
-                f"token: iss is not the issuer {shown(self._issuer)}, but {shown(claims['iss'])}"
+                f"token: iss is not the issuer {shorten(self._issuer)}, but {shorten(claims['iss'])}"
             )
 
     def _is_marked(self, claims: Mapping[str, Any]) -> bool:
-        """Whether a mark says that it is an access token; InvalidCredentialsError where one says that it is not."""
+        """Whether a mark shows an access token; InvalidCredentialsError: a mark shows another token."""
         for mark in self._marks:
             if mark.is_contradicted_by(claims):
-                said = shown(claims[mark.claim]) if mark.claim in claims else "missing"
-                why = f"token: {mark.claim} is {said}, so it is not an access token"
-                raise InvalidCredentialsError(self._with_hint(mark.claim, why))
+                said = shorten(claims[mark.claim]) if mark.claim in claims else "missing"
+                raise self._error(mark.claim, f"token: {mark.claim} is {said}, so it is not an access token")
         return any(mark.is_in(claims) for mark in self._marks)
 
     def _check_audience(self, claims: Mapping[str, Any], name: str = "aud") -> None:
         """``name`` is the claim that has the audience."""
         if not is_for(claims.get(name), self._audiences):
-            ours, said = " or ".join(map(shown, sorted(self._audiences))), shown(claims.get(name))
+            ours, said = " or ".join(map(shorten, sorted(self._audiences))), shorten(claims.get(name))
             what = f"audience {said}" if name == "aud" else f"{name} {said}, in the place of aud,"
-            raise InvalidCredentialsError(self._with_hint("aud", f"token: {what} does not include {ours}"))
+            raise self._error("aud", f"token: {what} does not include {ours}")
 
     def _bound_to(self, claims: Mapping[str, Any]) -> KeyBinding | None:
-        """The keys that the token is bound to. InvalidCredentialsError: it has to be bound, and is not."""
+        """The keys that the token is bound to. InvalidCredentialsError: it must be bound, and is not."""
         bound_to = binding_of(claims["cnf"]) if "cnf" in claims else None
         if bound_to is None and self.binding is TokenBinding.REQUIRED:
             raise InvalidCredentialsError(
@@ -387,9 +377,12 @@ class ClaimsVerifier(BoundVerifier[str]):
     def _identity_of(
         self, claims: dict[str, Any], issuer: str, subject: str, expires_at: float, bound_to: KeyBinding | None
     ) -> Identity:
-        """The identity in verified claims. InvalidCredentialsError: their scopes are not where they should be."""
+        """The identity in verified claims. InvalidCredentialsError: the scopes are in another place."""
         identity = Identity(issuer=issuer, subject=subject, expires_at=expires_at, claims=claims, bound_to=bound_to)
         return replace(identity, scopes=self._scopes.of_claims(identity.claims))
+
+    def _error(self, claim: str, why: str) -> InvalidCredentialsError:
+        return InvalidCredentialsError(self._with_hint(claim, why))
 
     def _with_hint(self, claim: str, why: str) -> str:
         return f"{why}; {self._hints[claim]}" if claim in self._hints else why

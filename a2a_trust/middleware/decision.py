@@ -235,7 +235,7 @@ class Access:
 
     def known_caller(self, seen: Seen, now: float) -> Principal | Refused | None:
         """The result of ``caller``, at once, for most callers that were here before; else None."""
-        known = self.guard.remembered(seen.scope, now) if self.certificates is None else None
+        known = self.guard.find_cached(seen.scope, now) if self.certificates is None else None
         return self._checked_page(seen.scope, known) if known is not None and self._attached else known
 
     async def find_caller(self, seen: Seen, now: float) -> Caller | Refused:

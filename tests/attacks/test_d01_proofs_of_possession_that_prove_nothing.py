@@ -321,7 +321,7 @@ async def test_one_holder_of_a_good_token_cannot_drive_out_the_keys_of_the_other
         return _read_key(header)
 
     monkeypatch.setattr("a2a_trust.auth.dpop._read_key", counted)
-    monkeypatch.setattr("a2a_trust.auth.dpop._MEMORY_KEYS", 4)
+    monkeypatch.setattr("a2a_trust.auth.dpop._CACHED_KEYS", 4)
     app, _ = agent()
     mallorys, thine = bound_token(OTHER), bound_token()
     assert (await ask(app, by_dpop(thine, proof(thine)))).status_code == 200

@@ -142,7 +142,7 @@ async def test_status_429_ends_questions_for_a_minute_at_most_and_is_no_outage(
         clock.ahead = 60.0
         assert await attacked.status("good") == 200
     (record,) = [each for each in caplog.records if each.name == endpoint.__name__]
-    assert (record.levelno, "the server limits the questions (429)" in record.getMessage()) == (logging.WARNING, True)
+    assert (record.levelno, "the server limits the requests (429)" in record.getMessage()) == (logging.WARNING, True)
 
 
 @walk("retry_after", ["0", "", "soon", "-5", "Mon, 99 Foo 2026 00:00:00 GMT"])
@@ -193,7 +193,7 @@ async def test_status_429_after_an_outage_shows_that_the_server_is_back(monkeypa
 
 
 async def test_a_caller_with_many_valid_tokens_keeps_out_no_new_ones() -> None:
-    turns = endpoint._Turns()
+    turns = endpoint._Slots()
     asked = [asyncio.create_task(turns.take(("198.51.100.66",), first=True)) for _ in range(200)]
     await asyncio.sleep(0)
     new = asyncio.create_task(turns.take((ANN,), first=False))

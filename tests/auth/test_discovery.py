@@ -304,5 +304,5 @@ async def test_a_document_that_becomes_anothers_changes_no_keys() -> None:
 async def test_the_keys_of_one_issuer_prove_nothing_about_another(kind: type[JwtVerifier], other: str) -> None:
     keys = OpenIdKeys("https://idp.example", Fetcher())
     kind(keys, issuer="https://idp.example", audience="x")
-    with pytest.raises(ConfigurationError, match=r"those of 'https://idp\.example'; make both the same"):
+    with pytest.raises(ConfigurationError, match=r"belong to 'https://idp\.example'; make both the same"):
         kind(keys, issuer=other, audience="x")

@@ -545,7 +545,7 @@ async def test_a_server_that_rejects_the_client_is_503_and_the_log_says_what_to_
                 await verifier.verify(credential, NOW)
     (record,) = [each for each in caplog.records if each.name.startswith("a2a_trust.auth")]
     assert record.levelname == "ERROR"
-    assert "rejects the questions of the client 'agent'" in record.getMessage()
+    assert "rejects the requests of the client 'agent'" in record.getMessage()
     assert reason in record.getMessage()
     assert "correct client_id and authentication" in record.getMessage()
     assert CLIENT_SECRET not in caplog.text
@@ -724,7 +724,7 @@ async def test_a_new_secret_counts_as_soon_as_its_file_has_it(
         server.secret = "new-secret"
         with pytest.raises(KeySourceUnavailableError):
             await verifier.verify("two", NOW)
-        assert "rejects the questions of the client 'agent'" in caplog.text
+        assert "rejects the requests of the client 'agent'" in caplog.text
         assert (await verifier.verify("one", NOW)).subject == "ann", "it is remembered"
         new = tmp_path / "new"
         new.write_text("new-secret")

@@ -61,7 +61,7 @@ def limits(shared: RedisCounters, by_credential: str = "3/hour", by_peer: str = 
 def _patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a trip than requests wait."""
     monkeypatch.setattr(shared_counters, "REQUEST_SECONDS", 60.0)
-    monkeypatch.setattr(shared_counters, "_TRIP_SECONDS", 60.0)
+    monkeypatch.setattr(shared_counters, "_ROUND_TRIP_SECONDS", 60.0)
 
 
 async def goes_away(work: Coroutine[Any, Any, Any], when: Callable[[], bool]) -> None:
@@ -139,8 +139,8 @@ class InThisProcess(RedisCounters):
         self.failures = failures
         self.is_down = False
 
-    def _windows(self, counters: Iterable[Counter]) -> dict[Counter, shared_counters._Window | None]:
-        return {each: shared_counters._Window(self.failures.get(each.key, 0), each.seconds) for each in counters}
+    def _windows(self, counters: Iterable[Counter]) -> dict[Counter, shared_counters._SharedWindow | None]:
+        return {each: shared_counters._SharedWindow(self.failures.get(each.key, 0), each.seconds) for each in counters}
 
     async def _read(self, counters: tuple[Counter, ...]) -> Any:
         with self._server.pause.attempt():
@@ -375,7 +375,7 @@ async def test_a_burst_takes_few_trips_and_is_no_outage(
         peer_scope = {"client": (peer, 1)}
         end = await throttle.begin(peer_scope, {name})
         await asyncio.sleep(0)
-        await throttle.failed(peer_scope, {name})
+        await throttle.count_failure(peer_scope, {name})
         end()
 
     async def is_refused(throttle: Throttle) -> bool:
@@ -491,7 +491,7 @@ async def test_without_redis_each_process_counts_for_itself(
 async def test_a_frozen_redis_delays_one_request_and_then_none_for_a_second(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_counters, "_TRIP_SECONDS", 2.0)
+    monkeypatch.setattr(shared_counters, "_ROUND_TRIP_SECONDS", 2.0)
     clock = Clock()
     monkeypatch.setattr(availability, "time", SimpleNamespace(monotonic=clock))
     many = {"by_credential": "1000/hour", "by_peer": "1000/hour"}

@@ -201,7 +201,7 @@ async def test_a_peer_is_known_for_five_minutes_with_what_was_verified_for_it(mo
     monkeypatch.setattr("a2a_trust.auth.throttle._COUNTERS", 3)
     clock = [1000.0]
     throttle = Throttle(LIMITS, clock=lambda: clock[0])
-    throttle.accepted(PEER, "login", "ann:right")
+    throttle.note_valid(PEER, "login", "ann:right")
     clock[0] += 299
     assert throttle.knows(PEER, "login", "ann:right")
     for other in ((OTHER, "login", "ann:right"), (PEER, "key", "ann:right"), (PEER, "login", "ann:wrong")):
@@ -209,7 +209,7 @@ async def test_a_peer_is_known_for_five_minutes_with_what_was_verified_for_it(mo
     clock[0] += 1
     assert not throttle.knows(PEER, "login", "ann:right")
     for number in range(5):
-        throttle.accepted(PEER, "login", f"user{number}:right")
+        throttle.note_valid(PEER, "login", f"user{number}:right")
     assert [throttle.knows(PEER, "login", f"user{number}:right") for number in range(5)] == [False] * 2 + [True] * 3
     assert not any(b"right" in pair for pair, _ in throttle._known.items())
 
@@ -353,8 +353,8 @@ async def test_a_success_clears_the_pairs_of_its_peer_and_names_and_nothing_else
     for peer in (PEER, OTHER):
         for name in ("ann", "bob"):
             for _ in range(2):
-                await throttle.failed(peer, {name})
-    await throttle.succeeded(PEER, {"ann", ""})
+                await throttle.count_failure(peer, {name})
+    await throttle.clear(PEER, {"ann", ""})
     remaining = {
         (peer["client"][0], name): [
             throttle._window(narrowest).remaining for narrowest, *_ in throttle._counters_of(path_of(peer), {name})
@@ -374,9 +374,9 @@ async def test_a_success_of_a_neighbor_clears_no_counter_of_their_network() -> N
     """Else who knows one password could guess it for ever from other addresses of the network, or let others guess."""
     throttle = Throttle(LIMITS)
     guessing, knowing = ({"client": (f"2001:db8:0:{number}::1", 50_000)} for number in (1, 2))
-    await throttle.failed(guessing, {"ann"})
+    await throttle.count_failure(guessing, {"ann"})
     before = [throttle._window(each).remaining for each in throttle._counters_of(path_of(knowing), {"ann"})[1]]
-    await throttle.succeeded(knowing, {"ann"})
+    await throttle.clear(knowing, {"ann"})
     after = [throttle._window(each).remaining for each in throttle._counters_of(path_of(knowing), {"ann"})[1]]
     assert before == after == [3, 11, 47]
 
@@ -459,7 +459,7 @@ async def failing(throttle: Throttle, peers: Iterable[dict[str, Any]], name: str
             end = await throttle.begin(peer, {name})
         except TooManyRequestsError:
             return number
-        await throttle.failed(peer, {name})
+        await throttle.count_failure(peer, {name})
         end()
     return -1
 
@@ -483,10 +483,10 @@ async def test_one_peer_that_fails_without_end_does_not_lock_out_its_neighbors()
     """As with wrong API keys, which are verified beyond the limit as well."""
     throttle = Throttle(LIMITS)
     for number in range(200):
-        await throttle.failed(of(0), {f"key{number % 50}"})
+        await throttle.count_failure(of(0), {f"key{number % 50}"})
     assert await failing(throttle, [of(0, 1)] * 9) == 5
     assert await failing(throttle, [of(0, 2)] * 9, "key1") == 3
-    assert await throttle.failed(of(0), {"key"}) is not None
+    assert await throttle.count_failure(of(0), {"key"}) is not None
 
 
 @pytest.mark.parametrize("busy_peers", [1, 4])
@@ -522,8 +522,8 @@ async def test_neither_names_nor_peers_grow_the_memory(monkeypatch: pytest.Monke
     throttle = Throttle(FailureLimits(by_credential="10/day", by_peer="1000000/day"))
     name = "x" * 1000
     for number in range(200):
-        await throttle.failed(PEER, {f"{name}{number}"})
-        await throttle.failed({"client": (str(IPv6Address(number << 64)), 1)}, {"ann"})
+        await throttle.count_failure(PEER, {f"{name}{number}"})
+        await throttle.count_failure({"client": (str(IPv6Address(number << 64)), 1)}, {"ann"})
     assert counters(throttle) == 64
     entries = throttle._counters.items()
     assert max(sys.getsizeof(key) for key, _ in entries) < 200
@@ -532,11 +532,11 @@ async def test_neither_names_nor_peers_grow_the_memory(monkeypatch: pytest.Monke
 async def test_invented_names_of_one_peer_do_not_drive_out_the_counters_of_others() -> None:
     throttle = Throttle(LIMITS)
     for _ in range(3):
-        assert await throttle.failed(OTHER, {"ann"}) is None
+        assert await throttle.count_failure(OTHER, {"ann"}) is None
     for number in range(500):
-        await throttle.failed(PEER, {f"name{number}"})
+        await throttle.count_failure(PEER, {f"name{number}"})
     assert counters(throttle) == 2 + 1 + 5
-    assert await throttle.failed(OTHER, {"ann"}) is not None
+    assert await throttle.count_failure(OTHER, {"ann"}) is not None
 
 
 class Anybodys:

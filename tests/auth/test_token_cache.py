@@ -48,7 +48,7 @@ def own_redis() -> Iterator[RedisServer]:
 def _patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a trip, or for a question, than requests wait."""
     monkeypatch.setattr(token_cache, "REQUEST_SECONDS", 60.0)
-    monkeypatch.setattr(token_cache, "_TRIP_SECONDS", 60.0)
+    monkeypatch.setattr(token_cache, "_ROUND_TRIP_SECONDS", 60.0)
 
 
 @asynccontextmanager
@@ -436,7 +436,7 @@ async def test_without_redis_each_replica_asks_the_issuer(
 async def test_a_frozen_redis_delays_one_request_and_then_none_for_a_second(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_cache, "_TRIP_SECONDS", 2.0)
+    monkeypatch.setattr(token_cache, "_ROUND_TRIP_SECONDS", 2.0)
     clock = Clock()
     monkeypatch.setattr(availability, "time", SimpleNamespace(monotonic=clock))
     tokens = [f"t{number}" for number in range(60)]

@@ -32,15 +32,15 @@ async def test_a_counter_that_is_not_a_number(redis_server: RedisServer, redis_u
     """The process goes on counting for itself."""
     shared = RedisCounters(redis_url)
     throttle = Throttle(FailureLimits(by_credential="2/minute", shared=shared))
-    await throttle.failed(PEER, ["ann"])
+    await throttle.count_failure(PEER, ["ann"])
     with redis_server.client() as client:
         names = client.keys("a2a:failures:*")
         assert len(names) == 2
         for name in names:
             client.set(name, value)
     (await throttle.begin(PEER, ["ann"]))()
-    assert await throttle.failed(PEER, ["ann"]) is None
-    assert await throttle.failed(PEER, ["ann"]) is not None
+    assert await throttle.count_failure(PEER, ["ann"]) is None
+    assert await throttle.count_failure(PEER, ["ann"]) is not None
     await shared.aclose()
 
 

@@ -1042,7 +1042,7 @@ async def test_a_caller_who_was_here_before_meets_the_same_application() -> None
     for _ in range(2):
         await called(app, {**scope, "headers": [*scope["headers"]]}, {"type": "http.request", "body": b""})
     whole, at_once = agent.scopes
-    assert app.access.guard.remembered(http_scope(carried=carried), NOW) is principal_of(at_once)
+    assert app.access.guard.find_cached(http_scope(carried=carried), NOW) is principal_of(at_once)
     for name in whole.keys() | at_once.keys():
         if name != "auth":
             assert whole[name] == at_once[name]

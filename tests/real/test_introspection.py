@@ -143,7 +143,7 @@ async def test_an_agent_that_the_provider_does_not_know_gets_no_answer(
     verifier = verifier_of(provider, authentication=ClientSecret("another"))
     with pytest.raises(KeySourceUnavailableError, match="invalid_client"):
         await verifier.verify(await provider.opaque_token(), time.time())
-    assert "rejects the questions of the client 'agent'" in caplog.text
+    assert "rejects the requests of the client 'agent'" in caplog.text
 
 
 async def test_signed_answers_are_verified_by_the_keys_of_the_provider(provider: OpenIdProvider) -> None:

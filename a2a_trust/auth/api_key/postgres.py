@@ -1,8 +1,8 @@
 """API keys in PostgreSQL, for all processes and machines of an agent.
 
 Keys are looked up by digest, through an index, so a look-up costs the same however many there are. A trigger replaces
-the ``revision`` with every change but that of a last use, also with one that is made by hand, and notifies those who
-listen: so a revocation counts within milliseconds, and without notifications within ``refresh`` seconds.
+the ``revision`` with every change except of a last use, also with a change by hand, and notifies the listeners. So a
+revocation takes effect within milliseconds, and without notifications within ``refresh`` seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIND: Final = f"""
 SELECT revision.value, {COLUMNS} FROM a2a_trust.api_key_revision AS revision
 LEFT JOIN a2a_trust.api_key ON digest = ANY ($1::bytea[])
 """  # noqa: S608  a constant
-#: A row that another replica writes at this moment gets its last use from that one.
+#: A row that another replica writes at this moment gets its last use from that replica.
 _TOUCH: Final = """
 WITH used AS (SELECT * FROM unnest($1::text[], $2::float8[]) AS given (id, at)),
 free AS (SELECT id FROM a2a_trust.api_key WHERE id = ANY ($1::text[]) FOR NO KEY UPDATE SKIP LOCKED)
@@ -84,13 +84,13 @@ class PostgresApiKeys(ApiKeysInTable):
         await self._database.aclose()
 
     async def _listen(self) -> None:
-        """Until the connection ends. The next look-up begins again."""
+        """Listen until the connection ends. The next look-up begins again."""
         with suppress(KeySourceUnavailableError):
-            async with self._database.listening(_CHANNEL, self._tell) as lost:
-                self._tell()  # of changes before this
+            async with self._database.listening(_CHANNEL, self._notify) as lost:
+                self._notify()  # of changes before this
                 await lost.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._changed:
             changed()
 

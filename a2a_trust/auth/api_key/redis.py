@@ -1,11 +1,11 @@
 """API keys in Redis or Valkey, for all processes and machines of an agent.
 
-A record is one value under the digest of its key, with an index by id. Every change but that of a last use replaces the
-``revision`` in the same transaction. A server without a ``revision`` is not an empty store, but one that was lost:
-nobody can tell then, and no key is reported as unknown.
+A record is one value under the digest of its key, with an index by id. Every change except of a last use replaces the
+``revision`` in the same transaction. A server without a ``revision`` has lost its store: KeySourceUnavailableError, and
+no key is reported as unknown.
 
-The durability is that of the server: with ``appendonly yes`` and ``appendfsync always`` a change survives a power cut.
-A failover to a replica can lose the last changes, so after one repeat the last revocations.
+With ``appendonly yes`` and ``appendfsync always`` a change survives a power cut. A failover to a replica can lose the
+last changes, so repeat the last revocations after it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ _TABLE: Final = api_key_table("")
 class RedisApiKeys(ApiKeyWrites):
     """The API keys in one Redis server, for servers (``ApiKeyVerifier(RedisApiKeys(url))``) and operators alike.
 
-    KeySourceUnavailableError when the server does not answer in time, drops keys to make room, is a replica, or has no
-    store.
+    KeySourceUnavailableError when the server does not answer in time, evicts keys, is a replica, or has no store.
     """
 
     def __init__(self, url: str, *, create: bool = False, timeout: float = REQUEST_SECONDS) -> None:
@@ -77,7 +76,7 @@ class RedisApiKeys(ApiKeyWrites):
             self._server.check_room(memory)
             self._server.check_role(replication)
         if revision is None:
-            raise self._lost()
+            raise self._no_store()
         rows = [row for row in zip(values, digests, strict=True) if row[0] is not None]
         return Found(revision, readable_of(rows, _record, what=self._server.what))
 
@@ -93,7 +92,7 @@ class RedisApiKeys(ApiKeyWrites):
         """The stored value of each key, and the key's digest."""
         with self._server.blocking() as client:
             if client.get(_REVISION) is None:
-                raise self._lost()
+                raise self._no_store()
             digests = list(map(_digest, client.hvals(_IDS)))
             rows: list[tuple[bytes | None, bytes]] = []
             for first in range(0, len(digests), _TOGETHER):
@@ -105,12 +104,12 @@ class RedisApiKeys(ApiKeyWrites):
     def _writing(self) -> Iterator[WriteTable[ApiKeyRecord]]:
         with self._server.transaction(_REVISION) as pipeline:
             if pipeline.get(_REVISION) is None and not self._create:
-                raise self._lost()
-            table = _Writable(pipeline, {})
+                raise self._no_store()
+            table = _WritableKeys(pipeline, {})
             yield table
             table.write()
 
-    def _lost(self) -> KeySourceUnavailableError:
+    def _no_store(self) -> KeySourceUnavailableError:
         return KeySourceUnavailableError(
             f"there are no {self._server.what}: the server is new, or lost its data; restore it, or make a first key: "
             f"a2a-sign api-key create --store {self._server.url.shown} --owner NAME"
@@ -118,7 +117,7 @@ class RedisApiKeys(ApiKeyWrites):
 
 
 @dataclass(frozen=True, slots=True)
-class _Writable:
+class _WritableKeys:
     """The keys inside a transaction. Reads go to the server at once, and writes all together at the end."""
 
     pipeline: Any
@@ -151,7 +150,6 @@ class _Writable:
 
 
 def _name(digest: bytes) -> bytes:
-    """The name of a record."""
     return b"a2a:key:" + digest
 
 

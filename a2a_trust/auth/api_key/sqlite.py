@@ -1,7 +1,7 @@
 """API keys in an SQLite file: the embedded store, which several processes of one machine may share.
 
 How they share it is in ``base.files.sqlite``, how it is read in ``record_table``. Keys are looked up by digest, so a
-look-up costs the same however many there are. ``revision`` changes with every change but that of a last use.
+look-up costs the same however many there are. ``revision`` changes with every change except of a last use.
 
 Servers need the right to read only; without the right to write, last uses are not kept.
 """
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
-from a2a_trust.auth.record_table import RecordsInTable, RecordTable, SqliteStore
+from a2a_trust.auth.record_table import RecordsInTable, RecordTable, SqliteStore, store_file
 from a2a_trust.base.files.sqlite import revision_of
 
 COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
@@ -40,23 +40,17 @@ _USES: Final = 100
 
 
 def api_key_table(name: str) -> RecordTable[ApiKeyRecord]:
-    """The table of this name, with ``COLUMNS``."""
     changing = "expires, revoked, replaced_by"
-    return RecordTable(name, COLUMNS, _made, members=f"key_{COLUMNS}", key="digest", changing=changing)
+    return RecordTable(name, COLUMNS, _record_of, members=f"key_{COLUMNS}", key="digest", changing=changing)
 
 
-def _made(*, imported: int, **members: Any) -> ApiKeyRecord:
+def _record_of(*, imported: int, **members: Any) -> ApiKeyRecord:
     return ApiKeyRecord(imported=bool(imported), **members)
 
 
 class ApiKeysInTable(RecordsInTable[ApiKeyRecord], ApiKeyWrites):
-    """The operators' side of the stores in tables."""
-
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation.
-
-        Those that ``unreadable`` names are left out.
-        """
+        """Every readable record, or every one of the owner, with last uses, in order of creation."""
         return self._records() if owner is None else self._records("WHERE owner = $1", owner)
 
 
@@ -66,10 +60,7 @@ class SqliteApiKeys(SqliteStore[ApiKeyRecord], ApiKeysInTable):
     KeySourceUnavailableError when the file cannot be read or written now.
     """
 
-    _what = "API key store"
-    _application_id = 0x41324B79  # "A2Ky"
-    _version = 2
-    _tables = _TABLES
+    _kind = store_file("API key store", application_id=0x41324B79, version=2, tables=_TABLES)  # "A2Ky"
     _first = "make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
     _table = api_key_table("api_key")
 

@@ -22,7 +22,6 @@ import secrets
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -36,12 +35,14 @@ from a2a_trust.auth.records import (
     Issued,
     MemoryStore,
     MemoryTable,
-    WriteTable,
+    RecordWrites,
+    StoredRecord,
     check_ahead,
     check_moments,
     check_name,
     check_scopes,
     reason,
+    revoke_record,
     scope_set,
 )
 from a2a_trust.base.cache import SingleFlight
@@ -54,27 +55,23 @@ _ID_LENGTH, _SECRET_LENGTH, _CHECKSUM_LENGTH = 12, 32, 6
 _KEY: Final = re.compile(r"([a-z][a-z0-9]{1,15}_[0-9A-Za-z]{12})_[0-9A-Za-z]{38}")
 _KEY_ID: Final = re.compile(r"[a-z][a-z0-9]{1,15}_[0-9A-Za-z]{12}")
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9]{1,15}")
-
 _SHORTEST_IMPORT: Final = 32
 _LONGEST: Final = 1024
 _IMPORTABLE: Final = re.compile(r"[!-~]+")  # what passes every header, cookie and query as it is
 _USE_SECONDS: Final = 60.0
 """The last use of a key is written at most this often."""
-
 _GATHERING: Final = 1.0
-"""So long last uses are gathered, in seconds: look-ups wait while the store is written to."""
-
+"""For so many seconds, last uses are gathered: look-ups wait while the store is written to."""
 _MOST_USES: Final = 32_768
 """Last uses that wait to be written."""
-
 _KNOWN_BASE: Final = 400
-"""The bytes of a key in memory, without what its owner and its scopes take."""
+"""The bytes of a cached key, without its owner and its scopes."""
 
 _log = logging.getLogger("a2a_trust")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKeyRecord:
+class ApiKeyRecord(StoredRecord):
     """The record of a key in a store, without the key itself.
 
     ``digest`` is the SHA-256 of the key's whole text. Times are seconds since the epoch; the key is valid before
@@ -85,10 +82,6 @@ class ApiKeyRecord:
     key_id: str
     digest: bytes = field(repr=False)
     owner: str
-    scopes: frozenset[str] = frozenset()
-    created: float
-    expires: float = math.inf
-    revoked: float | None = None
     last_used: float | None = None
     replaced_by: str | None = None
     imported: bool = False
@@ -105,10 +98,6 @@ class ApiKeyRecord:
         check_scopes(self.scopes, "API key")
         check_name(self.owner, "API key: the owner")
         check_moments("API key", self.expires, self.created)
-
-    def is_good(self, now: float) -> bool:
-        """Whether the key is valid at that moment."""
-        return self.revoked is None and now < self.expires
 
 
 class IssuedApiKey(Issued[ApiKeyRecord]):
@@ -157,22 +146,19 @@ class ApiKeyStore(Protocol):
         Any exception means that the keys cannot be read now, or one of them: the verifier then asks for a digest that
         no key has. It waits 5 seconds at most.
         """
-        ...
 
     async def touch(self, used: Mapping[str, float]) -> None:
         """Store the time of the last use by key id, if it is later than the stored one."""
-        ...
 
 
-class ApiKeyWrites:
-    """The operator's changes of keys, for every store that can open a table for writing.
+class ApiKeyWrites(RecordWrites[ApiKeyRecord]):
+    """The operator's changes of keys.
 
     All methods are synchronous and safe in threads; in a running server: ``await asyncio.to_thread(store.revoke, id)``.
     ConfigurationError: an argument is wrong, or the change is not possible; nothing was changed.
     """
 
-    def _writing(self) -> AbstractContextManager[WriteTable[ApiKeyRecord]]:
-        raise NotImplementedError
+    _unknown = "no key has this id; ids look like a2a_3kTMd9QxL0aB; list the keys to find it"
 
     def create(
         self, *, owner: str, scopes: Iterable[str] = (), expires: float = math.inf, prefix: str = DEFAULT_PREFIX
@@ -217,7 +203,7 @@ class ApiKeyWrites:
             raise ConfigurationError("the overlap is negative; timedelta(0) ends the old key now")
         with self._writing() as table:
             now = time.time()
-            old = _get(table, key_id)
+            old = self._get(table, key_id)
             if old.replaced_by is not None:
                 raise ConfigurationError(f"{key_id} was rotated already; rotate {old.replaced_by}, which replaced it")
             if not old.is_good(now):
@@ -231,32 +217,17 @@ class ApiKeyWrites:
         return IssuedApiKey(issued.record, issued.text, old)
 
     def take_back(self, issued: IssuedApiKey) -> None:
-        """Revoke a key that could not be handed over; the key that it replaces goes on as it was."""
+        """Revoke a key that could not be handed over; the key that it replaces stays as it was."""
         with self._writing() as table:
-            table.put(_revoked(_get(table, issued.record.key_id)))
+            table.put(revoke_record(self._get(table, issued.record.key_id)))
             before = issued.replaces
-            now = None if before is None else _get(table, before.key_id)
+            now = None if before is None else self._get(table, before.key_id)
             if before is not None and now is not None and now.replaced_by == issued.record.key_id:
                 table.put(replace(now, expires=before.expires, replaced_by=None))
 
     def revoke(self, key_id: str) -> ApiKeyRecord:
         """Revoke the key: verifiers reject it as soon as they read the store again. This cannot be undone."""
-        with self._writing() as table:
-            record = _revoked(_get(table, key_id))
-            table.put(record)
-        return record
-
-
-def _revoked(record: ApiKeyRecord) -> ApiKeyRecord:
-    return record if record.revoked is not None else replace(record, revoked=time.time())
-
-
-def _get(table: WriteTable[ApiKeyRecord], key_id: str) -> ApiKeyRecord:
-    record = table.get(key_id)
-    if record is None:
-        # The given text is not repeated: it may be a key.
-        raise ConfigurationError("no key has this id; ids look like a2a_3kTMd9QxL0aB; list the keys to find it")
-    return record
+        return self._revoke(key_id)
 
 
 def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, now: float) -> IssuedApiKey:
@@ -269,7 +240,6 @@ def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, no
 def _record(
     key_id: str, text: str, owner: str, scopes: Iterable[str], expires: float, *, now: float, imported: bool = False
 ) -> ApiKeyRecord:
-    """The record of a new key."""
     check_ahead(expires, now)
     return ApiKeyRecord(
         key_id=key_id,
@@ -294,7 +264,7 @@ class MemoryApiKeys(MemoryStore[ApiKeyRecord], ApiKeyWrites):
             self._table.put(record)
 
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation."""
+        """Every record, or every record of the owner, with last uses, in order of creation."""
         with self._lock:
             return tuple(record for record in self._table.records.values() if owner in (None, record.owner))
 
@@ -307,11 +277,8 @@ class MemoryApiKeys(MemoryStore[ApiKeyRecord], ApiKeyWrites):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Known(CachedRecord):
-    """A key as the request path needs it.
-
-    Until just before ``nothing_until`` a hit has nothing to do: the key is good and its last use need not be written.
-    """
+class _KnownKey(CachedRecord):
+    """Before ``nothing_until`` a key is valid and its last use need not be written."""
 
     key_id: str
     digest: bytes
@@ -319,8 +286,8 @@ class _Known(CachedRecord):
     nothing_until: float = -math.inf
 
 
-#: Stands in for keys that are not known, so that they cost the same work; it is good for nothing, ever.
-_NOBODY: Final = _Known(
+#: The entry for unknown keys, so that they cost the same work. It is never valid.
+_NOBODY: Final = _KnownKey(
     reading=Reading(None, -math.inf),
     key_id="",
     digest=bytes(sha256().digest_size),
@@ -337,7 +304,7 @@ class ApiKeyVerifier:
     ``claims["key_id"]`` is the key's id. Verifiers of different stores need different ``issuer`` names; otherwise
     owners with the same name in both would be one caller.
 
-    Keys are cached in memory (``auth.record_cache``). So **a revoked key is rejected at most** ``refresh`` **seconds
+    Keys are cached (``auth.record_cache``). So **a revoked key is rejected at most** ``refresh`` **seconds
     after the revocation is in the store**, in every process. A new key works at once. While the store cannot be read, a
     cached key is accepted for ``stale_if_error`` seconds.
     """
@@ -356,7 +323,7 @@ class ApiKeyVerifier:
         """``clock`` measures the age of what was read, in seconds; the moment of a request is an argument of verify."""
         if isinstance(store, type) or not callable(getattr(store, "touch", None)):
             raise ConfigurationError(
-                "ApiKeyVerifier: this is no store of keys; for a file write ApiKeyVerifier(SqliteApiKeys('keys.db'))"
+                "ApiKeyVerifier: this is not a store of keys; for a file write ApiKeyVerifier(SqliteApiKeys('keys.db'))"
             )
         if not issuer:
             raise ConfigurationError("ApiKeyVerifier: issuer is empty; name the store, as in issuer='api-keys'")
@@ -365,7 +332,7 @@ class ApiKeyVerifier:
         self._records = RecordCache(
             "API keys",
             store.find,
-            self._made,
+            self._entry_of,
             size=_KNOWN_BASE,
             nobody=lambda: secrets.token_bytes(sha256().digest_size),
             refresh=refresh,
@@ -377,7 +344,7 @@ class ApiKeyVerifier:
         if (watch := getattr(store, "watch", None)) is not None:
             watch(self._records.look_again)
 
-    def _made(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _Known]:
+    def _entry_of(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _KnownKey]:
         identity = Identity(
             issuer=self._issuer,
             subject=record.owner,
@@ -385,7 +352,7 @@ class ApiKeyVerifier:
             expires_at=record.expires,
             claims={"key_id": record.key_id},
         )
-        return record.digest, _Known(
+        return record.digest, _KnownKey(
             reading=reading,
             key_id=record.key_id,
             digest=record.digest,
@@ -403,7 +370,7 @@ class ApiKeyVerifier:
         if key is None or self._clock() - key.reading.at >= self._look_again_after:
             key = await self._records.look_up(digest, key) or _NOBODY
         if not compare_digest(key.digest, digest):  # the same way for unknown ids and for wrong secrets
-            raise InvalidCredentialsError(_unknown(credential))
+            raise InvalidCredentialsError(_why_unknown(credential))
         if not now < key.nothing_until:
             self._check_and_note_use(key, now)
         return key.identity
@@ -424,7 +391,7 @@ class ApiKeyVerifier:
         match = _KEY.fullmatch(credential)
         return match[1] if match else ""
 
-    def _check_and_note_use(self, key: _Known, now: float) -> None:
+    def _check_and_note_use(self, key: _KnownKey, now: float) -> None:
         if not now < key.good_until:
             end = "revoked" if key.good_until == -math.inf else "expired"
             raise InvalidCredentialsError(f"API key {key.key_id} is {end}")
@@ -435,7 +402,7 @@ class ApiKeyVerifier:
 
 
 class _Uses:
-    """The last uses of keys, on their way to the store. Whether they arrive decides nothing."""
+    """Writes the last uses of keys to the store. Access does not depend on it."""
 
     def __init__(self, store: ApiKeyStore, clock: Callable[[], float]) -> None:
         self._store = store
@@ -459,14 +426,14 @@ class _Uses:
             except Exception as error:  # noqa: BLE001  the store is anybody's
                 self._retry_at = self._clock() + _USE_SECONDS
                 why = reason(error)
-                if why != self._outage:  # once: a server that may only read never can
+                if why != self._outage:  # only once: a server may have no right to write
                     _log.warning("the last use of API keys could not be written: %s", why)
                 self._outage = why
             else:
                 self._outage = ""
 
 
-def _unknown(credential: str) -> str:
+def _why_unknown(credential: str) -> str:
     """Why a key is unknown, for the log: the checksum distinguishes a typo from a foreign key."""
     if not _KEY_ID.match(credential):
         return "the API key is unknown"

@@ -1,8 +1,7 @@
 """Slow hashes of passwords: argon2id with the second recommended parameters of RFC 9106 (64 MiB, 3 passes, 4 lanes).
 
-There is one set of parameters: a record with others is not read. So the hash of every user costs the same, also that of
-a user who does not exist, and a record cannot demand gigabytes. A release with stronger parameters will name both sets,
-and ``rotate`` makes records of the stronger one; servers only read their stores, so no login rewrites a record.
+There is one set of parameters: a record with others is not read. So a hash costs the same for every user, known or
+unknown, and a record cannot demand gigabytes.
 """
 
 from __future__ import annotations
@@ -23,14 +22,11 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 _FORM: Final = re.compile(r"\$argon2id\$v=19\$m=65536,t=3,p=4\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}")
-
 NOBODY: Final = f"$argon2id$v=19$m=65536,t=3,p=4${'A' * 22}${'A' * 43}"
-"""Stands in for users who do not exist: it costs the same, and no password matches it."""
-
+"""The hash for users who do not exist: it costs the same, and no password matches it."""
 _THREADS: Final = 2
 _MOST_WAITING: Final = 64
-"""Each hash takes 64 MiB, so two run at once. When 64 wait, some seconds of work, one of the peer that has most of them
-is rejected."""
+"""Each hash takes 64 MiB, so two run at once. If more than 64 wait, one of the peer with the most is rejected."""
 
 _log = logging.getLogger("a2a_trust")
 
@@ -63,8 +59,6 @@ def hashing() -> Hashing:
 
 
 class _Task(NamedTuple):
-    """A password to verify, and its result."""
-
     future: Future[bool]
     hashed: str
     password: str
@@ -74,7 +68,7 @@ class _Task(NamedTuple):
 
 
 class Hashing:
-    """Verifies passwords in two threads of its own; the event loop goes on meanwhile. Peers take turns."""
+    """Verifies passwords in two threads of its own, so the event loop is not blocked. Peers take turns."""
 
     def __init__(self) -> None:
         self._hasher = _hasher()
@@ -88,8 +82,8 @@ class Hashing:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="a2a-trust-passwords")
 
     async def is_right(self, hashed: str, password: str, path: Path) -> bool:
-        """Whether the hash is that of the password, which the peer with this path sent. KeySourceUnavailableError: too
-        many wait, or it cannot be told."""
+        """Whether the hash belongs to the password, which the peer with this path sent. KeySourceUnavailableError: too
+        many wait, or the hash failed."""
         if self._process != os.getpid():
             self._begin_in_this_process()  # a forked child has none of its parent's threads
         task = _Task(Future(), hashed, password)
@@ -98,7 +92,7 @@ class Hashing:
             return await asyncio.wrap_future(task.future)
         finally:
             with self._lock:
-                self._waiting.remove(path, task)  # of one that was cancelled before it began
+                self._waiting.remove(path, task)  # if it was cancelled before it began
 
     def _begin(self, path: Path, task: _Task) -> None:
         dropped = None
@@ -106,16 +100,15 @@ class Hashing:
             self._waiting.put(path, task)
             if self._running + len(self._waiting) > _THREADS + _MOST_WAITING:
                 dropped = self._waiting.drop(path)
-        if dropped is not None:  # the work that was begun for it is now that of the newcomer
+        if dropped is not None:  # the thread that was started for it takes the new task
             _end(dropped, KeySourceUnavailableError("too many passwords wait to be verified"))
             return
         try:
             self._threads.submit(self._work)
         except RuntimeError as error:  # no thread can be started, or the interpreter ends
-            raise _not_told(error) from None
+            raise _hash_error(error) from None
 
     def _work(self) -> None:
-        """Verify the password whose turn it is."""
         with self._lock:
             if not self._waiting:
                 return
@@ -124,7 +117,7 @@ class Hashing:
         result: bool | BaseException
         try:
             result = self._verify(task.hashed, task.password)
-        except BaseException as error:  # noqa: BLE001  it goes to the request that waits
+        except BaseException as error:  # noqa: BLE001  the waiting request gets it
             result = error
         with self._lock:
             self._running -= 1
@@ -138,7 +131,7 @@ class Hashing:
         except VerifyMismatchError:
             return False
         except Exception as error:  # noqa: BLE001  there is no memory for it
-            raise _not_told(error) from None
+            raise _hash_error(error) from None
 
 
 def _end(task: _Task, result: bool | BaseException) -> None:
@@ -150,6 +143,6 @@ def _end(task: _Task, result: bool | BaseException) -> None:
         task.future.set_exception(result)
 
 
-def _not_told(error: Exception) -> KeySourceUnavailableError:
+def _hash_error(error: Exception) -> KeySourceUnavailableError:
     _log.warning("a password could not be verified: %s", type(error).__name__)
     return KeySourceUnavailableError("a password could not be verified")

@@ -1,7 +1,7 @@
-"""Passwords: what is kept of one, what operators do with them, and the store in memory.
+"""Passwords: their records, the operator's changes, and the store in memory.
 
-Only a slow hash of a password is kept (``hashing``). Those that are made here are random: 28 letters and digits without
-those that look alike, in groups of four, 138 bits. A password that a person chose can be imported.
+Only a slow hash of a password is stored (``hashing``). New passwords are random: 28 letters and digits that do not look
+alike, in groups of four, 138 bits. A password that a person chose can be imported.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import math
 import secrets
 import time
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from a2a_trust.auth.basic.hashing import hash_of, is_hash
-from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalized
+from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, is_text, normalize
 from a2a_trust.auth.records import (
     Found,
     Issued,
     MemoryStore,
     MemoryTable,
-    WriteTable,
+    RecordWrites,
+    StoredRecord,
     check_ahead,
     check_moments,
     check_name,
     check_scopes,
+    revoke_record,
     scope_set,
 )
 from a2a_trust.errors import ConfigurationError
@@ -37,27 +38,22 @@ _SHORTEST_IMPORT: Final = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PasswordRecord:
+class PasswordRecord(StoredRecord):
     """The record of a password: enough to verify it, and never the password.
 
     ``user`` is the caller's name, compared exactly, in Unicode Normalization Form C. ``hash`` is argon2id, in its
-    encoded form. Moments are seconds since the epoch: ``changed`` is when this password was set, and it is good until
-    just before ``expires``.
+    encoded form. Times are seconds since the epoch: the password was set at ``changed``, and ends at ``expires``.
     """
 
     user: str
     hash: str = field(repr=False)
-    scopes: frozenset[str] = frozenset()
-    created: float
     changed: float
-    expires: float = math.inf
-    revoked: float | None = None
 
     def __post_init__(self) -> None:
         if not all(isinstance(text, str) for text in (self.user, self.hash, *self.scopes)):
             raise ConfigurationError("password: user, hash and scopes are text")
         check_name(self.user, "password: the user name")
-        if ":" in self.user or self.user != normalized(self.user):
+        if ":" in self.user or self.user != normalize(self.user):
             raise ConfigurationError(
                 "password: the user name has a colon (RFC 7617 2), or is not in Unicode Normalization Form C"
             )
@@ -65,10 +61,6 @@ class PasswordRecord:
             raise ConfigurationError("password: the hash is not argon2id with m=65536,t=3,p=4; make a new password")
         check_scopes(self.scopes, "password")
         check_moments("password", self.expires, self.created, self.changed)
-
-    def is_good(self, now: float) -> bool:
-        """Whether the password is valid at that moment."""
-        return self.revoked is None and now < self.expires
 
 
 class IssuedPassword(Issued[PasswordRecord]):
@@ -78,54 +70,52 @@ class IssuedPassword(Issued[PasswordRecord]):
 
 
 class PasswordStore(Protocol):
-    """Where a verifier finds passwords. Write your own over any database; this method is all that is asked."""
+    """The passwords of a verifier. To use another database, write a class with this method."""
 
     async def find(self, users: tuple[str, ...]) -> Found[PasswordRecord]:
-        """The records of these users, 100 at most, those that are revoked included; names without one are left out.
+        """The records of these users, at most 100, also revoked and expired ones; unknown names are left out.
 
         Any exception means that the passwords cannot be read now, or one of them: the verifier then asks for a name
-        that nobody has. It waits 5 seconds.
+        that no user has. It waits 5 seconds at most.
         """
-        ...
 
 
-class PasswordWrites:
-    """Operations on passwords, the same in every store that can open a table for writing.
+class PasswordWrites(RecordWrites[PasswordRecord]):
+    """The operator's changes of passwords. A user has one password.
 
-    A user has one password. All of it is synchronous and safe in threads; in a running server:
-    ``await asyncio.to_thread(store.revoke, user)``. ConfigurationError when what is asked for cannot be; nothing was
-    changed then.
+    All methods are synchronous and safe in threads; in a running server:
+    ``await asyncio.to_thread(store.revoke, user)``. ConfigurationError: an argument is wrong, or the change is not
+    possible; nothing was changed.
     """
 
-    def _writing(self) -> AbstractContextManager[WriteTable[PasswordRecord]]:
-        raise NotImplementedError
+    _unknown = "no user has this name; list the passwords to see the names"
 
     def create(self, *, user: str, scopes: Iterable[str] = (), expires: float = math.inf) -> IssuedPassword:
         """A random password for a user who has none, or whose password is revoked or expired."""
         text = _random()
-        record, before = self._added(text, user=user, scopes=scopes, expires=expires)
+        record, before = self._add(text, user=user, scopes=scopes, expires=expires)
         return IssuedPassword(record, text, before)
 
     def import_password(
         self, text: str, *, user: str, scopes: Iterable[str] = (), expires: float = math.inf
     ) -> PasswordRecord:
         """Accept a password that a person chose, of 15 characters or more, as ``create`` does one of its own."""
-        text = normalized(text)
+        text = normalize(text)
         if len(text) < _SHORTEST_IMPORT or len(text.encode()) > LONGEST_PASSWORD or not is_text(text):
             raise ConfigurationError(
                 f"a password is {_SHORTEST_IMPORT} characters to {LONGEST_PASSWORD} bytes, without control characters "
                 "and long runs of combining ones: choose a longer one, as of several words, or make one with create"
             )
-        record, _ = self._added(text, user=user, scopes=scopes, expires=expires)
+        record, _ = self._add(text, user=user, scopes=scopes, expires=expires)
         return record
 
-    def _added(
+    def _add(
         self, text: str, *, user: str, scopes: Iterable[str], expires: float
     ) -> tuple[PasswordRecord, PasswordRecord | None]:
         now = time.time()
         check_ahead(expires, now)
         record = PasswordRecord(
-            user=normalized(user),
+            user=normalize(user),
             hash=hash_of(text),
             scopes=scope_set(scopes, "password"),
             created=now,
@@ -148,7 +138,7 @@ class PasswordWrites:
         hashed = hash_of(text)  # before others have to wait for this write
         with self._writing() as table:
             now = time.time()
-            old = _get(table, user)
+            old = self._get(table, normalize(user))
             if not old.is_good(now):
                 raise ConfigurationError("the user's password is revoked or expired; create a new one instead")
             ends = now + (old.expires - old.changed) if expires is None else expires
@@ -160,31 +150,16 @@ class PasswordWrites:
     def take_back(self, issued: IssuedPassword) -> None:
         """End a password that could not be handed over. The user's record is again as it was before it."""
         with self._writing() as table:
-            if _get(table, issued.record.user) == issued.record:  # else somebody has rotated or revoked it since
-                table.put(issued.replaces or _revoked(issued.record))
+            if self._get(table, issued.record.user) == issued.record:  # else somebody has rotated or revoked it since
+                table.put(issued.replaces or revoke_record(issued.record))
 
     def revoke(self, user: str) -> PasswordRecord:
         """Revoke the user's password: verifiers reject it as soon as they read the store again."""
-        with self._writing() as table:
-            record = _revoked(_get(table, user))
-            table.put(record)
-        return record
+        return self._revoke(normalize(user))
 
 
 def _random() -> str:
     return "-".join("".join(secrets.choice(_ALPHABET) for _ in range(_GROUP)) for _ in range(_GROUPS))
-
-
-def _revoked(record: PasswordRecord) -> PasswordRecord:
-    return record if record.revoked is not None else replace(record, revoked=time.time())
-
-
-def _get(table: WriteTable[PasswordRecord], user: str) -> PasswordRecord:
-    record = table.get(normalized(user))
-    if record is None:
-        # The given text is not repeated: it may be a password.
-        raise ConfigurationError("no user has this name; list the passwords to see the names")
-    return record
 
 
 class MemoryPasswords(MemoryStore[PasswordRecord], PasswordWrites):

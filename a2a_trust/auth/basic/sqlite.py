@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from a2a_trust.auth.basic.records import PasswordRecord, PasswordWrites
-from a2a_trust.auth.record_table import RecordTable, SqliteStore
+from a2a_trust.auth.record_table import RecordTable, SqliteStore, store_file
 from a2a_trust.base.files.sqlite import revision_of
 
 _COLUMNS: Final = "user, hash, scopes, created, changed, expires, revoked"
@@ -33,13 +33,10 @@ class SqlitePasswords(SqliteStore[PasswordRecord], PasswordWrites):
     KeySourceUnavailableError when the file cannot be read or written now.
     """
 
-    _what = "password store"
-    _application_id = 0x41325077  # "A2Pw"
-    _version = 1
-    _tables = _TABLES
+    _kind = store_file("password store", application_id=0x41325077, version=1, tables=_TABLES)  # "A2Pw"
     _first = "make one with its first password: a2a-sign password create --store {path} --user NAME"
     _table = RecordTable("password", _COLUMNS, PasswordRecord, members=_COLUMNS, key="user", changing=_CHANGING)
 
     def records(self) -> tuple[PasswordRecord, ...]:
-        """Every record, in order of creation. Those that ``unreadable`` names are left out."""
+        """Every record, in order of creation. Damaged ones are left out."""
         return self._records()

@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from a2a_trust.errors import InvalidCredentialsError
 
-LONGEST_USER: Final = 256
-"""In characters."""
+LONGEST_USER: Final = 256  # characters
 LONGEST_PASSWORD: Final = 1024
 """In bytes of UTF-8; more is rejected before anything is normalized or hashed."""
 _LONGEST_TEXT: Final = 4 * -(-(4 * LONGEST_USER + 1 + LONGEST_PASSWORD) // 3)
@@ -18,7 +17,7 @@ _LONGEST_TEXT: Final = 4 * -(-(4 * LONGEST_USER + 1 + LONGEST_PASSWORD) // 3)
 
 
 class UserPass(NamedTuple):
-    """A user name and a password. No ``repr`` of it shows either: people type passwords where their names belong."""
+    """A user name and a password. Its ``repr`` shows neither: people type passwords in the place of names."""
 
     user: str
     password: str
@@ -30,13 +29,12 @@ class UserPass(NamedTuple):
 def read_user_pass(credential: str) -> UserPass:
     """The name and the password in the credential of a request, in Unicode Normalization Form C.
 
-    Base64 has one spelling here, and the text is UTF-8. The name ends at the first colon. Clients should send that
-    form (RFC 7617 2.1), and not all do: a name or a password that is typed on another machine must stay the same.
-    InvalidCredentialsError, which holds nothing of it.
+    Base64 has one spelling here, and the text is UTF-8. The name ends at the first colon. Not all clients send Form C
+    (RFC 7617 2.1), and a password must be the same on every machine. InvalidCredentialsError has no part of it.
     """
     if len(credential) > _LONGEST_TEXT:
         raise InvalidCredentialsError("Basic: the user name or the password is too long")
-    text = _decoded(credential)
+    text = _decode(credential)
     if text is None:
         raise InvalidCredentialsError("Basic: not the base64 of UTF-8 text, with padding and without stray bits")
     user, colon, password = text.partition(":")
@@ -48,18 +46,18 @@ def read_user_pass(credential: str) -> UserPass:
         raise InvalidCredentialsError(
             "Basic: the user name or the password has a control character, or too many combining characters in a row"
         )
-    return UserPass(normalized(user), normalized(password))
+    return UserPass(normalize(user), normalize(password))
 
 
 def user_of(credential: str) -> str:
-    """The user name, which nobody has verified; "" where the credential has none that can be read."""
+    """The user name, unverified; "" if it cannot be read."""
     try:
         return read_user_pass(credential).user
     except InvalidCredentialsError:
         return ""
 
 
-def _decoded(credential: str) -> str | None:
+def _decode(credential: str) -> str | None:
     """The text, if the credential is its one spelling in base64. It does not raise: such errors hold the text."""
     try:
         octets = base64.b64decode(credential, validate=True)
@@ -80,6 +78,6 @@ def is_text(text: str) -> bool:
     return text.isascii() or not _LONG_RUN.search(bytes(map(unicodedata.combining, text)))
 
 
-def normalized(text: str) -> str:
+def normalize(text: str) -> str:
     """The text in Normalization Form C, in which names and passwords are compared (RFC 8265 3.4, 4.2)."""
     return unicodedata.normalize("NFC", text)

@@ -29,10 +29,10 @@ from a2a_trust.errors import (
 PasswordFunction: TypeAlias = Callable[[str, str], Awaitable[Identity | None]]
 """Gets a user name and a password, and returns the identity; None when they are wrong."""
 
-_REMEMBERED_FOR: Final = 300.0
-_MOST_REMEMBERED: Final = 32_768
+_CACHED_SECONDS: Final = 300.0
+_MOST_CACHED: Final = 32_768
 _KNOWN_BASE: Final = 900
-"""The bytes of a record in memory, without what its user and its scopes take."""
+"""The bytes of a cached record, without its user and its scopes."""
 
 _log = logging.getLogger("a2a_trust")
 
@@ -45,20 +45,20 @@ class BasicVerifier:
         BasicVerifier(SqlitePasswords("passwords.db"))
         BasicVerifier(ask_directory)  # async def ask_directory(user: str, password: str) -> Identity | None
 
-    With a store, the identity's subject is the user's name, exactly as it is stored. Two verifiers over different
-    stores need different ``issuer`` names, else a user of one is taken for a user of the other. Records are kept in
-    memory, as ``auth.record_cache`` says: **a revoked or changed password is rejected at most** ``refresh`` **seconds
-    after the change is in the store**, and a new one counts at once. While the store cannot be read, a record in memory
-    stays valid for ``stale_if_error`` seconds.
+    With a store, the identity's subject is the user's name, exactly as it is stored. Verifiers of different stores need
+    different ``issuer`` names; otherwise users with the same name in both would be one caller. Records are cached
+    (``auth.record_cache``): **a revoked or changed password is rejected at most** ``refresh`` **seconds after the
+    change is in the store**, and a new one works at once. While the store cannot be read, a cached record is accepted
+    for ``stale_if_error`` seconds.
 
-    A password is hashed in threads of its own, and for unknown, revoked and expired users as well. One that
-    was right is remembered for five minutes, so that not every request costs a hash: as a keyed digest of it, of the
-    user and of the record's hash, with a key that only this process has. KeySourceUnavailableError: too many passwords
-    of this peer wait to be hashed, or the store cannot be read.
+    A password is hashed in separate threads, for unknown, revoked and expired users as well. A right one is cached for
+    five minutes, so that not every request costs a hash: as a keyed digest of the password, the user and the record's
+    hash, with a key that only this process has. KeySourceUnavailableError: too many passwords of this peer wait to be
+    hashed, or the store cannot be read.
 
-    With a function, nothing is remembered. ``None`` and InvalidCredentialsError say that the password is wrong. With
-    any other exception nobody can tell: KeySourceUnavailableError. It counts as a failure for the limits, except
-    TemporarilyUnavailableError, TimeoutError and OSError, which are outages.
+    With a function, nothing is cached. ``None`` and InvalidCredentialsError mean that the password is wrong. Any other
+    exception is KeySourceUnavailableError. It counts as a failure for the limits, except TemporarilyUnavailableError,
+    TimeoutError and OSError, which are outages.
     """
 
     kind = CredentialKind.PASSWORD
@@ -81,14 +81,14 @@ class BasicVerifier:
         is_other = isinstance(source, str | bytes | type) or hasattr(source, "touch")  # a path, or a store of API keys
         if is_other or not (callable(find) or callable(source)):
             raise ConfigurationError(
-                "BasicVerifier: this is no store of passwords and no function; "
+                "BasicVerifier: source is not a store of passwords and not a function; "
                 "for a file write BasicVerifier(SqlitePasswords('passwords.db'))"
             )
-        self._passwords: _Stored | _Asked
+        self._passwords: _FromStore | _FromFunction
         if callable(find):
-            self._passwords = _Stored(find, issuer, refresh, stale_if_error, clock)
+            self._passwords = _FromStore(find, issuer, refresh, stale_if_error, clock)
         else:
-            self._passwords = _Asked(source)
+            self._passwords = _FromFunction(source)
 
     async def verify(self, credential: str, now: float) -> Identity:
         """The user whose password it is. InvalidCredentialsError: malformed, unknown, wrong, revoked or expired; its
@@ -97,7 +97,7 @@ class BasicVerifier:
         return await self._passwords.identity(user, password, now)
 
     def is_remembered(self, credential: str, now: float) -> bool:  # noqa: ARG002
-        """Whether the password needs no hash, since it was right a short while ago."""
+        """Whether the password needs no hash, because it was right a short while ago."""
         try:
             user, password = read_user_pass(credential)
         except InvalidCredentialsError:
@@ -108,9 +108,7 @@ class BasicVerifier:
 _SAYS_WRONG: Final = "Basic: the function says that the user or the password is wrong"
 
 
-class _Asked:
-    """Passwords that a function verifies."""
-
+class _FromFunction:
     def __init__(self, function: Any) -> None:
         self._function = function
 
@@ -142,15 +140,11 @@ class _Asked:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Known(CachedRecord):
-    """A user as the request path needs it."""
-
+class _KnownUser(CachedRecord):
     hash: str = field(repr=False)
 
 
-class _Stored:
-    """Passwords whose records a store has."""
-
+class _FromStore:
     def __init__(
         self, find: Any, issuer: str, refresh: float, stale_if_error: float, clock: Callable[[], float]
     ) -> None:
@@ -160,7 +154,7 @@ class _Stored:
         self._records = RecordCache(
             "passwords",
             find,
-            self._made,
+            self._entry_of,
             size=_KNOWN_BASE,
             nobody=lambda: secrets.token_hex(16),
             refresh=refresh,
@@ -168,28 +162,27 @@ class _Stored:
             clock=clock,
         )
         self._key = secrets.token_bytes(blake2b.MAX_KEY_SIZE)
-        self._right = BoundedCache[bytes, bool](max_entries=_MOST_REMEMBERED)
+        self._right = BoundedCache[bytes, bool](max_entries=_MOST_CACHED)
         self._flights = SingleFlight[bytes, bool]()
 
-    def _made(self, record: PasswordRecord, reading: Reading) -> tuple[str, _Known]:
+    def _entry_of(self, record: PasswordRecord, reading: Reading) -> tuple[str, _KnownUser]:
         identity = Identity(issuer=self._issuer, subject=record.user, scopes=record.scopes, expires_at=record.expires)
         good_until = record.expires if record.revoked is None else -math.inf
-        return record.user, _Known(reading=reading, hash=record.hash, good_until=good_until, identity=identity)
+        return record.user, _KnownUser(reading=reading, hash=record.hash, good_until=good_until, identity=identity)
 
     async def identity(self, user: str, password: str, now: float) -> Identity:
         """The user's identity, in these steps:
 
-        1. Read the user's record: from memory, if that password was right a short while ago. Else one look-up in the
-           store, for every name: its time must not tell which names there are, and the password may be a new one.
-        2. Compare the password with what is remembered, or hash it. Where there is no good record, the hash of nobody
-           takes as long.
+        1. Read the user's record: from the cache, if that password was right a short while ago. Else one look-up in the
+           store, for every name: its time must not reveal which names exist, and the password may be a new one.
+        2. Compare the password with the cache, or hash it. Without a valid record, the hash of nobody takes as long.
         """
         unavailable = None
         try:
             known = await (self._records.get(user) if self.is_remembered(user, password) else self._records.read(user))
         except KeySourceUnavailableError as error:
             known, unavailable = self._records.in_outage(user), error
-        identity = await self._verified(known, user, password, now)
+        identity = await self._verify(known, user, password, now)
         if identity is None:
             raise unavailable or InvalidCredentialsError(f"Basic: {_why(known, now)}")
         return identity
@@ -198,8 +191,8 @@ class _Stored:
         known = self._records.known.get(user)
         return known is not None and self._right.get(self._digest(known.hash, user, password), self._clock()) is True
 
-    async def _verified(self, known: _Known | None, user: str, password: str, now: float) -> Identity | None:
-        """The identity, if it is the password of a user whose record is good now."""
+    async def _verify(self, known: _KnownUser | None, user: str, password: str, now: float) -> Identity | None:
+        """The identity, if the user's record is valid now and the password is right."""
         good = known if known is not None and now < known.good_until else None
         hashed = NOBODY if good is None else good.hash
         digest = self._digest(hashed, user, password)
@@ -210,15 +203,15 @@ class _Stored:
         is_right = await self._flights.run(digest, lambda: self._hashing.is_right(hashed, password, path))
         if good is None or not is_right:
             return None
-        self._right.put(digest, True, since=at, until=at + _REMEMBERED_FOR)
+        self._right.put(digest, True, since=at, until=at + _CACHED_SECONDS)
         return good.identity
 
     def _digest(self, hashed: str, user: str, password: str) -> bytes:
-        """Names and passwords hold no control character, so the parts cannot run into one another."""
+        # Names and passwords hold no control character, so the parts are unambiguous.
         return blake2b(f"{hashed}\0{user}\0{password}".encode(), key=self._key).digest()
 
 
-def _why(known: _Known | None, now: float) -> str:
+def _why(known: _KnownUser | None, now: float) -> str:
     """Why a password is rejected, for the log. A name that no record has may be a password."""
     if known is None:
         return "the user is unknown"

@@ -85,10 +85,8 @@ class ClientAuthority:
 
 
 class RevocationList:
-    """A revocation list and what is known of it, so that requests cost the same with large ones.
-
-    Its entries are walked once, when it is made, and its signature is verified once for each issuer.
-    """
+    """A revocation list. Its entries are walked once, and its signature is verified once for each issuer, so that
+    requests cost the same with a large list."""
 
     def __init__(self, crl: x509.CertificateRevocationList) -> None:
         self._crl = crl
@@ -99,7 +97,7 @@ class RevocationList:
         return certificate.serial_number in self._serial_numbers
 
     def end_for(self, issuer: x509.Certificate, now: float) -> float | None:
-        """When the list's time is over; None when it is no list of this issuer that is in force now."""
+        """When the list expires; None if it is not by this issuer, or not in force now."""
         crl = self._crl
         if crl.issuer != issuer.subject or crl.next_update_utc is None:
             return None
@@ -122,19 +120,19 @@ class _Files(NamedTuple):
 class WatchedAuthority:
     """An authority and its files, read again when they have changed.
 
-    Files that cannot be read any more leave what they said last in its place, and the log says so: revocation lists go
-    on until they are over. Reading is tried again, also of files that did not change since.
+    While a file cannot be read, its last content stays in force, and the log says so. Reading is tried again, also if
+    the file has not changed.
     """
 
     def __init__(self, authority: ClientAuthority) -> None:
-        """ConfigurationError: a file cannot be read, or is not what it is given for."""
+        """ConfigurationError: a file cannot be read, or has other content."""
         self.authority = authority
         self._paths = (Path(authority.certificates), *map(Path, authority.crls))
-        self._watched = Watched(self._read, self._stamps, failures=(ConfigurationError,), tell=self._tell)
+        self._watched = Watched(self._read, self._stamps, failures=(ConfigurationError,), tell=self._log_reload)
         self.files: _Files = self._watched.value()
 
     async def look_again(self) -> bool:
-        """Whether the files say something else now. A thread looks at them and reads them: they may be large."""
+        """Whether the files have changed. A thread reads them: they may be large."""
         files = await asyncio.to_thread(self._watched.value)
         is_changed = files is not self.files
         self.files = files
@@ -149,14 +147,14 @@ class WatchedAuthority:
         crls = tuple(crl for path in lists for crl in _read_crls(path))
         return _Files(verification.Store(_read_authorities(authorities)), crls), stamps
 
-    def _tell(self, failure: Exception | None) -> None:
+    def _log_reload(self, failure: Exception | None) -> None:
         if failure is None:
             _log.info("client authority %s: its files were reloaded", self.authority.name)
         else:
             _log.error("client authority %s: keeping the previous files: %s", self.authority.name, failure)
 
 
-def _content(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
             data = file.read(_MAX_FILE + 1)
@@ -169,7 +167,7 @@ def _content(path: Path) -> bytes:
 
 def _read_authorities(path: Path) -> list[x509.Certificate]:
     try:
-        found = x509.load_pem_x509_certificates(_content(path))
+        found = x509.load_pem_x509_certificates(_read_file(path))
         for certificate in found:
             _check_authority(certificate, path)
     except BROKEN as error:
@@ -201,7 +199,7 @@ def _check_authority(certificate: x509.Certificate, path: Path) -> None:
 
 
 def _read_crls(path: Path) -> list[RevocationList]:
-    data = _content(path)
+    data = _read_file(path)
     try:
         if b"-----BEGIN" in data[:LONGEST_NAME]:
             found = [x509.load_pem_x509_crl(block) for block in _CRLS.findall(data)]
@@ -219,6 +217,6 @@ def _read_crls(path: Path) -> list[RevocationList]:
     if not strong:
         raise ConfigurationError(f"{path}: a revocation list that is not signed over SHA-256, SHA-384 or SHA-512")
     if partial:
-        # Critical are what says that others are needed beside it: of changes only, for some reasons, of other issuers.
+        # A critical extension says that the list is not complete: only changes, some reasons, or other issuers.
         raise ConfigurationError(f"{path}: its revocation list is only partial; name the complete one")
     return lists

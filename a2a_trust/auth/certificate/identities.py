@@ -1,4 +1,4 @@
-"""Reads X.509 certificates: what is in one, rules for the name in it, and for the names that may call."""
+"""Reads X.509 certificates: rules for the name in one, and for the names that may call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, Malfor
 LONGEST_NAME: Final = 2048
 """The longest name of a holder, in characters."""
 
-#: The exceptions of reading a broken certificate; Warning, since warnings about odd ones may be made errors.
+#: The exceptions of reading a broken certificate; Warning, since warnings may be made errors.
 BROKEN: Final = (
     ValueError,
     TypeError,
@@ -29,7 +29,6 @@ BROKEN: Final = (
 
 
 def is_certificate(der: bytes) -> bool:
-    """Whether the bytes are exactly one certificate, DER."""
     try:
         x509.load_der_x509_certificate(der)
     except BROKEN:
@@ -59,12 +58,10 @@ class IdentityRule(Protocol):
     def kind(self) -> str: ...
 
     def name_in(self, certificate: x509.Certificate) -> str:
-        """The name, in one spelling. InvalidCredentialsError: there is none of the kind, or several, or an odd one."""
-        ...
+        """The name, in one spelling. InvalidCredentialsError: there is no such name, or several, or it is malformed."""
 
     def spelled(self, name: str) -> str:
-        """The one spelling of a name; InvalidCredentialsError for what is none."""
-        ...
+        """The one spelling of a name; InvalidCredentialsError: it is malformed."""
 
 
 _SEGMENT: Final = r"(?!\.\.?(?:/|\Z))[A-Za-z0-9._-]+"
@@ -136,7 +133,7 @@ class FromEmail:
 class FromSubject:
     """The whole subject as RFC 4514 writes it, as in ``CN=Invoices,O=Example``.
 
-    Name constraints are not applied to subjects, so an authority that has some names nobody by them.
+    Name constraints are not applied to subjects, so an authority with constraints identifies no caller by subject.
     """
 
     kind: ClassVar[str] = "subject"
@@ -162,8 +159,7 @@ def _only(certificate: x509.Certificate, kind: type[x509.GeneralName], called: s
 
 @dataclass(frozen=True, slots=True)
 class OnlyIdentities:
-    """Only certificates with one of these names may call. Write names as the identity rule spells them. An empty set
-    admits no certificate."""
+    """Certificates with one of these names may call, as the identity rule spells them. An empty set admits none."""
 
     names: Collection[str]
 
@@ -175,7 +171,7 @@ class OnlyIdentities:
 class OnlyThumbprints:
     """These certificates may call: the SHA-256 of the DER in hex, as ``openssl x509 -fingerprint -sha256`` prints it.
 
-    Of an empty set, nobody. A renewed certificate has another thumbprint.
+    An empty set admits no certificate. A renewed certificate has another thumbprint.
     """
 
     thumbprints: Collection[str]
@@ -185,7 +181,7 @@ class OnlyThumbprints:
         thumbprints = frozenset(word.replace(":", "").lower() for word in words)
         if not all(re.fullmatch("[0-9a-f]{64}", thumbprint) for thumbprint in thumbprints):
             raise ConfigurationError(
-                "OnlyThumbprints: one is no SHA-256 in hex; take it from openssl x509 -noout -fingerprint -sha256"
+                "OnlyThumbprints: one is not a SHA-256 in hex; take it from openssl x509 -noout -fingerprint -sha256"
             )
         object.__setattr__(self, "thumbprints", thumbprints)
 
@@ -194,7 +190,7 @@ class OnlyThumbprints:
 class AllIssued:
     """Every client certificate of this authority, or of an authority below it, may call.
 
-    To take those of one issuer out of many, let its own certificate be the authority's.
+    To accept only one issuer of many, use its own certificate as the authority's.
     """
 
 

@@ -26,19 +26,16 @@ class ProxyForm(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The headers that the proxy writes."""
-        ...
 
     @property
     def every_time(self) -> bool:
         """Whether the proxy must write a header for every request, also for a client without a certificate."""
-        ...
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         """The certificates in DER, the client's own first; ``()`` when the proxy says that the client sent none.
 
         InvalidCredentialsError for every other value.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +86,7 @@ _ARMOUR: Final = re.compile(rb"-----(BEGIN|END)\nCERTIFICATE-----")
 
 
 def _from_pem(text: bytes) -> tuple[bytes, ...]:
-    """The certificates of a PEM text with nothing between them; at least one."""
+    """The certificates of a PEM text, at least one, with nothing between them."""
     certificates: list[bytes] = []
     at = 0
     while at < len(text) or not certificates:

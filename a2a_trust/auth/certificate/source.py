@@ -42,7 +42,6 @@ class CertificateSource(Protocol):
     @property
     def headers(self) -> frozenset[bytes]:
         """The headers about certificates, in lower case: the application does not see them."""
-        ...
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
         """The certificates in DER, the client's own first; ``()`` when the caller sent none.
@@ -50,7 +49,6 @@ class CertificateSource(Protocol):
         InvalidCredentialsError: they are not trustworthy or not readable. KeySourceUnavailableError: the server or the
         proxy does not pass them on; the text says how to fix that.
         """
-        ...
 
 
 class FromTls:
@@ -58,8 +56,7 @@ class FromTls:
 
     Servers do not pass it on by themselves: run uvicorn with the protocol classes of ``a2a_trust.servers.uvicorn``, or
     hypercorn with ``a2a_trust.servers.hypercorn``, and configure them to ask for certificates. When a proxy calls the
-    agent with the proxy's certificate, requests that it marks as forwarded get 503, because the certificate is not the
-    caller's.
+    agent with the proxy's certificate, requests that it marks as forwarded get 503: it is not the caller's certificate.
     """
 
     headers = CLAIMING_HEADERS
@@ -68,7 +65,6 @@ class FromTls:
         return "FromTls()"
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
-        """The certificates in DER, the client's own first; ``()`` when the client sent none, or without TLS."""
         tls = (scope.get("extensions") or {}).get("tls")
         if tls is None:
             if scope.get("scheme") in ("https", "wss"):
@@ -84,14 +80,11 @@ class FromTls:
             chain = tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in tls.get("client_cert_chain") or ())
         except ValueError:
             raise InvalidCredentialsError("certificate: the server does not give it in PEM") from None
-        if chain and (was_forwarded(scope) or not CLAIMING_HEADERS.isdisjoint(map(_named, scope["headers"]))):
+        names = (name.lower().replace(b"_", b"-") for name, _ in scope["headers"])
+        if chain and (was_forwarded(scope) or not CLAIMING_HEADERS.isdisjoint(names)):
             # Some proxies use their own certificate with the agent: then every caller would be the proxy.
             raise KeySourceUnavailableError(
                 "a proxy forwarded the request, so the TLS certificate is the proxy's, and not the caller's; pass "
                 "client_certificates=FromProxy(…), or make the proxy pass TLS through"
             )
         return chain
-
-
-def _named(line: tuple[bytes, bytes]) -> bytes:
-    return line[0].lower().replace(b"_", b"-")

@@ -13,8 +13,7 @@
 
 A certificate is valid if a chain leads from it to a trusted authority now (RFC 5280 6), every key and every signature
 in the chain is strong, and its extended key usage has client authentication. One rule reads its name: it must have
-exactly one name of that kind. The common name is never used as a host. Files are checked every second, and read again
-when they have changed.
+exactly one name of that kind. The common name is never used as a host. Changed files are read within a second.
 
 The identity's issuer is the rule and the authority's name, as in ``x509:uri:partners``: so the same name under another
 authority, or by another rule, is another caller, and an authority can renew its certificates and keep its callers.
@@ -45,11 +44,9 @@ from a2a_trust.keys.jwk import public_key_from_object
 MAX_CERTIFICATES: Final = 6
 MAX_CHAIN: Final = 49_152
 """The most certificates that a client may show, its own included, and their most bytes of DER."""
-
 LOOK_SECONDS: Final = 1.0
-"""How often files are looked at: so long, and as long as reading takes, may what changed in them still count."""
-
-_MEMORY_CERTIFICATES: Final = 1024
+"""How often files are checked for changes."""
+_CACHED_CERTIFICATES: Final = 1024
 
 
 class _Verified(NamedTuple):
@@ -59,8 +56,7 @@ class _Verified(NamedTuple):
 
 
 class CertificateVerifier:
-    """Verifies client certificates. TLS has proven that the caller has the key. The first authority that issued the
-    certificate decides.
+    """Verifies client certificates, whose keys TLS has proven. The first authority that issued the certificate decides.
 
     Verified certificates are cached until a file changes, or a certificate or a revocation list expires. The
     certificates above a client's are cached, too, because resumed TLS sessions have only the client's.
@@ -69,7 +65,6 @@ class CertificateVerifier:
     kind = CredentialKind.CERTIFICATE
 
     def __init__(self, *authorities: ClientAuthority) -> None:
-        """ConfigurationError: a file cannot be read, or is not what it is given for."""
         if not authorities:
             raise ConfigurationError("CertificateVerifier: there is no authority; pass ClientAuthority(…)")
         if len({authority.name for authority in authorities}) < len(authorities):
@@ -77,8 +72,8 @@ class CertificateVerifier:
         self._watched = tuple(map(WatchedAuthority, authorities))
         self._looked = float("-inf")
         self._looks = SingleFlight[None, None]()
-        self._verified = BoundedCache[bytes, _Verified](max_entries=_MEMORY_CERTIFICATES)
-        self._above = BoundedCache[bytes, tuple[x509.Certificate, ...]](max_entries=_MEMORY_CERTIFICATES)
+        self._verified = BoundedCache[bytes, _Verified](max_entries=_CACHED_CERTIFICATES)
+        self._above = BoundedCache[bytes, tuple[x509.Certificate, ...]](max_entries=_CACHED_CERTIFICATES)
 
     async def verify(self, credential: CertificateChain, now: float) -> Identity:
         """The identity in the certificates.
@@ -95,22 +90,22 @@ class CertificateVerifier:
             self._looked = now
             if self._looks.running(None) is None:  # concurrent requests use the previous contents
                 await self._looks.run(None, self._look_again)
-        memory = self._verified  # before anything is judged: what changes meanwhile drops it
-        digest = _digest(credential)
-        verified = memory.get(digest, now)
+        cache = self._verified  # a change of the files meanwhile replaces it
+        # with the length of each certificate, so that no two chains have one digest
+        digest = hashlib.sha256(b"".join(b"%d:%b" % (len(der), der) for der in credential)).digest()
+        verified = cache.get(digest, now)
         if verified is None:
             try:
                 verified = self._verify(credential, now)
             except BROKEN:
                 raise InvalidCredentialsError("certificate: it is malformed") from None
-            memory.put(digest, verified, since=verified.good_from, until=verified.good_until)
+            cache.put(digest, verified, since=verified.good_from, until=verified.good_until)
         return verified.identity
 
     async def _look_again(self) -> None:
-        """Check the files for changes."""
         for watched in self._watched:
             if await watched.look_again():
-                self._verified = BoundedCache(max_entries=_MEMORY_CERTIFICATES)
+                self._verified = BoundedCache(max_entries=_CACHED_CERTIFICATES)
 
     def _verify(self, credential: CertificateChain, now: float) -> _Verified:
         chain = [_certificate(der) for der in credential]
@@ -118,8 +113,8 @@ class CertificateVerifier:
         thumbprint = leaf.fingerprint(hashes.SHA256())
         above = above or self._above.get(thumbprint) or ()
         if len({each.subject.public_bytes() for each in above}) < len(above):
-            # Those of one name may all have issued each other, and the search for a path would try them in all orders.
-            raise InvalidCredentialsError("certificate: two of those above it have the same name")
+            # Certificates of one name may have issued each other, and the search for a path would try all orders.
+            raise InvalidCredentialsError("certificate: two above it have the same name")
         _check_leaf(leaf, now)
         watched, path = self._path(leaf, above, now)
         authority = watched.authority
@@ -183,11 +178,6 @@ def _certificate(der: bytes) -> x509.Certificate:
     return certificate
 
 
-def _digest(chain: CertificateChain) -> bytes:
-    """One for each chain: every certificate counts with its length."""
-    return hashlib.sha256(b"".join(b"%d:%b" % (len(der), der) for der in chain)).digest()
-
-
 def _check_leaf(leaf: x509.Certificate, now: float) -> None:
     """Demands on the client's own certificate that the verification of chains does not make."""
     if now < leaf.not_valid_before_utc.timestamp():
@@ -207,7 +197,7 @@ def _check_leaf(leaf: x509.Certificate, now: float) -> None:
 
 
 def _unrevoked_until(path: Iterable[x509.Certificate], crls: Sequence[RevocationList], now: float) -> float:
-    """The moment until which the lists that are in force say of every certificate that it is not revoked."""
+    """The moment until which current lists show that no certificate is revoked."""
     until = float("inf")
     for certificate, issuer in pairwise(path):
         ends = []

@@ -1,15 +1,15 @@
-"""Which DPoP proofs were used: remembered until they end, so that none counts twice.
+"""Which DPoP proofs were used: stored until they end, so that no proof is accepted twice.
 
 The rules of every memory of this package:
 
-1. A proof that is remembered does not count again.
+1. A stored proof is not accepted again.
 2. A proof ends when its time (``iat``) is further back than the window. Then it may be dropped, and the times of
-   dropped proofs are kept. Where such a time comes again, because the clock was set back or the window grew, nobody can
-   tell a used proof from a new one: 503.
-3. A proof whose time is later than any of now could be was used while the clock ran ahead. It is dropped in the same
-   way, so it neither takes room nor counts again when the clock gets there.
-4. There is room for ``capacity`` proofs, and for one key a sixteenth of it. A key that has used up its share is refused
-   (429) and the others go on; when the memory is full, all are refused (503). Nothing is evicted before its end.
+   dropped proofs are kept. A proof of such a time, after the clock was set back or the window grew, could have been
+   used: 503.
+3. A stored ``iat`` beyond now + window was accepted while the clock was fast. It is dropped in the same way, so it is
+   not accepted again when the clock gets there.
+4. The memory holds ``capacity`` proofs, and a sixteenth of them for one key. A key that has used up its share is
+   rejected (429); if the memory is full, all proofs are rejected (503). Nothing is evicted before its end.
 """
 
 from __future__ import annotations
@@ -27,63 +27,59 @@ MAX_WINDOW: Final = 300.0
 
 
 class ProofMemory(Protocol):
-    """Remembers which proofs were used, so that none counts twice."""
+    """Remembers which proofs were used, so that no proof is accepted twice."""
 
     async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
-        """Whether this is the first use of the name ``jti`` with the key ``jkt``; it is remembered from now on.
+        """Whether this is the first use of the name ``jti`` with the key ``jkt``; it is stored from now on.
 
-        Asking and remembering are one step: of two that come at once, one is the first. ``issued`` is the proof's
-        ``iat``; it and ``now`` are seconds since the epoch, and differ by at most ``window`` seconds. A remembered
-        proof may be dropped after ``issued + window`` and never before, for want of room neither:
-        KeySourceUnavailableError when there is no room, or when nobody can tell; TooManyRequestsError when this key
-        alone used up its share of the room.
+        Checking and storing are one step: if two come at once, one is the first. ``issued`` is the proof's ``iat``; it
+        and ``now`` are seconds since the epoch, and differ by at most ``window`` seconds. A stored proof may be dropped
+        after ``issued + window`` and never before. KeySourceUnavailableError: the memory is full, or a first use is not
+        certain. TooManyRequestsError: this key used up its share.
         """
-        ...
 
 
 def digest_of(*parts: str) -> bytes:
-    """16 bytes that stand for a proof or a key. To be taken for another one takes a second preimage; it would refuse a
-    valid proof, and accept no used one."""
+    """16 bytes that stand for a proof or a key. A second preimage rejects a valid proof, and accepts no used one."""
     return hashlib.sha256(" ".join(parts).encode()).digest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How many proofs a memory remembers at once, and how many of one key."""
+class Capacity:
+    """How many proofs a memory stores at once, and how many of one key. ``call`` makes the memory, for errors."""
 
-    capacity: int
+    proofs: int
     call: str
-    """The call that makes the memory, for people; ``…`` stands for arguments."""
 
     def __post_init__(self) -> None:
-        if type(self.capacity) is not int or self.capacity < 1:
+        if type(self.proofs) is not int or self.proofs < 1:
             name = self.call.partition("(")[0]
             raise ConfigurationError(f"{name}: capacity must be a number of proofs, at least 1")
 
     def check(self, jkt: str, *, by_key: int, by_all: int) -> None:
         """Rule 4. TooManyRequestsError, KeySourceUnavailableError."""
-        share = max(1, self.capacity // 16)
+        share = max(1, self.proofs // 16)
         if by_key >= share:
             raise TooManyRequestsError(
-                f"DPoP proofs: the key {jkt!a:.64} used {share} in a few minutes, its share of the memory; if it "
-                f"is that of an honest client, give the memory more room: DPoP(…, memory={self.call})"
+                f"DPoP proofs: the key {jkt!a:.64} used {share} in a few minutes, its share of the memory; if "
+                f"its client is honest, give the memory more capacity: DPoP(…, memory={self.call})"
             )
-        if by_all >= self.capacity:
+        if by_all >= self.proofs:
             raise KeySourceUnavailableError(
-                f"the memory of DPoP proofs is full, with {self.capacity}; give it more room: "
+                f"the memory of DPoP proofs is full, with {self.proofs}; give it more capacity: "
                 f"DPoP(…, memory={self.call})"
             )
 
 
 _NEIGHBOURS: Final = 60
-"""Times that lie so close are one range, in seconds."""
+"""Times closer than this are one range, in seconds."""
 _MAX_RANGES: Final = 16
 
 
 class DroppedTimes:
     """Rules 2 and 3: the times, in whole seconds, whose proofs were dropped.
 
-    They are a few ranges. When there are too many, the two earliest become one, with what lies between: that refuses
+    They are a few ranges. If there are too many, the two earliest become one, with the time between them: that rejects
     more, after a clock that goes back by hours, and never less.
     """
 
@@ -92,7 +88,6 @@ class DroppedTimes:
         """First and last second of each, in order."""
 
     def add(self, second: int) -> None:
-        """Keep in mind that proofs of this second were dropped."""
         for index, (first, last) in enumerate(self.ranges):
             if first - _NEIGHBOURS <= second <= last + _NEIGHBOURS:
                 self.ranges[index] = min(first, second), max(last, second)
@@ -106,13 +101,13 @@ class DroppedTimes:
         """KeySourceUnavailableError for a proof of one of these seconds."""
         if any(first <= second <= last for first, last in self.ranges):
             raise KeySourceUnavailableError(
-                "the memory of DPoP proofs no longer has those of this time: the clock of this machine was set back or "
+                "the memory of DPoP proofs dropped the proofs of this time: the clock of this machine was set back or "
                 "ran ahead before (look at its time service), or another window was configured before"
             )
 
 
 _ORDER: Final = 60.0
-"""By so many seconds requests may come later than others whose clock was read after theirs."""
+"""Tolerance, in seconds, for requests that arrive out of order."""
 
 
 def kept_seconds(now: float, window: float) -> tuple[int, int]:
@@ -121,8 +116,6 @@ def kept_seconds(now: float, window: float) -> tuple[int, int]:
 
 
 class _Holder:
-    """A key, and how many proofs of it are remembered."""
-
     __slots__ = ("jkt", "used")
 
     def __init__(self, jkt: str) -> None:
@@ -132,16 +125,16 @@ class _Holder:
 class VolatileProofMemory:
     """Remembers proofs in this process, by the rules of this module. A restart forgets all.
 
-    A proof takes about 140 bytes until it ends, a minute or two. It is for an agent that is one process: of two
-    processes with a memory each, both would take the same proof. Threads take turns.
+    A proof takes about 140 bytes until it ends, a minute or two. Use it only if the agent is one process: two processes
+    with a memory each would both accept a proof. It is safe in threads.
     """
 
     def __init__(self, capacity: int = 1_000_000) -> None:
-        """``capacity``: for how many proofs at once there is room. ConfigurationError when that is not 1 or more."""
-        self.room: Room = Room(capacity, "VolatileProofMemory(capacity=…)")
+        """``capacity``: the largest number of proofs at once. ConfigurationError: it is not 1 or more."""
+        self.capacity: Capacity = Capacity(capacity, "VolatileProofMemory(capacity=…)")
         self._used: dict[bytes, _Holder] = {}
         self._holders: dict[str, _Holder] = {}
-        #: Second -> the proofs of that time, so that nobody has to look through all of them.
+        #: Second -> the proofs of that time.
         self._by_time: dict[int, list[bytes]] = {}
         self._dropped = DroppedTimes()
         self._dropped_at = 0
@@ -156,7 +149,7 @@ class VolatileProofMemory:
                 return False
             self._dropped.check(second)
             holder = self._holders.get(jkt) or _Holder(jkt)
-            self.room.check(jkt, by_key=holder.used, by_all=len(self._used))
+            self.capacity.check(jkt, by_key=holder.used, by_all=len(self._used))
             holder.used += 1
             self._holders[jkt] = self._used[digest] = holder
             self._by_time.setdefault(second, []).append(digest)

@@ -1,8 +1,8 @@
 """Used DPoP proofs in PostgreSQL.
 
-A proof counts when its transaction is on the disk of the server (``synchronous_commit = on``). A standby without the
-last transactions that takes the place of the server is another timeline, and a table that was restored is another file,
-so proofs are refused for a while then (``auth.proofs.shared``, rule 3).
+A proof is accepted when its transaction is on the disk of the server (``synchronous_commit = on``). A standby that
+takes over is another timeline, and a restored table is another file, so proofs are rejected for a while then
+(``auth.proofs.shared``, rule 3).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SERVER: Final = """
     || '/' || pg_relation_filenode('a2a_trust.proof')
 """
 
-#: In one statement, so in one trip. Rows of others that are committed meanwhile are neither added nor seen: replays.
-#: A row that another transaction is just dropping is both there and added; the old one comes last, and counts.
+#: In one statement, so in one round trip. Rows that others commit meanwhile are neither added nor seen: replays.
+#: A row that another transaction is dropping is both there and added; the old one comes last, and decides.
 #: In the order of digests, so that two transactions never wait for each other.
 _REMEMBER: Final = f"""
 WITH added AS (
@@ -69,14 +69,14 @@ _DROP_EVERY: Final = 0.25
 class PostgresProofMemory(SharedProofMemory):
     """Remembers proofs in one PostgreSQL database, for all processes and machines of an agent.
 
-    KeySourceUnavailableError (503) when the database does not answer in time, or cannot tell.
+    KeySourceUnavailableError (503) when the database does not answer in time, or a first use is not certain.
     """
 
     _server: Postgres
 
     def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
-        """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: for
-        how many proofs of this process at once there is room. ``timeout``: the longest, in seconds, that one trip to
+        """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: the
+        largest number of proofs of this process at once. ``timeout``: the longest, in seconds, that one round trip to
         the database takes; a request waits for twice as long at most. ConfigurationError: an argument is wrong.
         """
         server = Postgres(url, what="memory of DPoP proofs", timeout=timeout)

@@ -1,7 +1,7 @@
 """Used DPoP proofs in Redis or Valkey.
 
 A proof is one key that expires: about 140 bytes until then. A restart may lose proofs of the last second, or all, so
-after one they are refused for a while, as after a failover (``auth.proofs.shared``, rule 3).
+proofs are rejected for a while after it, as after a failover (``auth.proofs.shared``, rule 3).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _STATE: Final = "a2a:proofs"
 class RedisProofMemory(SharedProofMemory):
     """Remembers proofs in one Redis server, for all processes and machines of an agent.
 
-    KeySourceUnavailableError (503) when the server does not answer in time, drops keys to make room, or cannot tell.
+    KeySourceUnavailableError (503) if the server does not answer in time or evicts keys, or a first use is not certain.
     """
 
     _server: RedisServer
 
     def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
-        """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``capacity``: for how many proofs of this
-        process at once there is room. ``timeout``: the longest, in seconds, that one trip to the server takes; a
+        """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``capacity``: the largest number of proofs
+        of this process at once. ``timeout``: the longest, in seconds, that one round trip to the server takes; a
         request waits for twice as long at most. ConfigurationError: an argument is wrong.
         """
         server = RedisServer(url, what="memory of DPoP proofs", timeout=timeout)

@@ -1,19 +1,18 @@
-"""Used DPoP proofs in a database, so that of any number of replicas exactly one accepts a proof.
+"""Used DPoP proofs in a database, so that exactly one replica accepts a proof.
 
-The rules, beside those of ``auth.proofs.memory``, which each process applies to the proofs that came to it:
+The rules, beside the rules of ``auth.proofs.memory``, which each process applies to its own proofs:
 
-1. The database remembers a proof, and says whether it was there, in one step. Every request has an ``attempt`` of its
+1. The database stores a proof, and says whether it was there, in one step. Every request has an ``attempt`` of its
    own, so a command that is sent again, because its answer was lost, is no replay.
-2. The clocks of this machine and of the database differ by at most ten seconds, so a proof is remembered for longer
-   than any replica accepts it. Else: 503.
+2. The clocks of this machine and of the database differ by at most ten seconds, so a proof is stored for longer than
+   any replica accepts it. Else: 503.
 3. A database that is new, was restored, or took the place of another may lack proofs that were used before. It says so
-   by its name for itself (``server``). Proofs that may be older than this change are refused with 503. A name that is
+   by its name for itself (``server``). Proofs that may be older than this change are rejected with 503. A name that is
    not the last one that this process saw is a change, too: the first server may come back without what the second knew.
-4. The times of dropped proofs are kept. Where such a time comes again, because clocks were set back: 503. A proof is
-   kept for the largest window that can be configured, so replicas may have different ones.
-5. A database that cannot be reached in time is no empty one: 503. A request waits for twice ``timeout`` at most,
-   however many wait before it.
-6. Where a person or a program damaged what the database says about itself, it counts as new.
+4. The times of dropped proofs are kept. A proof of such a time, after clocks were set back: 503. A proof is kept for
+   the largest window that can be configured, so replicas may have different windows.
+5. A database that is unreachable is not an empty one: 503. A request waits for twice ``timeout`` at most.
+6. A database whose data about itself are damaged is treated as new.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
-from a2a_trust.auth.proofs.memory import MAX_WINDOW, Room, VolatileProofMemory, digest_of
+from a2a_trust.auth.proofs.memory import MAX_WINDOW, Capacity, VolatileProofMemory, digest_of
 from a2a_trust.base.dates import date_of
 from a2a_trust.errors import KeySourceUnavailableError
 
@@ -37,13 +36,10 @@ if TYPE_CHECKING:
 
 SKEW: Final = 10.0
 """By how many seconds the clocks of a replica and of the database may differ."""
-
 GRAIN: Final = 5.0
-"""So many seconds the time of the last dropped proof may be behind."""
-
+"""By how many seconds the stored time of the last dropped proof may be behind."""
 _IN_TIME: Final = 0.1
-"""A trip that failed within this time, in seconds, is made once more: a connection was lost, and another may work."""
-
+"""A round trip that failed within this time, in seconds, is made once more: the connection may have been lost."""
 _BUSY: Final = "too many proofs wait for it"
 
 
@@ -66,10 +62,10 @@ class Use:
 
 
 class State(NamedTuple):
-    """The database at the moment of a trip.
+    """The database at the moment of a round trip.
 
-    ``server`` is its name for itself, ``at`` its time. ``known_server`` and ``since`` are those of the last change;
-    ``dropped`` is the time of the youngest dropped proof. Numbers that make no sense are NaN.
+    ``server`` is its name for itself, ``at`` its time. ``known_server`` and ``since`` are from the last change;
+    ``dropped`` is the time of the youngest dropped proof. Invalid numbers are NaN.
     """
 
     server: str
@@ -83,30 +79,28 @@ class SharedProofMemory:
     """The base of memories in a database."""
 
     def __init__(self, server: Postgres | RedisServer, capacity: int, call: str, timeout: float) -> None:
-        """``capacity`` and ``call`` as for ``Room``, for the proofs of this process. ``timeout`` is that of one trip,
-        in seconds.
-        """
+        """``capacity`` and ``call`` as for ``Capacity``, for the proofs of this process. ``timeout`` is for one round
+        trip, in seconds."""
         self._server = server
         self._patience = 2 * timeout
         self._last_server = ""
         self._own = VolatileProofMemory(capacity)
-        self._own.room = Room(capacity, call)
-        self._trips = LookUps(self._trip)
+        self._own.capacity = Capacity(capacity, call)
+        self._look_ups = LookUps(self._round_trip)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._server.aclose()
 
     async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
-        """Remember the proofs, and return by digest the first attempt, of these and of those before."""
+        """Store the proofs, and return by digest the first attempt, from now or before."""
         raise NotImplementedError
 
     async def _mark(self, state: State) -> None:
-        """Remember ``known_server``, ``since`` and ``dropped`` of the state."""
+        """Store ``known_server``, ``since`` and ``dropped`` of the state."""
         raise NotImplementedError
 
     async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
-        """As ``ProofMemory.first_use``."""
         if not await self._own.first_use(jkt, jti, now=now, issued=issued, window=window):
             return False
         use = Use(
@@ -119,7 +113,7 @@ class SharedProofMemory:
         )
         try:
             async with asyncio.timeout(self._patience):
-                answer = await self._trips.find(use)
+                answer = await self._look_ups.find(use)
         except TimeoutError:
             answer = _BUSY
         except BaseException:
@@ -130,10 +124,10 @@ class SharedProofMemory:
             raise KeySourceUnavailableError(f"the {self._server.what}: {answer}")
         return answer is True
 
-    async def _trip(self, uses: tuple[Use, ...]) -> Mapping[Use, bool | str]:
-        """For each proof whether this is its first use, or why nobody can tell."""
+    async def _round_trip(self, uses: tuple[Use, ...]) -> Mapping[Use, bool | str]:
+        """For each proof whether this is its first use, or why that is unknown."""
         begun = time.monotonic()
-        waiting = tuple(use for use in uses if use.until > begun)  # the others have their answer
+        waiting = tuple(use for use in uses if use.until > begun)  # the others have timed out
         if not waiting:
             return dict.fromkeys(uses, _BUSY)
         try:
@@ -142,12 +136,12 @@ class SharedProofMemory:
             if time.monotonic() - begun > _IN_TIME:
                 raise
             state, first = await self._remember(waiting)
-        state = await self._marked(state)
+        state = await self._mark_changes(state)
         found = {use: _doubt(use, state) or first.get(use.digest) == use.attempt for use in waiting}
         return {**dict.fromkeys(uses, _BUSY), **found}
 
-    async def _marked(self, state: State) -> State:
-        """The state, after what has changed was remembered."""
+    async def _mark_changes(self, state: State) -> State:
+        """The state, after its changes were stored."""
         is_damaged = math.isnan(state.since) or math.isnan(state.dropped)
         dropped = state.at - MAX_WINDOW - 2 * SKEW
         if not is_damaged:
@@ -163,11 +157,11 @@ class SharedProofMemory:
 
 
 def _doubt(use: Use, state: State) -> str:
-    """Why nobody can tell whether the proof was used before; "" when the database can."""
+    """Why it is unknown whether the proof was used before; "" if it is known."""
     if not abs(state.at - use.now) <= SKEW:
         return (
-            f"its clock and that of this machine differ by {abs(state.at - use.now):.0f} seconds, and {SKEW:.0f} are "
-            "allowed; look at their time services"
+            f"its clock and the clock of this machine differ by {abs(state.at - use.now):.0f} seconds, and {SKEW:.0f} "
+            "are allowed; look at their time services"
         )
     certain = state.since + use.window + 2 * SKEW
     if not use.issued > certain:

@@ -1,12 +1,11 @@
-"""Used DPoP proofs in an SQLite file, by the rules of ``auth.proofs.memory``: for several processes of one machine, and
-across restarts.
+"""Used DPoP proofs in an SQLite file (``auth.proofs.memory``), for the processes of one machine, and across restarts.
 
-A proof counts only when the transaction that remembers it has ended. Proofs that come meanwhile share the next one
-(``look_ups``). A thread of its own writes, so neither a slow disk nor another process that holds the file keeps the
-event loop waiting: a caller waits ``timeout`` seconds, and is rejected then (503).
+A proof is accepted only after its transaction. Proofs that come meanwhile share the next one (``look_ups``). A thread
+of its own writes, so neither a slow disk nor another process that holds the file blocks the event loop: a request waits
+``timeout`` seconds, and is rejected then (503).
 
-A transaction is in the file for every process, also after a kill, but it does not wait for the disk: with that,
-requests took 3 to 100 times as long, by what else the disk had to do. A power cut may damage the file.
+A transaction survives a kill, but it does not wait for the disk: with that, requests took 3 to 100 times as long. A
+power cut may damage the file.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from a2a_trust.auth.look_ups import LookUps
-from a2a_trust.auth.proofs.memory import MAX_WINDOW, DroppedTimes, Room, digest_of, kept_seconds
+from a2a_trust.auth.proofs.memory import MAX_WINDOW, Capacity, DroppedTimes, digest_of, kept_seconds
 from a2a_trust.base.files.sqlite import SqliteFile
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError, TrustError
 
@@ -42,15 +41,12 @@ CREATE TABLE dropped (first INTEGER NOT NULL, last INTEGER NOT NULL);
 
 _ALL: Final = b""
 """The holder under which the proofs of all are counted."""
-
 _MAX_DROPPED: Final = 1_000
 """How many rows one transaction removes: it must not take long after a busy time."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Use:
-    """A proof that a request brings."""
-
     jkt: str
     digest: bytes
     now: float
@@ -70,13 +66,13 @@ class SqliteProofMemory:
     def __init__(
         self, path: Path | str, *, create: bool = False, capacity: int = 1_000_000, timeout: float = 2.0
     ) -> None:
-        """``create`` makes the file, for its owner only, if it is not there. ``capacity``: for how many proofs at once
-        there is room. ``timeout``: the longest, in seconds, that a request waits for the file. ConfigurationError when
-        the file is missing, damaged, or is no such memory. OSError when it cannot be made.
+        """``create`` makes the file, for its owner only, if it is not there. ``capacity``: the largest number of proofs
+        at once. ``timeout``: the longest, in seconds, that a request waits for the file. ConfigurationError: the file
+        is missing, damaged, or another kind of file. OSError: it cannot be made.
         """
         self._identity = (0, 0)
         self._begin_in_this_process()
-        self._room = Room(capacity, "SqliteProofMemory(…, capacity=…)")
+        self._capacity = Capacity(capacity, "SqliteProofMemory(…, capacity=…)")
         self._file = SqliteFile(
             path=Path(path).absolute(),
             what="memory of DPoP proofs",
@@ -84,7 +80,7 @@ class SqliteProofMemory:
             version=1,
             tables=_TABLES,
             if_damaged=f"move it away, and wait {2 * MAX_WINDOW:.0f} seconds before you start with a new one: until "
-            "then a used proof may count again",
+            "then a used proof may be accepted again",
             timeout=timeout,
         )
         self._timeout = timeout
@@ -129,18 +125,18 @@ class SqliteProofMemory:
             raise self._outage(str(error)) from None
 
     def _write(self, uses: tuple[_Use, ...]) -> dict[_Use, bool | TrustError]:
-        """Remember the proofs in one transaction: for each whether it is new, or why that cannot be told."""
+        """Store the proofs in one transaction: for each whether it is new, or why that is unknown."""
         waiting = [use for use in uses if use.waits]
         if not waiting:
             return {}
         try:
-            connection = self._connected()
-            connection.execute("BEGIN IMMEDIATE")  # before reading: who is second sees what the first one wrote
-            table = _Table(connection, self._room)
+            connection = self._connect()
+            connection.execute("BEGIN IMMEDIATE")  # before reading, so a second writer sees the first one's proofs
+            table = _ProofTables(connection, self._capacity)
             table.drop(waiting[0].now, waiting[0].window)
             answers = {use: table.first_use(use) for use in waiting}
             connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001  whatever went wrong, it is unknown what was written
+        except Exception as error:  # noqa: BLE001  it is unknown what was written
             self._close()
             if isinstance(error, sqlite3.Error | OSError):
                 return {use: KeySourceUnavailableError(self._file.complaint(error)) for use in waiting}
@@ -151,8 +147,8 @@ class SqliteProofMemory:
     def _outage(self, why: str) -> KeySourceUnavailableError:
         return KeySourceUnavailableError(f"the memory of DPoP proofs {self._file.path}: {why}")
 
-    def _connected(self) -> sqlite3.Connection:
-        """The connection, to the file that is at the path, which stays the same one until the process ends."""
+    def _connect(self) -> sqlite3.Connection:
+        """The connection to the file at the path, which stays the same file until the process ends."""
         file = self._file.follow_links()
         status = file.path.stat()
         identity = status.st_dev, status.st_ino
@@ -178,22 +174,20 @@ class SqliteProofMemory:
 _INHERITED: Final[list[tuple[object, object]]] = []
 
 
-class _Table:
-    """The tables inside a transaction."""
-
-    def __init__(self, connection: sqlite3.Connection, room: Room) -> None:
-        self._connection, self._room = connection, room
+class _ProofTables:
+    def __init__(self, connection: sqlite3.Connection, capacity: Capacity) -> None:
+        self._connection, self._capacity = connection, capacity
         self._dropped = DroppedTimes(connection.execute("SELECT first, last FROM dropped"))
 
     def first_use(self, use: _Use) -> bool | TrustError:
-        """Whether this is the first use, or why that cannot be told."""
+        """Whether this is the first use, or why that is unknown."""
         execute, second = self._connection.execute, int(use.issued)
         if execute("SELECT 1 FROM proof WHERE digest = ?", (use.digest,)).fetchone():
             return False
         holder = digest_of(use.jkt)
         try:
             self._dropped.check(second)
-            self._room.check(use.jkt, by_key=self._used(holder), by_all=self._used(_ALL))
+            self._capacity.check(use.jkt, by_key=self._number_of(holder), by_all=self._number_of(_ALL))
         except (KeySourceUnavailableError, TooManyRequestsError) as error:
             return error
         execute("INSERT INTO proof (digest, issued, holder) VALUES (?, ?, ?)", (use.digest, second, holder))
@@ -221,7 +215,7 @@ class _Table:
         self._connection.execute("DELETE FROM dropped")
         self._connection.executemany("INSERT INTO dropped VALUES (?, ?)", self._dropped.ranges)
 
-    def _used(self, holder: bytes) -> int:
+    def _number_of(self, holder: bytes) -> int:
         found = self._connection.execute("SELECT used FROM holder WHERE holder = ?", (holder,)).fetchone()
         return 0 if found is None else int(found[0])
 

@@ -106,7 +106,7 @@ class WatchedStore(Store):
 
 async def background(verifier: ApiKeyVerifier) -> None:
     """The verifier has read and written what it had started to."""
-    for flights in (verifier._records._look_ups._trips, verifier._uses._flights):
+    for flights in (verifier._records._look_ups._round_trips, verifier._uses._flights):
         task = flights.running(None)
         if task is not None:
             await asyncio.wait({task})

@@ -905,7 +905,7 @@ def test_files_that_break_leave_the_last_ones_and_a_line_in_the_log(
 def test_what_is_remembered_is_bounded_and_only_what_was_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("a2a_trust.auth.certificate.verifier._MEMORY_CERTIFICATES", 3)
+    monkeypatch.setattr("a2a_trust.auth.certificate.verifier._CACHED_CERTIFICATES", 3)
     verifier = CertificateVerifier(authority(tmp_path))
     for _ in range(5):
         judge(verifier, CA.issue(URI(ID)))

@@ -183,7 +183,7 @@ class _ReloadingContext(ssl.SSLContext):
         self._without = without_certificate()
         failures = (OSError, MalformedError, ConfigurationError, Warning)  # warnings may be made errors
         tell = log_outcome(_log, repr(certificate))
-        self._contexts = Watched(self._made, lambda: certificate.version, failures=failures, tell=tell)
+        self._contexts = Watched(self._make, lambda: certificate.version, failures=failures, tell=tell)
 
     def newest(self, server: str | None) -> ssl.SSLContext:
         """The context for a connection to that host: with the newest certificate, or without any."""
@@ -193,7 +193,7 @@ class _ReloadingContext(ssl.SSLContext):
             is_for = False
         return self._contexts.value() if is_for else self._without
 
-    def _made(self) -> tuple[ssl.SSLContext, object]:
+    def _make(self) -> tuple[ssl.SSLContext, object]:
         version = self._certificate.version  # before loading: a change meanwhile is noticed the next time
         context = self._without_certificate()
         _load_into(context, *self._certificate.load())

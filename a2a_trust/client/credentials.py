@@ -156,12 +156,12 @@ class CredentialValue(HoldsSecret):
         return "CredentialValue(…)"
 
 
-KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]]
-"""A secret from ``kept``: ``vars`` and tracebacks do not show its text."""
+HiddenSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]]
+"""A secret from ``hide``: ``vars`` and tracebacks do not show its text."""
 
 
-def kept(secret: Any) -> KeptSecret:
-    """A ``Secret`` as a ``KeptSecret``. Every value except a function or a file is hidden, because it may be a text."""
+def hide(secret: Any) -> HiddenSecret:
+    """Every value except a function or a file is hidden, because it may be a text."""
     return secret if callable(secret) else CredentialValue(secret)
 
 
@@ -198,7 +198,7 @@ class Credential(HoldsSecret, ABC):
 class _Held(Credential):
     """A credential that the program has; no server issues it."""
 
-    def __init__(self, secret: KeptSecret, origins: Iterable[str]) -> None:
+    def __init__(self, secret: HiddenSecret, origins: Iterable[str]) -> None:
         super().__init__(origins)
         self._what = type(self).__name__
         check_secret(secret, self._what)
@@ -219,7 +219,7 @@ class ApiKey(_Held):
     """An API key, sent where the card's scheme says: in a header, a query parameter or a cookie."""
 
     def __init__(self, key: Secret, *, origins: Iterable[str]) -> None:
-        secret = kept(key)
+        secret = hide(key)
         del key  # tracebacks show locals
         super().__init__(secret, origins)
 
@@ -231,7 +231,7 @@ class BasicCredentials(_Held):
     """A user name and a password for HTTP Basic (RFC 7617). The password is printable ASCII, the user name any text."""
 
     def __init__(self, username: str, password: Secret, *, origins: Iterable[str]) -> None:
-        secret = kept(password)
+        secret = hide(password)
         del password  # tracebacks show locals
         if ":" in username or not username.isprintable():
             raise ConfigurationError(
@@ -253,7 +253,7 @@ class BearerToken(_Held):
     """An access token that the program obtains; its scopes are not checked. ``dpop``: the key that it is bound to."""
 
     def __init__(self, token: Secret, *, origins: Iterable[str], dpop: Signer | None = None) -> None:
-        secret = kept(token)
+        secret = hide(token)
         del token  # tracebacks show locals
         self._proofs = None if dpop is None else DPoPProofs(dpop)
         super().__init__(secret, origins)
@@ -310,15 +310,15 @@ def check_secret(secret: object, what: str) -> None:
             raise ConfigurationError(
                 f"{what}: the secret is not a string; write its text, a function that returns it, or SecretFile(path)"
             )
-        _checked(secret.text, what)
+        _check_text(secret.text, what)
 
 
-def text_of(secret: KeptSecret, what: str) -> Flow[str]:
+def text_of(secret: HiddenSecret, what: str) -> Flow[str]:
     """The text of a secret. ConfigurationError: a function returns something else."""
-    return _checked(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
+    return _check_text(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
 
 
-def _checked(given: object, what: str) -> str:
+def _check_text(given: object, what: str) -> str:
     if isinstance(given, str) and PRINTABLE.fullmatch(given):
         return given
     del given  # tracebacks show locals

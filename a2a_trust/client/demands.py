@@ -11,10 +11,10 @@ from collections.abc import Callable
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client.answer import Answer, Credentials, answer_for, demands_of
 from a2a_trust.client.credentials import CredentialValue
-from a2a_trust.client.decisions import NO_SCOPES, Again, MoreScopes, Rejection, attachment_of, once_more, united
+from a2a_trust.client.decisions import NO_SCOPES, Again, MoreScopes, RejectingReply, attachment_of, once_more, unite
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.flow import Flow
-from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request
+from a2a_trust.client.messages import NOTHING, Attachment, Close, NoReply, NoReplyReason, Reply, Request
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
 from a2a_trust.errors import CardVerificationError, TrustError
 from a2a_trust.keys.trust.store import TrustStore
@@ -87,7 +87,7 @@ class Demands:
                 yield Close(reply)
                 sent = again
         except TrustError as error:
-            raise Refusal.of(Reason.NO_CREDENTIALS, request.address, error) from None
+            raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
 
     def _obtain(self, origin: str, answer: Answer | None, more_scopes: MoreScopes) -> Flow[_Sent]:
         """Obtain the values of the answer, which is chosen for the first request to that origin."""
@@ -104,7 +104,7 @@ class Demands:
         self, request: Request, origin: str, sent: _Sent, reply: Reply, tried: set[Again]
     ) -> Flow[_Sent | None]:
         """The credentials for sending the request once more; None: the answer is passed on."""
-        rejection = Rejection(self._view, self._demands, sent.answer, sent.values, request, reply)
+        rejection = RejectingReply(self._view, self._demands, sent.answer, sent.values, request, reply)
         again, more_scopes = once_more(rejection, sent.more_scopes, tried)
         if again is None or (again is Again.WITH_OTHER_VALUES and not sent.renew()):
             if reply.status == 403 and not rejection.is_for_scopes:
@@ -116,7 +116,7 @@ class Demands:
             if more_scopes is not self._more_scopes:  # asked for from now on, but not for another caller
                 names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
                 kept = {name: more_scopes[name] for name in names if name in more_scopes}
-                self._more_scopes = united(self._more_scopes, kept)
+                self._more_scopes = unite(self._more_scopes, kept)
         if request.body is None:
             raise rejection.error("; the body is a stream, which cannot be sent twice: make the request again")
         if again is Again.WITH_OTHER_VALUES and sent.is_same(rejection.values):
@@ -155,7 +155,7 @@ class GivenCard:
                 return (yield from send(NOTHING))
             return (yield from self._demands.send(request, called.origin, self._verification.clock, sent))
         except TrustError as error:
-            raise Refusal.of(Reason.NO_CREDENTIALS, request.address, error) from None
+            raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
 
     def _verify_again(self) -> Flow[None]:
         """Verify the card again, if time or the trusted keys have changed. Refusal: it is not verified any more."""
@@ -166,8 +166,8 @@ class GivenCard:
         try:
             card, store = yield from self._verification.verify_again(self._card)
         except CardVerificationError as error:
-            raise Refusal(
-                Reason.NO_CREDENTIALS,
+            raise NoReply(
+                NoReplyReason.NO_CREDENTIALS,
                 "the request is not sent, because the card is not verified any more; call fetch_card again, and make a "
                 f"new CardAuth: {error}",
                 error,

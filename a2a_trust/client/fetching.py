@@ -105,10 +105,10 @@ def fetching(
 
 def finding(url: str) -> Flow[tuple[str, Fetched]]:
     """The URL of the agent's card, and the answer from there, unverified."""
-    return (yield from _at_first(url, _found))
+    return (yield from _at_first(url, _get_at))
 
 
-def _found(place: str) -> Flow[tuple[str, Fetched]]:
+def _get_at(place: str) -> Flow[tuple[str, Fetched]]:
     return place, (yield Get(url=place))
 
 
@@ -235,7 +235,7 @@ def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
         scheme, host = url_of(interface.url).scheme, interface_host(interface.url)
         is_safe = scheme == "https" or (scheme == "http" and is_this_machine(host))
         if host == card.origin and is_safe and interface.binding in (Binding.JSONRPC, Binding.HTTP_JSON):
-            url, headers, content = _asked(interface, tenant)
+            url, headers, content = _request_at(interface, tenant)
             return Get(url=url, headers={**headers, **credentials}, content=content)
     raise FetchError(
         f"the card has no interface of HTTP+JSON or JSON-RPC over https on its own host {card.origin}, and credentials "
@@ -243,7 +243,7 @@ def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
     )
 
 
-def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None]:
+def _request_at(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None]:
     """URL, headers and body of the request to this interface for the extended card."""
     named = interface.tenant or tenant
     generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0  # one of 0.1 is asked as one of 0.3

@@ -184,7 +184,7 @@ class Verification(FetchOptions):
             if isinstance(self.trust, KeyFetcher):
                 trusted = store = yield Awaited(partial(self.trust.fetch, url))
             if self.on_first_use is not None and self.on_first_use.applies_to(url, store):
-                store = yield from self._published(self.on_first_use, url, store)
+                store = yield from self._fetch_published(self.on_first_use, url, store)
         except KeySourceUnavailableError as error:
             # Not fatal: the known keys may be enough. But no first use either, because the host's keys are configured
             # and unreachable.
@@ -218,7 +218,7 @@ class Verification(FetchOptions):
             store = first_use.trust_store(card.keys, card.origin, trusted)
         return (yield InThread(partial(card.verified_again, store, now=self.clock()))), trusted
 
-    def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
+    def _fetch_published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
         """The keys that the origin itself publishes, for a host without an entry in the trust store."""
         try:
             fetched = yield Get(url=f"{origin_of(url)}{JWKS_PATH}")

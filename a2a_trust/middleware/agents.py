@@ -26,12 +26,12 @@ from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.caller import Running, this_task
 from a2a_trust.middleware.decision import CONTROL
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, refuse
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, send_without_body
 from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
-from a2a_trust.middleware.refusal import NOT_FOUND, refusal_of, send_refusal
+from a2a_trust.middleware.rejection import NOT_FOUND, rejection_of, send_rejection
 from a2a_trust.middleware.routing import is_read, quote_path, route_path
 
 _log: Final = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class Agents:
         if self._waiting:
             await self._start_at_a_request(scope, path)
         if path in CARD_PATHS and self._card_of is not None and is_read(scope):
-            there = f"{self._meant(scope, self._card_of)}{path}"
+            there = f"{self._find_meant(scope, self._card_of)}{path}"
             whole = f"{scope['path'].removesuffix(path)}{there}"
             scope, path = {**scope, "path": whole, "raw_path": whole.encode()}, there
         if path in self._documents and is_read(scope):
@@ -165,14 +165,14 @@ class Agents:
         why = self._why_not(path, prefix)
         if why:
             audit.log_rejected(scope, audit.Reason.UNDECLARED_PATH, why)
-            await _refuse(404, scope, receive, send)
+            await _send_status(404, scope, receive, send)
         elif prefix is None:
             with Running(None, None):
                 await self._app(self._without_certificates(scope), receive, send)
         else:
             agent = self._agents[prefix]
             if agent.guarded is None:
-                await _refuse(503, scope, receive, send)
+                await _send_status(503, scope, receive, send)
             else:
                 inner = self._without_certificates(scope, agent.certificate_headers)
                 await agent.guarded.door(inner, receive, send)
@@ -230,7 +230,7 @@ class Agents:
         hidden = self._certificate_headers - own
         return {**scope, "headers": lines_without(hidden, scope["headers"])} if hidden else scope
 
-    def _meant(self, scope: Scope, card_of: CardOf) -> str:
+    def _find_meant(self, scope: Scope, card_of: CardOf) -> str:
         """The prefix of the agent whose card the query of a request names; empty if it names none."""
         query = scope.get("query_string", b"")
         if query.count(b"%") + query.count(b"&") > _MOST_SIGNS:
@@ -370,10 +370,10 @@ def _check_card_of(card_of: Any, agents: Mapping[str, Agent]) -> None:
         raise ConfigurationError("card_of: the agent at '/' has its card at the root; leave out card_of or that agent")
 
 
-async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_status(status: int, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await close_websocket(receive, send, 1008 if status == 404 else 1013)
     elif status == 404:
-        await send_refusal(refusal_of(NOT_FOUND, None), scope, receive, send)
+        await send_rejection(rejection_of(NOT_FOUND, None), scope, receive, send)
     else:
-        await refuse(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])
+        await send_without_body(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])

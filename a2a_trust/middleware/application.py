@@ -51,7 +51,7 @@ class FromApplication:
 _OTHER_FORMS: Final = frozenset({b"accept-encoding", b"range", b"if-none-match", b"if-modified-since", b"if-range"})
 
 
-class Answer(NamedTuple):
+class CompleteAnswer(NamedTuple):
     """A complete answer of an application."""
 
     status: int
@@ -63,7 +63,7 @@ class _TooLongError(Exception):
     """The answer is longer than a card may be."""
 
 
-async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | None:
+async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> CompleteAnswer | None:
     """The application's answer to one http request; None for an incomplete answer, or one of more than 1 MB."""
     started: MutableMapping[str, Any] | None = None
     body = bytearray()
@@ -89,7 +89,7 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
         return None
     if started is None or not is_whole or len(body) > MAX_BYTES:
         return None
-    return Answer(started["status"], [*started.get("headers", ())], bytes(body))
+    return CompleteAnswer(started["status"], [*started.get("headers", ())], bytes(body))
 
 
 async def card_of_application(

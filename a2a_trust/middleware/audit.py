@@ -160,7 +160,7 @@ class _Repeats:
     repeats: int = 0
 
 
-class RepeatedRefusals:
+class RepeatedRejections:
     """Logs rejections for one reason: the first of each cause at once, and each minute how many more came.
 
     Anybody can send tokens of an issuer that is down, or guesses, in any number. They must not flood the log, so each
@@ -177,7 +177,7 @@ class RepeatedRefusals:
         #: Not a BoundedCache: each entry that leaves is logged, and a new cause displaces none.
         self._open: dict[str, _Repeats] = {}
 
-    def refused(self, scope: Mapping[str, Any], detail: str, cause: str = "") -> None:
+    def log(self, scope: Mapping[str, Any], detail: str, cause: str = "") -> None:
         """Log that a request is rejected, or count it if the same cause was logged within a minute.
 
         ``cause`` is ``detail`` by default.

@@ -35,7 +35,16 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, answer, json_bytes, refuse
+from a2a_trust.middleware.documents import (
+    ASGIApp,
+    Document,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    json_bytes,
+    send_without_body,
+)
 from a2a_trust.signing.sign import lifetime_seconds, sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
@@ -322,7 +331,7 @@ class PublicCard:
             if str(error) != self._told:  # one event, however many callers ask
                 self._told = str(error)
                 audit.log_card_not_served(self._told)
-            await refuse(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
+            await send_without_body(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
             return
         self._told = ""
         max_age = int(min(self._max_age, max(0.0, document.good_until - now)))
@@ -364,6 +373,6 @@ def for_networks(app: ASGIApp, networks: Networks) -> ASGIApp:
             await app(scope, receive, send)
             return
         audit.log_rejected(scope, audit.Reason.NETWORK, detail)
-        await refuse(send, 403, [(b"cache-control", b"no-store")])
+        await send_without_body(send, 403, [(b"cache-control", b"no-store")])
 
     return guarded

@@ -26,7 +26,7 @@ from starlette.applications import Starlette
 
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard import Refused
+from a2a_trust.auth.guard import Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.given import GivenCard, read_given
@@ -36,13 +36,13 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, Running, this_task
-from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replay
+from a2a_trust.middleware.calls import CALL, Call, CallRejectedError, replay
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, reject, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
-from a2a_trust.middleware.refusal import Refusal, send_refusal
+from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
 
 _SHORT: Final = 1_048_576
@@ -99,7 +99,7 @@ class Door:
                 await self._serve(None, seen, receive, send)
             return
         now = self._clock()
-        caller: Caller | Refused | None = self.access.known_caller(seen, now)
+        caller: Caller | Rejected | None = self.access.known_caller(seen, now)
         ahead = None
         try:
             if caller is None:
@@ -107,8 +107,8 @@ class Door:
                 decision = self.access.find_caller(seen, now)
                 caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
                 receive = ahead.receive
-            if isinstance(caller, Refused):
-                await send_refusal(self.access.reject(caller, seen, now), seen.scope, receive, send)
+            if isinstance(caller, Rejected):
+                await send_rejection(self.access.reject(caller, seen, now), seen.scope, receive, send)
                 return
             send = self._caching.apply(send, self.access.admit(caller, seen.scope))
             with Running(caller, task):
@@ -128,8 +128,8 @@ class Door:
             return self._app(scope, receive, send)
         try:
             rule = self._calls.body_rule(seen)
-        except CallRefusedError as refused:
-            return _reject(reject(refused, None, caller, scope), scope, receive, send)
+        except CallRejectedError as rejected:
+            return _reject(reject(rejected, None, caller, scope), scope, receive, send)
         if rule is None:
             return self._app(scope, receive, send)
         return self._serve_call(self._calls, rule, caller, scope, receive, send)
@@ -143,8 +143,8 @@ class Door:
             if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
                 await calls.extended.answer(call, caller, scope, receive, send)
                 return
-        except CallRefusedError as refused:
-            await _reject(reject(refused, rule, caller, scope), scope, receive, send)
+        except CallRejectedError as rejected:
+            await _reject(reject(rejected, rule, caller, scope), scope, receive, send)
             return
         except ClientGoneError:
             return
@@ -232,12 +232,12 @@ class CardEnforcementMiddleware(Door):
         super().__init__(app, access, clock=clock)
 
 
-async def _reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+async def _reject(rejection: Rejection, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request that the rules do not allow."""
     if scope["type"] == "websocket":
         await close_websocket(receive, send)
     else:
-        await send_refusal(refusal, scope, receive, send)
+        await send_rejection(rejection, scope, receive, send)
 
 
 async def _after_body(receive: Receive) -> Message:
@@ -248,7 +248,7 @@ async def _after_body(receive: Receive) -> Message:
 
 
 async def _body_of(receive: Receive, most: int) -> bytes:
-    """The whole body, of ``most`` bytes at most; CallRefusedError for a longer one."""
+    """The whole body, of ``most`` bytes at most; CallRejectedError for a longer one."""
     body: bytes | bytearray = b""
     while True:
         message = await receive()

@@ -58,7 +58,7 @@ class GuardRules:
 
     def __post_init__(self) -> None:
         for name in ("public_paths", "unguarded", "allowed_origins"):
-            object.__setattr__(self, name, listed(name, getattr(self, name)))
+            object.__setattr__(self, name, read_list(name, getattr(self, name)))
         if not isinstance(self.served_at, Mapping):
             raise ConfigurationError('served_at: write a dict: served_at={"https://host/path": "/path"}')
         for switch in [each.name for each in fields(self) if each.type == "bool"]:
@@ -95,12 +95,12 @@ class RequestRules(GuardRules):
         GuardRules.__post_init__(self)
         if self.may_use_tenant is not None:
             check_rule("may_use_tenant", self.may_use_tenant)
-        object.__setattr__(self, "other_paths", listed("other_paths", self.other_paths))
+        object.__setattr__(self, "other_paths", read_list("other_paths", self.other_paths))
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
 
 
-def listed(name: str, values: Any) -> tuple[str, ...]:
+def read_list(name: str, values: Any) -> tuple[str, ...]:
     """The values of an option that takes a list; ConfigurationError for a single string."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         example = f"[{values!r:.128}]" if isinstance(values, str) else "[…]"

@@ -47,7 +47,7 @@ from a2a_trust.middleware.door import AppT, Door, Installation
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import RequestRules, listed, takes_requests
+from a2a_trust.middleware.options import RequestRules, read_list, takes_requests
 from a2a_trust.middleware.paths import exact_path
 from a2a_trust.middleware.routing import Interfaces
 
@@ -86,7 +86,7 @@ class CardServing:
                 raise ConfigurationError(f"{name}: there is no signer; write CardServing(signer=…, {name}=…)")
         if not isinstance(self.readers, CardReaders | Networks):
             raise ConfigurationError('readers: write CardReaders.CALLERS or Networks("10.0.0.0/8", …)')
-        paths = tuple(exact_path("card_paths", path) for path in listed("card_paths", self.card_paths))
+        paths = tuple(exact_path("card_paths", path) for path in read_list("card_paths", self.card_paths))
         object.__setattr__(self, "card_paths", paths)
 
 
@@ -218,12 +218,12 @@ def protect_agents(
             made[prefix] = _agent(inner, agent, prefix, clock, is_alone=False)
         except TrustError as error:
             raise ConfigurationError(f"agent {prefix or '/'!r}: {error}") from None
-    mounted = _checked_lifespans(app, lifespans)
-    unguarded = listed("unguarded_paths", unguarded_paths)
+    mounted = _check_lifespans(app, lifespans)
+    unguarded = read_list("unguarded_paths", unguarded_paths)
     return installation.finish(Agents(inner, made, unguarded=unguarded, card_of=card_of, lifespans=mounted))
 
 
-def _checked_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
+def _check_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
     if not isinstance(lifespans, Iterable) or isinstance(lifespans, str):
         raise ConfigurationError("lifespans: write a list, even of one: lifespans=[…]")
     mounted = tuple(lifespans)
@@ -277,7 +277,7 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     signer = None
     if serving.signer is not None:
         signer = CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku, companion=serving.companion)
-    guarded = partial(_guarded, app, agent, prefix, signer, clock, is_alone=is_alone)
+    guarded = partial(_guard, app, agent, prefix, signer, clock, is_alone=is_alone)
 
     def finish(card: GivenCard) -> GivenCard:
         return card if agent.security is None else agent.security.added_to(card)
@@ -316,7 +316,7 @@ def _ask(app: ASGIApp, agent: ProtectedAgent, prefix: str) -> Ask | None:
     return asking(card) if is_function(card) else None  # type: ignore[arg-type]
 
 
-def _guarded(
+def _guard(
     app: ASGIApp,
     agent: ProtectedAgent,
     prefix: str,

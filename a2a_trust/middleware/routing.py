@@ -110,7 +110,7 @@ class Interfaces:
         guarded = _find_guarded(card, unguarded)
         _check_served_at(served_at, guarded)
         self._served = tuple(
-            _Served(interface, urlsplit(interface.url).path or "/", served_at.get(interface.url))
+            _ServedInterface(interface, urlsplit(interface.url).path or "/", served_at.get(interface.url))
             for interface in guarded
         )
         self._is_legacy = all(interface.is_legacy for interface in guarded)
@@ -232,7 +232,7 @@ class Interfaces:
         )
 
 
-class _Served:
+class _ServedInterface:
     """An interface, and its path in this application."""
 
     def __init__(self, interface: Interface, path: str, served_at: str | None) -> None:

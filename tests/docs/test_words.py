@@ -36,7 +36,7 @@ INSTEAD = {
 }
 WORDS = re.compile("|".join(INSTEAD), re.IGNORECASE | re.MULTILINE)
 #: Names of modules and classes, stable words of reports, and the make variable ROOM.
-NAMES = re.compile(r"\bROOM=|\[middleware/refusal\]|^refused$|\| bare(?: Starlette)? \|", re.MULTILINE)
+NAMES = re.compile(r"\bROOM=|^refused$|\| bare(?: Starlette)? \|", re.MULTILINE)
 
 #: Modules whose words are still to be changed. A module that is clean has to leave the list.
 NOT_YET = frozenset(
@@ -96,7 +96,6 @@ NOT_YET = frozenset(
         "a2a_trust/middleware/extended_card.py",
         "a2a_trust/middleware/options.py",
         "a2a_trust/middleware/protection.py",
-        "a2a_trust/middleware/refusal.py",
         "a2a_trust/middleware/routing.py",
         "a2a_trust/signing/sign.py",
     }

@@ -60,6 +60,11 @@ from a2a_trust.signing.verify import VerifiedCard
 T = TypeVar("T")
 
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
+_BLOCKING: Final = Blocking()
+_AWAITING: Final = Awaiting()
+_FIRST: Final = "a2a_trust.first"
+"""The extension of a redirected request that refers to it. httpx copies extensions into the next request, which a
+program may send by itself."""
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
@@ -239,10 +244,6 @@ class AsyncVerifyingTransport(_Verifying[httpx.AsyncBaseTransport], httpx.AsyncB
             await transport.aclose()
 
 
-_BLOCKING: Final = Blocking()
-_AWAITING: Final = Awaiting()
-
-
 class CardAuth(HoldsSecret, httpx.Auth):
     """Sends the credentials that ``card`` demands, for ``httpx.Client(auth=…)`` and ``httpx.AsyncClient(auth=…)``.
 
@@ -293,7 +294,6 @@ class CardAuth(HoldsSecret, httpx.Auth):
                 steps.failed(error)
 
     def _exchange(self, request: httpx.Request) -> Flow[None]:
-        """The steps of a request; the request itself is the step that httpx takes."""
         place = place_of(request)
 
         def send(attachment: Attachment) -> Flow[Reply]:
@@ -381,11 +381,6 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(skills))
 
 
-_FIRST: Final = "a2a_trust.first"
-"""The extension of a redirected request that refers to it. httpx copies extensions into the next request, which a
-program may send by itself."""
-
-
 class _Own(httpx.Auth):
     """Knows the requests of the program: those that httpx makes after a redirect do not come through here."""
 
@@ -456,7 +451,6 @@ def _read(step: Read, body: bytes) -> bytes:
 
 
 def _response(reply: Reply) -> httpx.Response:
-    """The answer for the program."""
     given: httpx.Response = reply.handle
     if reply.body is None:
         return given
@@ -470,7 +464,6 @@ def _without(response: httpx.Response, names: tuple[bytes, ...]) -> list[tuple[b
 
 
 def _error(no_reply: NoReply, request: httpx.Request) -> httpx.HTTPError:
-    """The error of httpx for a request that has no answer."""
     error: httpx.HTTPError
     if isinstance(no_reply, RejectedCredentials):
         lines = _without(no_reply.reply.handle, OF_BODIES)

@@ -37,7 +37,6 @@ def attach(request: httpx.Request, attachment: Attachment) -> None:
 
 
 def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> None:
-    """Attach the credentials of one request to another one, which is sent in its place."""
     if isinstance(request.headers, _Headers):
         attach(written_again, request.headers.attachment)
 

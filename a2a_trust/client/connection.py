@@ -104,8 +104,8 @@ class Network(Protocol):
 class _Source:
     """Where a card is from; its URL may hold a secret, and tracebacks show locals.
 
-    ``place`` is the URL in one spelling, or "" if the request had credentials of the program. ``key`` tells the cards
-    from there apart that a server makes for different headers.
+    ``place`` is the URL in one spelling, or "" if the request had credentials of the program. ``key`` also has
+    the headers by which a server may choose between several cards.
     """
 
     url: str
@@ -139,7 +139,7 @@ class _Outdated(Exception):  # noqa: N818  a permit is asked for again
 
 
 class Connection:
-    """Remembers the public cards that came through here, and failed searches. Threads may share one."""
+    """Caches the public cards that came through here, and failed searches. Threads may share one."""
 
     def __init__(
         self,
@@ -150,7 +150,6 @@ class Connection:
         mesh: HttpWithin,
         resolver: Resolver | None,
     ) -> None:
-        #: That of a client of one agent.
         self.agent: CalledAgent | None = None
         self._verification, self._network, self._mesh = verification, network, mesh
         self._cards = {_read_option("cards", interface, mesh): card for interface, card in cards.items()}
@@ -169,7 +168,6 @@ class Connection:
         self._names = MeshNames(resolver)
 
     def exchange(self, request: Request) -> Flow[Reply]:
-        """The answer to a request of the program. Refusal: it has no answer."""
         for _ in range(_MOST_PERMITS):
             with suppress(_Outdated):
                 return (yield from self._exchange(request))
@@ -187,11 +185,9 @@ class Connection:
         except TrustError as error:
             raise NoReply.of(NoReplyReason.NOT_SENT, request.address, error) from None
         if permit is None:
-            return (yield from self._fetch_card(_bare(request.url, request))).without(decisions.OF_STRANGERS)
+            return (yield from self._fetch_card(_bare(request.url, request))).without(decisions.OF_UNVERIFIED)
         answer = self._send(request, permit) if gets_card else self._send_with_credentials(request, permit)
         return (yield from answer if purpose is None else self._card(purpose, request, answer))
-
-    # Permission
 
     def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
         """The permit for the request; None: only the GET of the card goes, without credentials."""
@@ -209,14 +205,18 @@ class Connection:
                 yield from self._verify_again(lambda public: public.destinations.cover(called))
                 card = self._naming(called)
                 if card is None and not is_added:
-                    self._check_query(called)
+                    if called.query and called not in self._card_destinations:
+                        raise CardVerificationError(
+                            f"no verified card names {called}, and the query of this request may be a credential; if "
+                            f"that URL may have it, write also=[{str(called)!r}]"
+                        )
                     return None
             else:
                 card = yield from self._find_card(called, request, searches=not is_added)
         return _Permit(called.origin, card)
 
     def _find_card(self, called: Destination, request: Request, *, searches: bool) -> Flow[_Public | None]:
-        """The card that names the URL: verified again, or else searched for. Requests to one base do this in turn."""
+        """The card that names the URL: verified again, or else searched for, by one request to a base at a time."""
         base = str(called.without_operation())
         slot = self._slots.begin(base)
         try:
@@ -241,7 +241,6 @@ class Connection:
         return public if public is not None and public.store is self._verification.trust.trust_store() else None
 
     def _naming(self, called: Destination) -> _Public | None:
-        """The newest card that counts and names the URL."""
         now, store = self._verification.clock(), self._verification.trust.trust_store()
         counting = [each for _, each in reversed(self._public.items(now)) if each.store is store]
         return next((each for each in counting if each.destinations.cover(called)), None)
@@ -257,14 +256,6 @@ class Connection:
                 except TrustError:
                     if self._public.get(key) is public:
                         self._public.remove(key)  # it names nothing any more
-
-    def _check_query(self, called: Destination) -> None:
-        """CardVerificationError: the GET of this card would go without credentials, but its query may be one."""
-        if called.query and called not in self._card_destinations:
-            raise CardVerificationError(
-                f"no verified card names {called}, and the query of this request may be a credential; if that URL may "
-                f"have it, write also=[{str(called)!r}]"
-            )
 
     def _search(self, called: Destination, base: str, request: Request) -> Flow[_Public]:
         """The card that names the URL, from where it may be. TrustError: no verified card does."""
@@ -293,8 +284,6 @@ class Connection:
         self._failed.put(base, reason, since=now, until=now + _FAILED_SECONDS)
         raise copy(reason) from reason.__cause__
 
-    # The agent
-
     def _agents_card(self, agent: CalledAgent, request: Request) -> Flow[_Public]:
         """The agent's card. One request gets it for those that wait. If it is cancelled, the next one gets it; if it
         fails, each of them gets it by itself."""
@@ -321,7 +310,6 @@ class Connection:
         return card
 
     def _get_agents_card(self, agent: CalledAgent, request: Request) -> Flow[None]:
-        """Verify the agent's card again, or else fetch it."""
         yield from self._verify_again(lambda public: public.source.key == agent.key)
         if self._counting(agent.key) is not None:
             return
@@ -343,8 +331,6 @@ class Connection:
             "write the URL of the agent, not the URL of an interface. If the card itself needs a credential, use "
             "fetch_card(url, trust, credentials=…) and CardAuth",
         )
-
-    # Sending
 
     def _send_with_credentials(self, request: Request, permit: _Permit) -> Flow[Reply]:
         """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 to 7."""
@@ -386,7 +372,6 @@ class Connection:
         return reply
 
     def _check(self, permit: _Permit) -> None:
-        """_Outdated: the permit does not count any more."""
         if permit.card is not None and self._counting(permit.card.source.key) is not permit.card:
             raise _Outdated
 
@@ -411,8 +396,6 @@ class Connection:
             except self._network.not_connected as error:  # nothing was sent
                 no_reply = error
         raise no_reply or NoReply(NoReplyReason.UNREACHABLE, f"{request.address}: the name has no address")
-
-    # Cards
 
     def _fetch_card(self, bare: Request) -> Flow[Reply]:
         """The card at a URL that no verified card names, or an error in its place, within the deadline."""
@@ -512,7 +495,6 @@ def _too_slow() -> FetchError:
 
 
 def _read_option(option: str, url: str, mesh: HttpWithin, *, may_have_query: bool = False) -> Destination:
-    """A URL that the program wrote, without user information and fragment."""
     try:
         if ("?" in url and not may_have_query) or "#" in url.partition("?")[0]:
             raise MalformedError("URL: it has a query or a fragment; leave them out")

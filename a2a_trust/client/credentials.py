@@ -41,7 +41,7 @@ _MAX_BYTES: Final = 65_536
 PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # a secret, without blanks around it
 TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a token in a header (RFC 9110 11.2)
 _NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")  # 1*NQCHAR (RFC 9449 8.1), of bounded length
-_MAX_ORIGINS: Final = 64  # with a remembered nonce, for one key
+_MAX_ORIGINS: Final = 64  # with a cached nonce, for one key
 _FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
 
 
@@ -65,7 +65,7 @@ class DPoPProofs:
         return sign_jwt(self._header, claims, self._signer)
 
     def learn(self, origin: str, lines: list[str]) -> bool:
-        """Remember the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""
+        """Cache the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""
         nonce = nonce_of(lines)
         if nonce is not None:
             self._nonces.put(origin, nonce)
@@ -76,7 +76,6 @@ class DPoPProofs:
 
 
 def ath_of(token: str) -> str:
-    """The hash of the access token, for a proof (RFC 9449 4.2)."""
     return base64url.encode(hashlib.sha256(token.encode("ascii")).digest())
 
 
@@ -103,7 +102,6 @@ class SecretFile(HoldsSecret):
             ) from None
 
     def read(self) -> str:
-        """The current secret in the file."""
         return self._watched.value().text
 
     __call__ = read
@@ -148,7 +146,6 @@ class CredentialValue(HoldsSecret):
         self.text, self.proofs, self.until, self.password = text, proofs, until, password or text
 
     def is_in(self, text: str) -> bool:
-        """Whether the text contains it, ignoring case."""
         text = text.lower()
         return self.text.lower() in text or self.password.lower() in text
 
@@ -300,7 +297,7 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
 
 
 def _cut(text: str) -> str:
-    return ascii(text[:80])[1:-1][:80]  # texts of a stranger's card may be long
+    return ascii(text[:80])[1:-1][:80]  # texts of a hostile card may be long
 
 
 def check_secret(secret: object, what: str) -> None:
@@ -314,7 +311,6 @@ def check_secret(secret: object, what: str) -> None:
 
 
 def text_of(secret: HiddenSecret, what: str) -> Flow[str]:
-    """The text of a secret. ConfigurationError: a function returns something else."""
     return _check_text(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
 
 

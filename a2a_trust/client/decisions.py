@@ -62,7 +62,7 @@ BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
 OF_BODIES: Final = (b"content-length", b"content-encoding", b"transfer-encoding")
 """The headers of a body, which an error loses with it."""
 
-OF_STRANGERS: Final = (b"set-cookie", b"set-cookie2", b"www-authenticate")
+OF_UNVERIFIED: Final = (b"set-cookie", b"set-cookie2", b"www-authenticate")
 """The headers that make a program send more: cookies, which go to every host below their ``Domain``, and challenges, to
 which a client may compute an answer from a password."""
 
@@ -106,7 +106,6 @@ def purpose_of(request: Request, card_urls: Collection[str]) -> Purpose | None:
 
 
 def ask_for_whole_card(request: Request) -> None:
-    """Change the headers of a request for a card: rule 2."""
     for name in _OF_PARTS:
         request.headers.pop(name, None)
     request.headers["Accept-Encoding"] = "identity"
@@ -133,7 +132,6 @@ def place_of(url: str) -> str:
 
 
 def _calls(body: bytes) -> bool:
-    """Whether a JSON-RPC request, or one in a batch, calls for the extended card."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -224,8 +222,6 @@ def _authorization(request: Request, part: Part, value: CredentialValue, origin:
 
 
 class Again(Enum):
-    """Why a request is sent once more."""
-
     WITH_NONCE = "with nonce"
     WITH_OTHER_VALUES = "with other values"
     WITH_MORE_SCOPES = "with more scopes"
@@ -248,13 +244,12 @@ def once_more(
 
 
 def unite(some: MoreScopes, others: MoreScopes) -> MoreScopes:
-    """The scopes of both."""
     return {name: some.get(name, NO_SCOPES) | others.get(name, NO_SCOPES) for name in {**some, **others}}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RejectingReply:
-    """An answer of 401 or 403, and what went along with its request; ``demands`` are those of the card."""
+    """An answer of 401 or 403, and what went along with its request; ``demands`` are the card's."""
 
     view: CardView
     demands: tuple[Alternative, ...]
@@ -281,11 +276,10 @@ class RejectingReply:
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The scopes that the agent asks for."""
         return NO_SCOPES.union(*[each.scopes for each in self.challenges])
 
     def more_scopes(self, known: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-        """The scopes to ask for beyond those of the card and ``known``; none if the agent asks for a forbidden one."""
+        """The scopes to ask for, without the card's and ``known``; none if the agent asks for a forbidden one."""
         more: dict[str, frozenset[str]] = {}
         for part in self.answer.parts:
             missing = self.scopes - part.scopes - known.get(part.name, NO_SCOPES)
@@ -294,7 +288,6 @@ class RejectingReply:
         return more
 
     def _forbid(self, scopes: frozenset[str]) -> str:
-        """Why no token with these scopes is asked for."""
         for part in self.answer.parts if self.is_for_scopes else ():
             allowed = part.credential.may_step_up(scopes)
             if allowed is None:
@@ -307,7 +300,6 @@ class RejectingReply:
         return ""
 
     def error(self, hint: str = "") -> RejectedCredentials:
-        """The error for the program; ``hint`` is added to the text."""
         names, scopes = self.answer.schemes, self.scopes
         demanded = NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
         metadata = next((each.resource_metadata for each in self.challenges if each.resource_metadata), "")

@@ -26,13 +26,10 @@ class _Sent:
 
     def __init__(self, answer: Answer, values: list[CredentialValue], more_scopes: MoreScopes) -> None:
         self.answer, self.values, self.more_scopes = answer, values, more_scopes
-        self._is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
+        self.is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
         self.proofs = [value.proofs for value in values if value.proofs is not None]
         #: The same for every request; None before the first one, and where each needs its own proofs.
         self._made: Attachment | None = None
-
-    def serves_further(self, now: float) -> bool:
-        return not self._is_for_one_request and all(now < value.until for value in self.values)
 
     def attachment(self, request: Request, origin: str) -> Attachment:
         attachment = self._made or attachment_of(request, self.answer, self.values, origin)
@@ -63,10 +60,11 @@ class Demands:
     def send(
         self, request: Request, origin: str, now: Callable[[], float], send: Callable[[Attachment], Flow[Reply]]
     ) -> Flow[Reply]:
-        """The answer to a request, which ``send`` sends. Rejected: the agent rejects all credentials that fit."""
+        """The answer to a request, which ``send`` sends. RejectedCredentials: the agent rejects all that fit."""
         try:
             sent = self._sent.get(origin)
-            if sent is None or not sent.serves_further(now()):
+            moment = now()
+            if sent is None or sent.is_for_one_request or not all(moment < value.until for value in sent.values):
                 sent = yield from self._obtain(origin, None if sent is None else sent.answer, self._more_scopes)
             tried: set[Again] = set()
             while True:
@@ -90,7 +88,6 @@ class Demands:
             raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
 
     def _obtain(self, origin: str, answer: Answer | None, more_scopes: MoreScopes) -> Flow[_Sent]:
-        """Obtain the values of the answer, which is chosen for the first request to that origin."""
         if answer is None:
             answer = answer_for(self._view, self._demands, self._credentials, origin, is_whole=self._is_whole)
         values: list[CredentialValue] = []
@@ -142,7 +139,6 @@ class GivenCard:
         self._verified: tuple[TrustStore | None, float, float] = None, 0.0, 0.0
 
     def exchange(self, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
-        """The answer to a request, which ``send`` sends: with credentials, if the card names its URL."""
 
         def sent(attachment: Attachment) -> Flow[Reply]:
             yield from self._verify_again()  # a token was fetched meanwhile, or the agent has answered
@@ -158,7 +154,6 @@ class GivenCard:
             raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
 
     def _verify_again(self) -> Flow[None]:
-        """Verify the card again, if time or the trusted keys have changed. Refusal: it is not verified any more."""
         store, since, until = self._verified
         now = self._verification.clock()
         if since <= now < until and self._verification.trust.trust_store() is store:

@@ -94,7 +94,7 @@ _UNATTENDED: Final[set[asyncio.Task[Any]]] = set()
 """The tasks of flows to the end: an event loop holds its tasks by weak references only."""
 
 Flow: TypeAlias = Generator[Any, Any, T]
-"""A flow with a result; its steps are those of this module, and those of a driver that is made for it."""
+"""A flow with a result; its steps are of this module, or of a driver that is made for it."""
 
 
 class Steps:
@@ -265,7 +265,7 @@ class Awaiting:
 
 
 def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, for sync programs; without ``fetcher`` through one with the usual rules."""
+    """The result of the flow, for sync programs; ``fetcher`` has the default rules."""
     return Blocking(fetcher).run(flow)
 
 

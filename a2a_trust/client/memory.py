@@ -10,7 +10,7 @@ the highest protected ``iat``. It also keeps for every interface at which locati
 - Only verified cards, and acceptances of people, are recorded. A rejected card changes nothing.
 - An interface is of one location. It stays there when newer cards of that location do not name it any more, until a
   card at another location names it, or a person forgets the location.
-- A location has at most 256 interfaces. A card with more is rejected. Those of earlier cards are kept while they fit.
+- A location has at most 256 interfaces. A card with more is rejected. Older interfaces are kept while they fit.
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ class Remembered:
         return Remembered(location=self.location, first_seen=self.first_seen, last_seen=self.last_seen)
 
     def row(self) -> tuple[Any, ...]:
-        """The members that are columns of a database."""
         thumbprints = " ".join(sorted(self.thumbprints))
         seen = self.first_seen, self.last_seen
         return self.location, thumbprints, self.issued, self.version, *seen, self.on_first_use
@@ -373,7 +372,7 @@ class TableCardMemory:
         location = named_location(url)
         if not isinstance(verified, VerifiedCard):
             raise ConfigurationError("admit: it is not a VerifiedCard; pass the result of verify_card")
-        # A key of the trust store may speak for any host.
+        # A key of the trust store may be trusted for any host.
         is_bound = verified.origin is not None or verified.on_first_use
         if verified.origin != location.host and is_bound:
             raise ConfigurationError(
@@ -394,7 +393,6 @@ class TableCardMemory:
             return table.get(location) is not None
 
     def records(self) -> tuple[Remembered, ...]:
-        """All records, by location."""
         with self._reading() as table:
             return tuple(table.records())
 
@@ -429,10 +427,7 @@ class TableCardMemory:
 
 
 class VolatileCardMemory(TableCardMemory):
-    """A memory of this process only, for tests and for programs that store the records themselves.
-
-    It grows with the number of locations; no record is ever dropped to make room.
-    """
+    """A memory of this process only, for tests and for programs that store the records themselves. It never evicts."""
 
     def __init__(self, records: Iterable[Remembered] = ()) -> None:
         self._lock = Lock()

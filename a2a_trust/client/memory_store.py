@@ -84,8 +84,6 @@ class SqliteCardMemory(TableCardMemory):
 
 
 class _SqliteTable:
-    """The table inside a transaction."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 

@@ -52,7 +52,7 @@ from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.signing.forms import shorten
 
-_MAX_TOKENS: Final = 1024  # remembered for one client
+_MAX_TOKENS: Final = 1024  # cached for one client
 _MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1
 _UNSTATED_SECONDS: Final = 60.0  # for a token without ``expires_in``, which RFC 6749 5.1 only recommends
@@ -153,7 +153,7 @@ class TlsClientAuth(_Authentication):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """A request to the token endpoint. The token is remembered by ``key``; of requests of one ``flight``, one is
+    """A request to the token endpoint. The token is cached by ``key``; of requests of one ``flight``, one is
     under way at a time. ``refresh_token`` gives the refresh token when the request is sent, because it may have changed
     by then, and ``rotated`` gets a new one."""
 
@@ -238,7 +238,6 @@ class OAuthClient(HoldsSecret):
         return "" if urls or metadata else "the card names neither a token endpoint nor metadata; use BearerToken"
 
     def forget(self, value: CredentialValue) -> None:
-        """Drop a token that was rejected."""
         value.until = -math.inf
         self._tokens.remove_where(lambda each: each is value)
 
@@ -354,7 +353,7 @@ def _token_in(answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | No
     if proofs is not None and kind != "dpop":
         return "token_type is not dpop, so the token is not bound to the key: leave dpop out, or enable it there"
     if request.grant_type == EXCHANGE and members.get("issued_token_type") not in _ISSUED_TYPES:
-        return "issued_token_type is not that of an access token (RFC 8693 2.2.1)"
+        return "issued_token_type does not name an access token (RFC 8693 2.2.1)"
     if not _is_text(members.get("access_token"), TOKEN68):
         return "access_token is not the text of a token"
     if not _is_text(members.get("refresh_token", "none"), PRINTABLE):

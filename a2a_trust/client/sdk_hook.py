@@ -48,7 +48,7 @@ def signature_verifier(
     """A verifier of cards of one agent, for ``signature_verifier=`` of the a2a-sdk (0.3.26, 1.0 to 1.3).
 
     ``origin`` is the URL that the SDK fetches the card from: a card of another host is rejected. ``trust`` and
-    ``policy`` are those of ``verify_card``. The verifier returns None if a trusted signature covers the whole object,
+    ``policy`` are as for ``verify_card``. The verifier returns None if a trusted signature covers the whole object,
     and raises otherwise.
 
     CardVerificationError and its subclasses: the card is not verified. MalformedError: the object cannot be written as
@@ -65,7 +65,7 @@ def signature_verifier(
 
 
 def _verify(verify: Callable[[JSONObject], VerifiedCard], card: SdkCard | PydanticCard) -> None:
-    """The steps in the text of the module; the error is that of the first writing."""
+    """The steps in the text of the module; the error is about the first writing."""
     errors: list[CardVerificationError] = []
     for writing in _writings(card):
         try:

@@ -94,7 +94,6 @@ class CardCache:
         self._kept = BoundedCache[str, Fetched](max_entries=size)
 
     def fresh(self, url: str, now: float) -> Fetched | None:
-        """The answer of that URL, if it is still fresh."""
         return self._kept.get(url, now)
 
     def known(self, url: str) -> Fetched | None:
@@ -156,7 +155,6 @@ class Verification(FetchOptions):
 
     @classmethod
     def by(cls, options: FetchOptions, trust: TrustSource) -> Self:
-        """ConfigurationError: an argument is of another type."""
         if not isinstance(options, FetchOptions):
             raise ConfigurationError(
                 "options: write FetchOptions(…), as in FetchOptions(fetcher=Fetcher(), memory=memory)"
@@ -164,7 +162,7 @@ class Verification(FetchOptions):
         return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(FetchOptions)})
 
     def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
-        """Verify a card from that URL. The errors are those of ``verify_card`` and the memory."""
+        """Verify a card from that URL. Errors as of ``verify_card`` and the memory."""
         verified, _ = yield from self.verify_signatures(document, url)
         yield from self.admit(verified, url)
         return verified
@@ -175,7 +173,7 @@ class Verification(FetchOptions):
             yield InThread(partial(self.memory.admit, verified, named_location(url), now=self.clock()))
 
     def verify_signatures(self, document: bytes | Mapping[str, Any], url: str) -> Flow[tuple[VerifiedCard, TrustStore]]:
-        """The card, which is not remembered yet, and the trusted keys, without those of a first use."""
+        """The card, which the memory has not seen yet, and the trusted keys, without keys of a first use."""
         if self.memory is not None:
             url = named_location(url)
         trusted, unreachable = self.trust.trust_store(), None
@@ -219,7 +217,6 @@ class Verification(FetchOptions):
         return (yield InThread(partial(card.verified_again, store, now=self.clock()))), trusted
 
     def _fetch_published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
-        """The keys that the origin itself publishes, for a host without an entry in the trust store."""
         try:
             fetched = yield Get(url=f"{origin_of(url)}{JWKS_PATH}")
             # A hostile set of 256 keys takes 200 ms.

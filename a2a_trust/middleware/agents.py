@@ -38,7 +38,6 @@ _log: Final = logging.getLogger(__name__)
 
 _LONGEST: Final = 8_192
 """The longest path, in characters: every path is folded before its caller is known."""
-
 _MOST_SIGNS: Final = 64
 """The most parameters and escapes of a query that ``card_of`` gets: each takes its time, before the caller is known."""
 
@@ -144,7 +143,13 @@ class Agents:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         this_task()
         if scope["type"] == "lifespan":
-            await self._run_lifespans(scope, receive, send)
+            start = partial(self._start, scope)
+            try:
+                await run_lifespans((self._app, *self._lifespans), scope, receive, send, started=start)
+            finally:
+                for agent in self._agents.values():
+                    if agent.guarded is not None:
+                        agent.guarded.door.access.flush()
             return
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
@@ -253,16 +258,6 @@ class Agents:
                 if prefix == owner or is_of_all:
                     tasks.start_soon(agent.start_at_a_request, scope, partial(self._accept, prefix))
         self._wait_for_the_rest()
-
-    async def _run_lifespans(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await run_lifespans(
-                (self._app, *self._lifespans), scope, receive, send, started=partial(self._start, scope)
-            )
-        finally:
-            for agent in self._agents.values():
-                if agent.guarded is not None:
-                    agent.guarded.door.access.flush()
 
     async def _start(self, scope: Scope) -> str:
         """Make all agents whose cards exist now; returns the failures, or an empty string."""

@@ -18,9 +18,8 @@ from a2a_trust.middleware.documents import ASGIApp, Receive, Scope
 
 _NO_URL: Final = "http://public-url-is-missing.invalid"
 """The URL of the request for the application's card, when there is no ``url=``."""
-
-_PATH: Final = re.compile(r"/[!-\"$->@-~]*")
-"""A request path without query or fragment."""
+_PATH: Final = re.compile(r"/[!-\"$->@-~]*")  # of a request, without query and fragment
+_OTHER_FORMS: Final = frozenset({b"accept-encoding", b"range", b"if-none-match", b"if-modified-since", b"if-range"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +47,7 @@ class FromApplication:
                 )
 
 
-_OTHER_FORMS: Final = frozenset({b"accept-encoding", b"range", b"if-none-match", b"if-modified-since", b"if-range"})
-
-
 class CompleteAnswer(NamedTuple):
-    """A complete answer of an application."""
-
     status: int
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
@@ -97,7 +91,7 @@ async def card_of_application(
 ) -> bytes:
     """The card that the application serves; ConfigurationError when it does not serve one.
 
-    Applications write the request's host and root path into their cards, so the request has those of ``url``, the
+    Applications write the request's host and root path into their cards, so the request has them from ``url``, the
     agent's public URL. ``prefix`` is the agent's. ``asked_from`` is the scope of the lifespan or the request that needs
     the card.
     """

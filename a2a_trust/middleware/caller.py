@@ -44,7 +44,6 @@ class CallerCredentials(AuthCredentials):
         self.caller: Final = caller
 
     def keep(self, token: SubjectToken | None) -> None:
-        """Keep the access token of the caller for ``subject_token_of``; None: the caller has none."""
         self._keeps_token, self._token = True, token
 
     def subject_token(self) -> SubjectToken:
@@ -72,7 +71,6 @@ def set_caller(scope: Scope, caller: Caller) -> CallerCredentials:
 
 
 def set_public(scope: Scope) -> None:
-    """Write into the scope that the request passed without authentication."""
     scope[_PRINCIPAL] = _PUBLIC
 
 
@@ -82,15 +80,14 @@ def is_public(scope: Mapping[str, Any]) -> bool:
 
 
 class CallContext(Protocol):
-    """A ``ServerCallContext`` of the a2a-sdk: the members that are needed here."""
+    """A ``ServerCallContext`` of the a2a-sdk, which puts ``scope["auth"]`` into its ``state``, a mapping."""
 
     @property
-    def state(self) -> Any:
-        """A mapping; the SDK puts ``scope["auth"]`` into it."""
+    def state(self) -> Any: ...
 
 
 class _RequestContext(Protocol):
-    """A ``RequestContext`` of the a2a-sdk: the members that are needed here."""
+    """A ``RequestContext`` of the a2a-sdk."""
 
     @property
     def call_context(self) -> CallContext | None: ...
@@ -229,14 +226,14 @@ def current_principal() -> Caller:
     if not running.is_here():
         raise ConfigurationError(
             "current_principal: this code does not run in the task of the request, but in another task or in a thread, "
-            "such as that of a sync endpoint of FastAPI, which may serve other callers, too; write "
+            "such as for a sync endpoint of FastAPI, which may serve other callers, too; write "
             "with acting_for(context): … in it, or use principal_of(context)"
         )
     return caller
 
 
 def this_task() -> int:
-    """The ``id`` of the running task, as in anyio; ConfigurationError in another event loop than that of asyncio."""
+    """The ``id`` of the running task, as in anyio; ConfigurationError in another event loop than asyncio's."""
     try:
         return id(current_task())
     except RuntimeError:

@@ -33,6 +33,12 @@ MAX_MEMBERS: Final = 1_000
 MAX_NAME: Final = 256
 """The longest name of a method, a member or a parameter of the query, in characters."""
 
+_CONTENT_TYPE: Final = len("content-type")
+_MEDIA_TYPE: Final = re.compile(
+    rb'application/(?:a2a\+)?json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?', re.IGNORECASE
+)
+_NULL: Final = b"null"
+_VERSION: Final = b'"2.0"'
 _MAX_ID: Final = 1_024
 """The longest id of a JSON-RPC request, in bytes of its JSON."""
 
@@ -43,7 +49,6 @@ INVALID_PARAMS: Final = Error(400, -32602, "INVALID_ARGUMENT", "INVALID_PARAMS",
 MEDIA_TYPE: Final = Error(
     415, -32005, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", "Send application/json in UTF-8."
 )
-
 
 CALL: Final = "a2a_trust.call"
 """The key of the scope under which handlers find the call."""
@@ -119,14 +124,6 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-_MEDIA_TYPE: Final = re.compile(
-    rb'application/(?:a2a\+)?json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?', re.IGNORECASE
-)
-
-
-_CONTENT_TYPE: Final = len("content-type")
-
-
 def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Return when the media type is JSON in UTF-8."""
     said = []
@@ -154,9 +151,6 @@ def tenants_in_query(query: bytes) -> frozenset[str]:
     if len(named) > 1:
         raise CallRejectedError(INVALID, "the query names a tenant more than once")
     return frozenset(filter(None, named))
-
-
-# JSON-RPC
 
 
 def _read_json_rpc(body: bytes) -> Call:
@@ -189,9 +183,6 @@ def _read_json_rpc(body: bytes) -> Call:
         call_id=call_id,
     )
 
-
-_NULL: Final = b"null"
-_VERSION: Final = b'"2.0"'
 
 #: The methods of A2A as JSON, in the spelling that clients use.
 _METHOD_OF: Final[dict[bytes, str]] = {f'"{name}"'.encode(): name for name in METHODS}
@@ -250,9 +241,6 @@ def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
     return "".join(tasks)
 
 
-# HTTP+JSON
-
-
 def _tenants_in_http_json(body: bytes) -> frozenset[str]:
     request = _read_body(body)
     if not request.keys().isdisjoint(("jsonrpc", "method")):
@@ -277,9 +265,6 @@ def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> frozenset[st
     return found - {""} if found else found
 
 
-# Names
-
-
 def _names_in(fields: TenantFields) -> Iterator[str]:
     for name, within in fields.items():
         yield name
@@ -302,9 +287,6 @@ def _check_name(name: str, where: str) -> None:
     known = _FOLDED_NAMES.get(fold_name(name))
     if known is not None:
         raise CallRejectedError(INVALID, f"the {where} has the name {name!a}, which is {known} in another spelling")
-
-
-# JSON
 
 
 _Json: TypeAlias = bytes | memoryview
@@ -364,7 +346,6 @@ def _read_body(body: bytes) -> dict[str, _Json]:
 
 
 def _read_object(text: _Json, name: str) -> dict[str, _Json]:
-    """The members of an object within a body that has been read."""
     try:
         return _members(text)
     except ValidationError:

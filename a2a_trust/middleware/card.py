@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
 from a2a_trust.base import strict_json
-from a2a_trust.base.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
+from a2a_trust.base.files.watched import Stamp, Watched, open_regular, reason_of, stamp_of, stamp_of_path
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.signer import Signer
@@ -52,13 +52,10 @@ from a2a_trust.signing.verify_signature import CLOCK_SKEW
 _log: Final = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = 60
-
 _PATIENCE: Final = 5.0
 """How long a key that failed to sign is not tried again, in seconds."""
-
 _LOOK_SECONDS: Final = 1.0
 """The shortest time between two checks of a card's file. Verifying 1 MB blocks the event loop for some 20 ms."""
-
 _STEP_BACK: Final = CLOCK_SKEW / 2
 """By how many seconds a card may lie in the future of this clock: half of the skew that verifiers accept, because their
 clocks differ, too."""
@@ -76,7 +73,6 @@ class CardSource(Protocol):
 
     def document(self, now: float) -> Document:
         """The card at the moment ``now`` (seconds since the epoch), or CardNotServedError."""
-        ...
 
 
 class SignerSource(Protocol):
@@ -105,10 +101,8 @@ class ServedCard(NamedTuple):
 class CardSigner:
     """Signs the cards of one agent, with one key or with the current key of a key ring.
 
-    ``lifetime`` is how long a signature is valid, a timedelta or seconds (protected ``exp``); None: until the key is
-    revoked.
-    ``jku`` is the URL of the key set, for the protected header. ``companion`` is that of ``sign_card``. The notes of
-    ``sign_card`` are logged at INFO, once for each outcome.
+    ``lifetime``: as in ``CardServing``. ``jku`` is the URL of the key set, for the protected header. ``companion``: as
+    for ``sign_card``. The notes of ``sign_card`` are logged at INFO, once for each outcome.
     """
 
     def __init__(
@@ -129,7 +123,6 @@ class CardSigner:
         self._logged: tuple[str, ...] = ()
 
     def kid(self, now: float) -> str:
-        """The kid of the key that signs now."""
         return self._now(now).kid
 
     def sign(self, card: bytes | Mapping[str, Any], now: float) -> ServedCard:
@@ -261,15 +254,11 @@ class CardFile:
 
     def _tell(self, failure: Exception | None) -> None:
         had_failed = bool(self._failure)
-        self._failure = "" if failure is None else _reason(failure)
+        self._failure = "" if failure is None else reason_of(failure)
         if failure is None and had_failed:
             audit.log_card_reloaded(f"{self._path}")
         elif failure is not None and not had_failed:
             audit.log_card_not_reloaded(f"{self._path}: {self._failure}")
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
 
 
 class _Proof:
@@ -285,7 +274,6 @@ class _Proof:
         self._verify(document, trust.trust_store(), now)
 
     def document(self, now: float) -> Document:
-        """The card, or CardNotServedError."""
         store = self._trust.trust_store()
         if store is self._store and self._valid_from <= now < self._document.good_until:
             return self._document
@@ -301,7 +289,7 @@ class _Proof:
         raise CardNotServedError(why)
 
     def _verify(self, document: Document, store: TrustStore, now: float) -> None:
-        # For any origin: callers decide which hosts a key may speak for.
+        # For any origin: callers decide for which hosts they trust a key.
         proof = verify_card(document.body, store, origin=UnsafeAnyOrigin(), now=now)
         self._valid_from = proof.valid_from
         self._document = document._replace(good_until=proof.valid_until)

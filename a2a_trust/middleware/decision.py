@@ -55,7 +55,10 @@ Request: TypeAlias = MutableMapping[str, Any]
 ``headers`` (lower-case names), and, if known, ``query_string``, ``root_path``, ``raw_path`` and ``client``."""
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-
+_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
+_CONTENT_LENGTH: Final = len("content-length")
+_MANY_DIGITS: Final = 20
+_REASONS: Final = {403: audit.Reason.TENANT, 404: audit.Reason.UNDECLARED_PATH, 413: audit.Reason.TOO_LARGE}
 _LONGEST_CACHED: Final = 256
 """Characters of path and method of a cached rule; with a thousand rules, these are some megabytes at most."""
 
@@ -119,7 +122,7 @@ _NO_BODY: Final = BodyRule(None, 0)
 
 
 async def decide(access: Access, calls: CallRules, request: Request, now: float) -> Admitted | NeedsBody | Rejection:
-    """The decision at the moment ``now`` (seconds since the epoch); a Refusal is the answer to a rejected request.
+    """The decision at the moment ``now`` (seconds since the epoch); a Rejection is the answer to a rejected request.
 
     A preflight must have an empty body.
     """
@@ -181,7 +184,7 @@ class Access:
         card_paths: Iterable[str] = (),
         resource_metadata: str | None = None,
     ) -> None:
-        """``card_paths`` are public, in addition to those of ``rules``. ``resource_metadata`` is the URL of the
+        """``card_paths`` are public, in addition to the paths of ``rules``. ``resource_metadata`` is the URL of the
         metadata of RFC 9728, which challenges name."""
         interfaces = Interfaces(card, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
         self.guard: Final = Guard(
@@ -193,7 +196,11 @@ class Access:
             throttle=Throttle(rules.failures),
         )
         _check_source(certificates, self.guard)
-        _check_kept(rules, self.guard)
+        if rules.keep_subject_token and not self.guard.takes_access_tokens:
+            raise ConfigurationError(
+                "keep_subject_token: no verifier is for access tokens; leave the option out, or give your own verifier "
+                "the attribute kind = CredentialKind.ACCESS_TOKEN"
+            )
         self.card: Final = card
         self.interfaces: Final = interfaces
         self.certificates: Final = certificates
@@ -239,7 +246,6 @@ class Access:
         return self._check_page(seen.scope, known) if known is not None and self._attached else known
 
     async def find_caller(self, seen: Seen, now: float) -> Caller | Rejected:
-        """The caller, or why the request is rejected."""
         scope = seen.scope
         try:
             if self.certificates is not None:
@@ -279,7 +285,6 @@ class Access:
             scope["headers"] = lines_without(_OF_BODIES, scope["headers"])
 
     def reject(self, rejected: Rejected, seen: Seen, now: float) -> Rejection:
-        """Log that the guard does not allow the request; the answer."""
         error = rejected.error
         reason = audit.reason_of(error)
         if reason in self._repeated:
@@ -302,9 +307,6 @@ class Access:
         """Log the rejections that were counted and not logged yet, at the end of the program."""
         for repeated in self._repeated.values():
             repeated.flush()
-
-
-_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
 
 
 class CallRules:
@@ -337,7 +339,7 @@ class CallRules:
         call of a guard further outside.
 
         CallRejectedError: it is of no interface, and the application may not have it. The rules for short paths are
-        cached, but not those of public requests, whose senders are unknown.
+        cached, but not for public requests, whose senders are unknown.
         """
         seen.scope.pop(CALL, None)
         path, method = seen.path or "/", seen.method
@@ -394,10 +396,6 @@ class CallRules:
             )
 
 
-_CONTENT_LENGTH: Final = len("content-length")
-_MANY_DIGITS: Final = 20
-
-
 def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Return when the headers announce a body of at most that many bytes, or none."""
     for name, announced in headers:
@@ -408,18 +406,13 @@ def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
 
 
 def reject(rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Rejection:
-    """Log that the rules do not allow the request; the answer."""
     reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
     audit.log_rejected(scope, reason, rejected.why, caller)
     is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
     return rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
 
 
-_REASONS: Final = {403: audit.Reason.TENANT, 404: audit.Reason.UNDECLARED_PATH, 413: audit.Reason.TOO_LARGE}
-
-
 def too_large(most: int) -> CallRejectedError:
-    """The rejection of a body of more bytes."""
     if most:
         return CallRejectedError(
             TOO_LARGE, f"the body is longer than {most} bytes; to accept it, write rules=RequestRules(max_body=...)"
@@ -442,12 +435,4 @@ def _check_source(source: Any, guard: Guard) -> None:
             f"client_certificates: the card demands mutual TLS ({', '.join(demanding)}), and no source of certificates "
             "is given; write client_certificates=FromTls() where the server itself ends TLS, or "
             'client_certificates=FromProxy(Nginx(), peers=Networks("10.0.0.5")) behind a proxy that ends it'
-        )
-
-
-def _check_kept(rules: GuardRules, guard: Guard) -> None:
-    if rules.keep_subject_token and not guard.takes_access_tokens:
-        raise ConfigurationError(
-            "keep_subject_token: no verifier is for access tokens; leave the option out, or give your own verifier the "
-            "attribute kind = CredentialKind.ACCESS_TOKEN"
         )

@@ -51,15 +51,11 @@ def _rest(work: Coroutine[Any, Any, _T], awaited: Any) -> Generator[Any, Any, _T
 
 
 async def as_coroutine(work: Awaitable[_T]) -> _T:
-    """The result of ``work``, as a coroutine."""
     return await work
 
 
 class ReadAhead:
-    """The messages of one request, read ahead while the request waits for something else, and kept until they are read.
-
-    Call ``close`` when the request is over; after a whole body, as soon as the work is done.
-    """
+    """The messages of one request, read ahead. Call ``close`` when the request is over, or after a whole body."""
 
     __slots__ = ("_came", "_is_gone", "_next", "_receive", "_watch")
 

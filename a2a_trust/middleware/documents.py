@@ -102,7 +102,6 @@ def is_preflight(scope: Mapping[str, Any]) -> bool:
 
 
 async def send_without_body(send: Send, status: int, headers: _Headers) -> None:
-    """An answer without a body."""
     bodiless = status in (204, 304)
     await send(
         {
@@ -137,5 +136,4 @@ def _is_known(document: Document, headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 def json_bytes(value: object) -> bytes:
-    """The value as compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -201,7 +201,7 @@ class CardEnforcementMiddleware(Door):
         resource_metadata: str | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        """``url``, ``client_certificates`` and ``dpop`` are those of ``protect``. ``readers`` may read the card at its
+        """``url``, ``client_certificates`` and ``dpop`` are as for ``protect``. ``readers`` may read the card at its
         well-known paths. ``resource_metadata`` is the URL of the metadata of RFC 9728, which challenges name. Bodies
         are not read here."""
         check_app(app)
@@ -233,7 +233,6 @@ class CardEnforcementMiddleware(Door):
 
 
 async def _reject(rejection: Rejection, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request that the rules do not allow."""
     if scope["type"] == "websocket":
         await close_websocket(receive, send)
     else:
@@ -268,16 +267,9 @@ async def _body_of(receive: Receive, most: int) -> bytes:
 class Installation(Generic[AppT]):
     """The place for a guard in front of an application. ConfigurationError: it has one, or is not an application.
 
-    The class of a Starlette application is exchanged for a subclass whose call is that of the guard. The reasons:
-
-    - The application stays the same object, so its routes, state and tools still work, and no other object serves it
-      without the guard.
-    - The guard is outside of all middleware, also of middleware that is added later, and outside of tools for errors
-      and traces: they see no credential that the guard has checked. ``Middleware(protect, …)`` is only as far outside
-      as its place in the list.
-    - An attribute ``__call__`` of the object would do nothing: Python looks calls up in the class.
-
-    Any other application gets a wrapper, a ``ProtectedApplication``.
+    The class of a Starlette application is exchanged for a subclass whose call is the guard's: the object stays the
+    same, no other object serves it without the guard, and the guard is outside of all middleware, also of middleware
+    that is added later. Any other application gets a wrapper, a ``ProtectedApplication``.
     """
 
     def __init__(self, app: AppT) -> None:
@@ -299,7 +291,6 @@ class Installation(Generic[AppT]):
         await self._class.__call__(self._app, scope, receive, send)
 
     def finish(self, guard: Any) -> AppT:
-        """The application behind the guard."""
         is_swapped = isinstance(self._app, Starlette)
         kind: type[Any] = self._class if is_swapped else ProtectedApplication
 
@@ -315,19 +306,16 @@ class Installation(Generic[AppT]):
 
 
 def is_protected(app: object) -> bool:
-    """Whether the application is behind ``protect`` already."""
     return isinstance(app, _Guarded)
 
 
 class _Guarded:
-    """The class of an application whose call is that of a guard."""
-
     __slots__ = ()
 
 
 class ProtectedApplication:
     """An application that is not of Starlette, behind its guard. It is called as the application is, and its public
-    attributes are those of the application."""
+    attributes are the application's."""
 
     __slots__ = ("__weakref__", "_app")
 

@@ -50,8 +50,6 @@ Provider: TypeAlias = Callable[[Principal, str], Awaitable[GivenCard | None]]
 """Returns the card for a caller and a tenant ("" for no tenant); None when this caller has no card there."""
 
 _MAX_CACHED: Final = 256
-
-
 UNSUPPORTED: Final = Error(
     400, -32004, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", "This agent has no extended card."
 )
@@ -114,7 +112,6 @@ class ExtendedCardEndpoint:
         security: CardSecurity | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``application`` is the one that ``FromApplication()`` means; ``security`` is added to the card."""
         card = card if isinstance(card, CardView) else read_card(read_given(card))
         if extended is not None and not isinstance(extended, ExtendedCard):
             raise ConfigurationError("extended_card: write ExtendedCard(card)")
@@ -191,7 +188,6 @@ class ExtendedCardEndpoint:
         return None
 
     async def _of_source(self, caller: Principal, tenant: str, receive: Receive, *, legacy: bool) -> bytes | Error:
-        """The card for this caller, or why there is none."""
         if self._source is None:
             return NOT_CONFIGURED
         ahead = ReadAhead(receive)

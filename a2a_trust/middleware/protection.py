@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -240,7 +241,7 @@ def _check_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
 
 
 def _by_prefix(agents: Any) -> dict[str, ProtectedAgent]:
-    """The agents by their prefixes; that of an agent at "/" is empty."""
+    """The agents by their prefixes; the prefix of an agent at "/" is empty."""
     if not isinstance(agents, Mapping) or not agents:
         raise ConfigurationError('agents: write {"/prefix": ProtectedAgent(card=…, verifiers=…), …}')
     found: dict[str, ProtectedAgent] = {}
@@ -288,7 +289,10 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     proxy: Any = getattr(agent.client_certificates, "headers", None)
     headers = proxy if isinstance(proxy, frozenset) else frozenset()  # the guard says what is wrong with others
     options: dict[str, Any] = {"name": "" if is_alone else prefix or "/", "certificate_headers": headers}
-    ask = _ask(app, agent, prefix)
+    card: Any = agent.card
+    ask: Ask | None = asking(card) if is_function(card) else None
+    if isinstance(card, FromApplication):
+        ask = partial(card_of_application, app, card, prefix, agent.url)
     if ask is not None:
 
         async def make(asked_from: Scope) -> GuardedAgent:
@@ -297,7 +301,6 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
             return guarded(source)
 
         return Agent(make=make, **options)
-    card: Any = agent.card
     if not isinstance(card, CardSource):
         return Agent(guarded=guarded(sign(finish(card))), **options)
     if signer is not None:
@@ -306,14 +309,6 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
             "card itself, or leave out the signer"
         )
     return Agent(guarded=guarded(card), **options)
-
-
-def _ask(app: ASGIApp, agent: ProtectedAgent, prefix: str) -> Ask | None:
-    """The function that gives a card that exists late; None for a card that exists now."""
-    card = agent.card
-    if isinstance(card, FromApplication):
-        return partial(card_of_application, app, card, prefix, agent.url)
-    return asking(card) if is_function(card) else None  # type: ignore[arg-type]
 
 
 def _guard(
@@ -332,7 +327,12 @@ def _guard(
     _warn_of_unspecified(agent.url, view)
     if isinstance(agent.card, FromApplication):
         check_urls([interface.url for interface in view.interfaces], agent.url)
-    resource = None if agent.url is None else _resource(agent.url, agent, view, clock)
+    resource = None
+    if agent.url is not None:
+        certificate_bound = agent.client_certificates is not None
+        resource = ProtectedResource(
+            agent.url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=certificate_bound, clock=clock
+        )
     access = Access(
         view,
         agent.verifiers,
@@ -357,17 +357,12 @@ def _guard(
         app,
         access,
         calls=calls,
-        documents=documents if is_alone else {},  # those of several agents are found before the agent is
+        documents=documents if is_alone else {},  # documents of several agents are found before the agent is
         for_callers=cards if is_for_callers else {},
         clock=clock,
     )
     named = (*rules.other_paths, *rules.public_paths)
     return GuardedAgent({} if is_alone else documents, door, interfaces.served_paths, named)
-
-
-def _resource(url: str, agent: ProtectedAgent, view: CardView, clock: Callable[[], float]) -> ProtectedResource:
-    is_bound = agent.client_certificates is not None
-    return ProtectedResource(url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=is_bound, clock=clock)
 
 
 def _of_url(
@@ -422,7 +417,6 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
 def _public_cards(
     source: CardSource, view: CardView, serving: CardServing, prefix: str, clock: Callable[[], float]
 ) -> dict[str, ASGIApp]:
-    """The public card by each of its paths, for its readers."""
     is_shared = serving.readers is CardReaders.EVERYBODY
     card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
     if isinstance(source, GeneratedCard):
@@ -450,22 +444,15 @@ def _check_hosts(url: str | None, interfaces: Interfaces, dpop: Any) -> None:
 
 def _warn_of_unspecified(url: str | None, view: CardView) -> None:
     """Log a warning for URLs with the address that a server listens at; they lead callers to their own machine."""
-    for place, each in (("url", url), *(("the card's interface", interface.url) for interface in view.interfaces)):
-        if each is not None and _host(each) in _UNSPECIFIED:
-            _log.warning(
-                "%s: %s has the address that a server listens at, which no caller can connect to; write the name that "
-                "callers use, such as http://localhost:8000",
-                place,
-                ascii(each)[:128],
-            )
-
-
-def _host(url: str) -> str:
-    """The host of a URL; empty for an ambiguous URL, which other checks report."""
-    try:
-        return read_url(url).host
-    except MalformedError:
-        return ""
+    for place, each in (("url", url or ""), *(("the card's interface", one.url) for one in view.interfaces)):
+        with suppress(MalformedError):  # other checks report an ambiguous URL
+            if read_url(each).host in _UNSPECIFIED:
+                _log.warning(
+                    "%s: %s has the address that a server listens at, which no caller can connect to; write the name "
+                    "that callers use, such as http://localhost:8000",
+                    place,
+                    ascii(each)[:128],
+                )
 
 
 def _origin(url: str) -> str:

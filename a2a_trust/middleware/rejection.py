@@ -24,14 +24,13 @@ from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket
 RETRY_AFTER: Final = 5
 """The seconds after which a caller may retry when the source of keys is down."""
 
-
 _CHALLENGE: Final = b"www-authenticate"
+_BASIC: Final = HttpAuthorization("basic")
+_ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A response that is ready to be sent."""
-
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
@@ -159,15 +158,10 @@ def _wrong(rejected: Rejected, guard: Guard) -> dict[Extractor, str]:
 
 
 def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
-    """The errors by the places of valid credentials that lack scopes."""
     scopes: dict[Extractor, set[str]] = {}
     for scheme, needed in error.by_scheme.items():
         scopes.setdefault(guard.place(scheme), set()).update(needed)
     return {place: f'error="insufficient_scope", scope="{" ".join(sorted(found))}"' for place, found in scopes.items()}
-
-
-_BASIC: Final = HttpAuthorization("basic")
-_ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
 
 
 def _challenges(

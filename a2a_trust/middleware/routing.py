@@ -21,7 +21,6 @@ from a2a_trust.card.operations import (
     ROUTES,
     Binding,
     Operation,
-    Route,
     ends_like_operation,
     fold_path,
     is_foldable,
@@ -99,7 +98,7 @@ class Interfaces:
     """The interfaces of a card that this application serves; finds the operation of each request.
 
     ``unguarded`` are the URLs of interfaces that are served elsewhere. ``served_at`` has paths by the URLs of
-    interfaces, where the application's router sees another path than that of the URL. ConfigurationError: an interface
+    interfaces, where the application's router sees another path than the URL has. ConfigurationError: an interface
     cannot be guarded here.
     """
 
@@ -233,8 +232,6 @@ class Interfaces:
 
 
 class _ServedInterface:
-    """An interface, and its path in this application."""
-
     def __init__(self, interface: Interface, path: str, served_at: str | None) -> None:
         self.url, self.path, self.served_at = interface.url, path, served_at
         self.binding, self.is_legacy = Binding(interface.binding), interface.is_legacy
@@ -258,8 +255,6 @@ class _ServedInterface:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Paths:
-    """The paths of the interfaces below one ``root_path``."""
-
     json_rpc: frozenset[str]
     bases: tuple[tuple[str, frozenset[Generation]], ...]
     extended_0_2: frozenset[str]
@@ -322,19 +317,18 @@ def _tenants(path: str, base: str) -> Iterator[tuple[str, str]]:
             yield tenant, f"/{rest}"[len(base) :]
 
 
-def _pattern(route: Route) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route.template)))
-
-
 _PATTERNS: Final[dict[tuple[Generation, str | None], list[tuple[Operation, re.Pattern[str]]]]] = {
-    (generation, method): [(route.operation, _pattern(route)) for route in routes if method in route.methods]
+    (generation, method): [
+        (route.operation, re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route.template))))
+        for route in routes
+        if method in route.methods
+    ]
     for generation, routes in ROUTES.items()
     for method in ("GET", "POST", "DELETE")
 }
 
 
 def _matches(generation: Generation, method: str | None, rest: str) -> Iterator[tuple[Operation, str]]:
-    """The first operation whose template matches the path, and its task."""
     for operation, pattern in _PATTERNS.get((generation, method), ()):
         match = pattern.fullmatch(rest)
         if match is not None:

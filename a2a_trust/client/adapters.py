@@ -4,14 +4,12 @@ The rules:
 
 1. A verified card passes unchanged, headers and body. An error answer in its place passes without its body. All other
    answers, streams too, pass unchanged.
-2. A request that is not sent and a card that is not passed on are an ``httpx.RequestError``, so programs handle them
-   like a missing answer.
+2. A request that is not sent, and a card that is not passed on, raise ``httpx.RequestError``, like a missing answer.
 3. httpx, its log and its redirects never see a credential (``attachment``). httpx follows redirects: each of their
    requests is checked as a new one, and has no credential.
 
 ``connection`` permits, ``demands`` has the credentials; only this module and ``attachment`` know httpx. gRPC does not
-use httpx, so it is not covered. Other transports of a client (``mounts``, ``proxy``) are not covered either: wrap each
-of them.
+use httpx, so it is not covered. Neither are other transports of a client (``mounts``, ``proxy``): wrap each of them.
 """
 
 from __future__ import annotations

@@ -101,8 +101,7 @@ def _with_cookies(lines: list[tuple[bytes, bytes]], cookies: tuple[tuple[str, st
 
 
 def sent_to(request: httpx.Request) -> str:
-    """The URL that the request is really sent to, and its fragment. ``str(url)`` may have another host, because httpx
-    normalizes ambiguous URLs.
+    """The URL that the request is really sent to: ``str(url)`` may have another host, because httpx normalizes it.
 
     MalformedError: it has no host, or the program has replaced its path.
     """

@@ -179,7 +179,6 @@ class _ReloadingContext(ssl.SSLContext):
         self._contexts = Watched(self._make, lambda: certificate.version, failures=failures, tell=tell)
 
     def newest(self, server: str | None) -> ssl.SSLContext:
-        """The context for a connection to that host: with the newest certificate, or without any."""
         try:
             is_for = server is not None and read_host(f"[{server}]" if ":" in server else server) in self._hosts
         except MalformedError:

@@ -13,8 +13,7 @@ The rules:
 4. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
 5. A client of one agent gets the agent's card before its first request: from the first of its URLs, and from the next
    one only after a 404. A card from another of these URLs never takes its place. The agent's card chooses the
-   credentials of the requests that it permits. Other cards permit requests without credentials; so does every card a
-   redirected request.
+   credentials of the requests that it permits. Other cards permit requests without credentials, as for redirects.
 6. A permit is checked once more whenever a request is sent: meanwhile a token was fetched, or the agent has answered.
 7. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
 """

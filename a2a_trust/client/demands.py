@@ -41,7 +41,6 @@ class _Sent:
         return [each.text for each in values] == [each.text for each in self.values]
 
     def renew(self) -> bool:
-        """Forget the values, which were rejected; whether there may be others."""
         renewed = [part.credential.renew(value) for part, value in zip(self.answer.parts, self.values, strict=True)]
         return any(renewed)
 

@@ -158,7 +158,6 @@ class TokenExchange(_Grant):
         return (yield from token)
 
     def _subject(self) -> Flow[tuple[CredentialValue, float]]:
-        """The text of the caller's token, and its expiry."""
         given: object = self._subject_token
         if isinstance(given, CredentialValue):
             return given, math.inf

@@ -53,7 +53,6 @@ class Reply:
     dropped: tuple[bytes, ...] = ()
 
     def without(self, names: tuple[bytes, ...], body: bytes | None = None) -> Reply:
-        """The reply without these headers, with its own body or this one."""
         return replace(self, dropped=self.dropped + names, body=self.body if body is None else body)
 
 
@@ -97,8 +96,6 @@ class Close:
 
 
 class NoReplyReason(Enum):
-    """Why a request has no answer."""
-
     NOT_SENT = "the request to {address} is not sent"
     NOT_PASSED_ON = "the card from {address} is not passed on"
     NO_CREDENTIALS = "no credential for the request"

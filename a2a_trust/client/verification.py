@@ -162,7 +162,6 @@ class Verification(FetchOptions):
         return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(FetchOptions)})
 
     def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
-        """Verify a card from that URL. Errors as of ``verify_card`` and the memory."""
         verified, _ = yield from self.verify_signatures(document, url)
         yield from self.admit(verified, url)
         return verified

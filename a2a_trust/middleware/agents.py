@@ -195,11 +195,8 @@ class Agents:
         if prefix is not None:
             return ""
         if path in CARD_PATHS:
-            advice = (
-                "card_of names no agent for this query"
-                if self._card_of
-                else "write card_of=... to say whose card is meant"
-            )
+            missing = "write card_of=... to say whose card is meant"
+            advice = "card_of names no agent for this query" if self._card_of else missing
             return f"{quote_path(path)} belongs to no agent; {advice}"
         if ends_like_card(folded):
             return f"{quote_path(path)} ends like the path of a card, and belongs to no agent"

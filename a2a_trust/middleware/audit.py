@@ -217,7 +217,6 @@ def _log_rejected_many(reason: Reason, detail: str, count: int) -> None:
 
 
 def log_card_not_served(detail: str) -> None:
-    """Log that callers get 503 instead of the public card."""
     _card(logging.ERROR, "the public card is not served: %s", detail, event="not-served", reason=Reason.CARD.value)
 
 
@@ -228,7 +227,6 @@ def log_card_not_reloaded(detail: str) -> None:
 
 
 def log_card_reloaded(detail: str) -> None:
-    """Log that callers get the card in the file again."""
     _card(logging.INFO, "the public card was reloaded: %s", detail, event="reloaded")
 
 

@@ -75,7 +75,6 @@ def set_public(scope: Scope) -> None:
 
 
 def is_public(scope: Mapping[str, Any]) -> bool:
-    """Whether the request passed the guard without authentication."""
     return scope.get(_PRINCIPAL) is _PUBLIC
 
 
@@ -120,8 +119,7 @@ def _caller_of(context: Any, what: str) -> Caller:
 
 def _place(context: Any) -> Mapping[str, Any]:
     """The mapping that the guard has written into, or the a2a-sdk's copy."""
-    # RequestContext has call_context; requests have scope, and some have a state of their own; ServerCallContext has
-    # state.
+    # RequestContext has call_context, ServerCallContext state; requests have scope, and some a state of their own.
     for name in ("call_context", "scope", "state"):
         if not isinstance(context, Mapping):
             context = getattr(context, name, context)

@@ -3,8 +3,7 @@
 Bodies are strict JSON in UTF-8. Only objects that can name a tenant, a task or a configuration are read: the request,
 ``params``, and the objects within. They must not have a member twice, because readers differ in which one they use.
 They must not have a name that resembles one that is read: protobuf's reader in Python ends a name at its first NUL.
-Everything else, such as metadata and parts, is skipped without making a value of it, so reading takes linear time and
-little memory.
+Everything else, such as metadata and parts, is skipped without making a value of it, so reading takes linear time.
 Source: JSON-RPC 2.0 4, 5.1; A2A 1.0.1 9, 11; RFC 8259.
 """
 
@@ -69,8 +68,7 @@ class Call(NamedTuple):
 
     ``generation`` and ``operation`` are None for a method of JSON-RPC that A2A does not have. ``method`` is the name of
     the method of JSON-RPC, "" over HTTP+JSON. ``tenants`` are all tenants that path, query and body name; a call with
-    two of them never reaches the application. ``task_id`` is the task of the operation, or ""; the task of a message is
-    not read.
+    two of them never reaches the application. ``task_id`` is the task of the operation, or "", not of a message.
     """
 
     binding: Binding

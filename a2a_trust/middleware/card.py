@@ -2,8 +2,7 @@
 
 A source gives the current card:
 
-- ``CardSignedHere`` signs the card itself: at start, after half of the signature's lifetime, and when the signing key
-  changes.
+- ``CardSignedHere`` signs the card itself: at start, after half of a signature's lifetime, and when the key changes.
 - ``CardFile`` serves a file that a pipeline has signed, byte for byte. It first verifies the file with the keys that
   callers trust, so that a card that was changed later is not served.
 - ``FixedCard`` serves a card of the program: one without signatures, or one that is verified with those keys.
@@ -57,8 +56,7 @@ _PATIENCE: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
 """The shortest time between two checks of a card's file. Verifying 1 MB blocks the event loop for some 20 ms."""
 _STEP_BACK: Final = CLOCK_SKEW / 2
-"""By how many seconds a card may lie in the future of this clock: half of the skew that verifiers accept, because their
-clocks differ, too."""
+"""The seconds by which a card may lie in the future: half of the skew that verifiers accept."""
 
 
 def card_body(card: GivenCard, *, what: str = "card") -> bytes:
@@ -94,7 +92,6 @@ class ServedCard(NamedTuple):
         return self.issued - _STEP_BACK <= now < renew_at
 
     def is_good(self, now: float) -> bool:
-        """Whether verifiers accept it."""
         return self.issued - CLOCK_SKEW <= now < self.expires
 
 
@@ -143,8 +140,7 @@ class CardSigner:
 class CardSignedHere:
     """A card that this server signs itself; other signatures in it stay.
 
-    When the clock goes back to before the signature, the card is signed again: verifiers reject a signature from the
-    future.
+    When the clock goes back to before the signature, the card is signed again, because verifiers would reject it.
     """
 
     def __init__(self, card: GivenCard, signer: CardSigner, *, clock: Callable[[], float] = time.time) -> None:

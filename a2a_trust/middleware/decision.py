@@ -3,8 +3,7 @@
 1. See: ``Access.see`` makes one value of the request before its body. All steps use it.
 2. Find the caller: ``Access.find_caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
    ``Access.admit`` writes the caller into the request in place of the credentials.
-3. Find what the request is for: ``CallRules.body_rule`` rejects paths that the card does not declare, and says
-   whether the body is needed.
+3. Find what the request is for: ``CallRules.body_rule`` rejects undeclared paths, and says whether the body is needed.
 4. Read the call: ``CallRules.read`` makes one value of path, query and body, and nothing is read twice.
 5. Check the tenant: ``CallRules.check_tenants``. A request may name a tenant in its path, its query and its body. All
    must be the same, and the caller must be allowed to use it.
@@ -87,8 +86,7 @@ class Admitted(NamedTuple):
     - ``request``: for the application, with the caller and the call in place of the credentials.
     - ``caller``: public paths and preflights have none.
     - ``call``: only requests of an interface have one.
-    - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2). Caches need headers of
-      ``CachingRules``, too.
+    - ``dpop_nonce``: for the header ``DPoP-Nonce`` (RFC 9449 8.2). Caches need headers of ``CachingRules``, too.
     """
 
     request: Request
@@ -105,8 +103,7 @@ class BodyRule(NamedTuple):
 
 
 class NeedsBody(NamedTuple):
-    """Only the body decides, with ``decide_with_body``. ``admitted`` is the decision without it; it must not be changed
-    before."""
+    """Only the body decides, with ``decide_with_body``. ``admitted``, which must not be changed, is for then."""
 
     admitted: Admitted
     rule: BodyRule
@@ -186,7 +183,7 @@ class Access:
     ) -> None:
         """``card_paths`` are public, in addition to the paths of ``rules``. ``resource_metadata`` is the URL of the
         metadata of RFC 9728, which challenges name."""
-        interfaces = Interfaces(card, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
+        self.interfaces: Final = Interfaces(card, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
         self.guard: Final = Guard(
             card,
             verifiers,
@@ -202,7 +199,6 @@ class Access:
                 "the attribute kind = CredentialKind.ACCESS_TOKEN"
             )
         self.card: Final = card
-        self.interfaces: Final = interfaces
         self.certificates: Final = certificates
         self._public = frozenset((*card_paths, *map(public_path, rules.public_paths)))
         self._allow_cors_preflight = rules.allow_cors_preflight
@@ -217,8 +213,7 @@ class Access:
         self._repeated = {reason: audit.RepeatedRejections(reason) for reason in audit.COUNTED}
 
     def see(self, scope: Request) -> Seen:
-        """The request as one value. It is public if it is GET or HEAD of exactly a public path, or a preflight that the
-        options let through."""
+        """The request as one value. Public is GET or HEAD of exactly a public path, or an admitted preflight."""
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
         root = scope.get("root_path", "")
@@ -304,7 +299,6 @@ class Access:
         )
 
     def flush(self) -> None:
-        """Log the rejections that were counted and not logged yet, at the end of the program."""
         for repeated in self._repeated.values():
             repeated.flush()
 

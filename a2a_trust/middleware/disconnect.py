@@ -1,8 +1,7 @@
 """Cancels the work for a request when its client disconnects.
 
 ASGI reports a disconnect with ``http.disconnect``, which comes after the body, and only when the next message is
-awaited. So while a request waits for something else (an issuer, a key set, a thread), its messages are read ahead, and
-passed on later.
+awaited. So while a request waits for something else (an issuer, a key set, a thread), its messages are read ahead.
 
 This means that a part of the body is read before the caller is known, but only in a wait of more than 0.1 seconds, and
 64 kB at most, as servers do by themselves. The disconnect of a client that has sent more is noticed after the wait.

@@ -102,14 +102,8 @@ def is_preflight(scope: Mapping[str, Any]) -> bool:
 
 
 async def send_without_body(send: Send, status: int, headers: _Headers) -> None:
-    bodiless = status in (204, 304)
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": headers if bodiless else [*headers, (b"content-length", b"0")],
-        }
-    )
+    length = [] if status in (204, 304) else [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -58,8 +58,7 @@ AppT = TypeVar("AppT", bound=ASGIApp)
 class Door:
     """Admits to ``app`` only requests that the card and the rules of one agent allow.
 
-    ``documents`` answer for their exact paths, without a guard; ``for_callers`` do so behind it. Without ``calls``, all
-    requests of callers are valid.
+    ``documents`` answer for their exact paths, without a guard; ``for_callers`` do so behind it. ``calls`` may be None.
     """
 
     def __init__(
@@ -202,8 +201,7 @@ class CardEnforcementMiddleware(Door):
         clock: Callable[[], float] = time,
     ) -> None:
         """``url``, ``client_certificates`` and ``dpop`` are as for ``protect``. ``readers`` may read the card at its
-        well-known paths. ``resource_metadata`` is the URL of the metadata of RFC 9728, which challenges name. Bodies
-        are not read here."""
+        well-known paths. ``resource_metadata`` is the URL of RFC 9728 that challenges name. Bodies are not read."""
         check_app(app)
         if isinstance(rules, RequestRules):
             raise ConfigurationError(
@@ -247,7 +245,6 @@ async def _after_body(receive: Receive) -> Message:
 
 
 async def _body_of(receive: Receive, most: int) -> bytes:
-    """The whole body, of ``most`` bytes at most; CallRejectedError for a longer one."""
     body: bytes | bytearray = b""
     while True:
         message = await receive()
@@ -314,8 +311,7 @@ class _Guarded:
 
 
 class ProtectedApplication:
-    """An application that is not of Starlette, behind its guard. It is called as the application is, and its public
-    attributes are the application's."""
+    """An application that is not of Starlette, behind its guard. Its public attributes are the application's."""
 
     __slots__ = ("__weakref__", "_app")
 

@@ -180,7 +180,6 @@ class ExtendedCardEndpoint:
         await respond(scope, send, result.status, result.headers, result.body)
 
     def _find_error(self, caller: Principal) -> Error | None:
-        """Why there is no card for this caller, checked before the card is made."""
         if not self._promised:
             return UNSUPPORTED
         if self._may_read is not None and self._may_read(caller) is not True:

@@ -49,8 +49,7 @@ def asking(function: CardFunction) -> Ask:
 
 
 class GeneratedCard:
-    """The card that was generated last. ``ask`` gives it, ``finish`` adds members that the generator leaves out, ``sign``
-    makes the source that serves it."""
+    """The card that was generated last. ``ask`` gives it, ``finish`` completes it, ``sign`` makes its source."""
 
     def __init__(self, ask: Ask, finish: Callable[[GivenCard], GivenCard], sign: Callable[[bytes], CardSource]) -> None:
         self._ask, self._finish, self._sign = ask, finish, sign

@@ -1,7 +1,6 @@
 """The lifespans of several applications as one: an application, and those that are mounted in it.
 
-Starlette does not run the lifespans of mounted applications, so a mounted agent would never start. Source: ASGI,
-Lifespan Protocol 2.0.
+Starlette does not run the latter, so a mounted agent would never start. Source: ASGI, Lifespan Protocol 2.0.
 """
 
 from __future__ import annotations

@@ -185,8 +185,7 @@ def protect(
         dpop=dpop,
     )
     made = _agent(inner, agent, "", clock, is_alone=True)
-    guarded = made.guarded
-    return installation.finish(Agents(inner, {"": made}) if guarded is None else guarded.door)
+    return installation.finish(Agents(inner, {"": made}) if made.guarded is None else made.guarded.door)
 
 
 def protect_agents(
@@ -321,7 +320,6 @@ def _guard(
     *,
     is_alone: bool,
 ) -> GuardedAgent:
-    """The application behind the agent's card, and the public documents by their paths."""
     view = read_card(source.document(clock()).body)
     rules = agent.rules
     _warn_of_unspecified(agent.url, view)
@@ -385,8 +383,7 @@ def _of_url(
 
 
 def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, taken: Collection[str]) -> None:
-    """Return when all paths of the agent are below its prefix (other requests do not reach it), and no path of the card
-    is used for something else."""
+    """Return when all paths of the agent are below its prefix, and no path of the card is used for something else."""
     for option, paths in (
         ("card_paths", agent.serving.card_paths),
         ("other_paths", agent.rules.other_paths),

@@ -122,8 +122,7 @@ def rejection_for(
 
 
 def rejection_of(error: Error, call_id: bytes | None) -> Rejection:
-    """The answer to a request that the guard has admitted, or that is for no agent; as JSON-RPC when ``call_id`` is
-    given."""
+    """The answer to a request that the guard has admitted, or that is for no agent; with ``call_id``, as JSON-RPC."""
     # Errors of the protocol have the status 200 in JSON-RPC; errors of HTTP keep theirs.
     status = error.status if call_id is None or error.is_of_http else 200
     return Rejection(status, *for_caller(error.body(call_id)))
@@ -167,8 +166,7 @@ def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
 def _challenges(
     guard: Guard, about: dict[Extractor, str], by_dpop: bool, resource_metadata: str | None
 ) -> list[tuple[bytes, bytes]]:
-    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1), without duplicates. Client certificates have
-    no such scheme: TLS asks for them.
+    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1), each once; TLS asks for certificates.
 
     ``about`` has the errors by the place of the token. With ``by_dpop`` they stand in the challenge of DPoP
     (RFC 9449 7.1), else in the challenge of Bearer.

@@ -1,8 +1,7 @@
 """Finds the interface of a card that a request is for, by path and method.
 
 The path of an interface in the application is the path of its URL without the server's ``root_path``. Behind a proxy
-that changes paths it is the path in ``served_at``. It is never guessed. Source: A2A 1.0.1 5, 9.1, 11.1; ``operations``
-has the tables.
+that changes paths it is the path in ``served_at``. It is never guessed. Source: A2A 1.0.1 5, 9.1, 11.1.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ from a2a_trust.middleware.documents import is_preflight
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A request of an interface. ``operation`` is None where the body names it. ``tenants`` are the tenants in the
-    path, for every way to read it."""
+    """A request of an interface. ``operation``: None if the body names it. ``tenants``: of all readings of the path."""
 
     binding: Binding
     generation: Generation | None = None
@@ -136,8 +134,7 @@ class Interfaces:
         return self._served[0].url if self._served else None
 
     def meaning(self, path: str, root: str, method: str | None) -> Meaning:
-        """The meaning of a request with this path, as the router sees it, and this method; None for the handshake of a
-        websocket."""
+        """The meaning of a request with this path, as the router sees it. A websocket's handshake has no method."""
         paths = self._below(root)
         if path in paths.json_rpc:
             if method == "POST":
@@ -305,8 +302,7 @@ def _readings(
 
 
 def _tenants(path: str, base: str) -> Iterator[tuple[str, str]]:
-    """The segment of a tenant and the path of the operation. The tenant stands after the interface's path (A2A 11.1),
-    or before it, as in a2a-sdk."""
+    """Tenant and path of the operation. The tenant is after the interface's path (A2A 11.1), or before it (a2a-sdk)."""
     if path.startswith(f"{base}/"):
         tenant, slash, rest = path[len(base) + 1 :].partition("/")
         if tenant and slash:

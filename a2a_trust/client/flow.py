@@ -141,7 +141,7 @@ class Slots:
 
 
 class Slot:
-    """The turn of one flow: wait for it, and end it, also after an error while waiting."""
+    """The slot of one flow: wait for it, and end it, also after an error while waiting."""
 
     def __init__(self, slots: Slots, key: Hashable) -> None:
         self._slots, self._key, self.thread = slots, key, get_ident()
@@ -189,7 +189,7 @@ class Slot:
 
 
 _OUTER: Final[ContextVar[Slot | None]] = ContextVar("outer", default=None)
-"""The last turn of this task; at first, of the task that began it."""
+"""The last slot of this task; at first, of the task that began it."""
 
 
 class Blocking:

@@ -138,7 +138,7 @@ def test_who_is_refused_for_an_invalid_credential_is_nobody(caplog: pytest.LogCa
     assert "caller" not in event
 
 
-def test_rejections_of_one_outage_are_counted_by_the_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_of_one_outage_are_counted_by_the_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = [0.0]
     outages = RepeatedRejections(Reason.KEY_SOURCE_UNAVAILABLE, clock=lambda: clock[0])
     scope = {"type": "http", "method": "POST", "path": "/rpc"}

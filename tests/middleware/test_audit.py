@@ -214,7 +214,7 @@ def test_a_card_that_is_not_served_is_told_once(tmp_path: Path, caplog: pytest.L
     assert caplog.records[-1].levelno == logging.ERROR
 
 
-def test_rejections_are_heard_at_info_and_callers_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_are_heard_at_info_and_callers_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "a2a_trust.audit")
     ask(guarded(), "POST", RPC, json=CALL, headers={"X-API-Key": KEY})
     ask(guarded(), "POST", RPC)

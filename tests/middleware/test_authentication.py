@@ -983,7 +983,7 @@ async def test_a_disconnected_listener_is_noticed_by_the_application(http: str) 
 
 
 @pytest.mark.parametrize("http", ["h11", "httptools"])
-async def test_rejections_and_answers_on_one_connection_of_a_real_server(http: str) -> None:
+async def test_refusals_and_answers_on_one_connection_of_a_real_server(http: str) -> None:
     agent = Agent()
     async with (
         uvicorn_serving(guarded(agent), http) as origin,

@@ -33,7 +33,8 @@ from a2a_trust.middleware.documents import is_preflight
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A request of an interface. ``operation``: None if the body names it. ``tenants``: of all readings of the path."""
+    """A request of an interface. ``operation`` is None where the body names it. ``tenants`` are the tenants in the
+    path, for every way to read it."""
 
     binding: Binding
     generation: Generation | None = None

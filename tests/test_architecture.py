@@ -60,7 +60,7 @@ FLOORS_WITHIN = {
     ),
     "middleware": (
         ("audit", "browsers", "documents", "options", "paths", "routing"),
-        ("caching", "caller", "disconnect", "lifespan", "metadata", "refusal"),
+        ("caching", "caller", "disconnect", "lifespan", "metadata", "rejection"),
         ("application", "calls", "card"),
         ("decision", "extended_card", "generated"),
         ("door",),

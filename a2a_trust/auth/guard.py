@@ -31,7 +31,7 @@ from a2a_trust.keys import base64url
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     """A rejected request: the error, and the facts that its answer needs.
 
     ``scheme`` is the card's name of the scheme whose credential is invalid. ``by_dpop``: the credential came as
@@ -175,7 +175,7 @@ class Guard:
         self._principals[scheme, id(identity)] = principal
         return principal
 
-    async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous | Refused:
+    async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous | Rejected:
         """The caller of the request, or why it is rejected.
 
         ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. Other exceptions of a verifier pass through;
@@ -195,7 +195,7 @@ class Guard:
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
-        if isinstance(carried, Refused):
+        if isinstance(carried, Rejected):
             return carried
         if not carried:
             return self._without_credentials(lines, scope)
@@ -204,7 +204,7 @@ class Guard:
             verifying = self._verify_guesses(carried, scope, now) if self._may_be_guessed else _verify(carried, now)
             evidence = await verifying  # 2
         except TooManyRequestsError as error:
-            return Refused(error)
+            return Rejected(error)
         if evidence.rejected and (rejected := await self._reject_invalid(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
@@ -233,7 +233,7 @@ class Guard:
 
     # 1
 
-    def _collect(self, lines: dict[bytes, Lines], scope: Any) -> list[_Carried] | Refused:
+    def _collect(self, lines: dict[bytes, Lines], scope: Any) -> list[_Carried] | Rejected:
         carried = []
         for scheme in self._config.schemes:
             found = lines.get(scheme.header, _NO_LINES)
@@ -243,13 +243,13 @@ class Guard:
                 try:
                     credential = place.take(found, scope)
                 except InvalidCredentialsError as error:
-                    return Refused(error, scheme.name)
+                    return Rejected(error, scheme.name)
                 if credential is not None:
                     carried.append(_Carried(scheme, credential, by_dpop))
                     break
         return carried
 
-    def _without_credentials(self, lines: dict[bytes, Lines], scope: Any) -> Anonymous | Refused:
+    def _without_credentials(self, lines: dict[bytes, Lines], scope: Any) -> Anonymous | Rejected:
         # A proof belongs to a token, which is missing.
         if self._config.admits_anonymous and b"authorization" not in lines and _PROOF not in lines:
             try:
@@ -257,12 +257,13 @@ class Guard:
                 if all(credential is None for credential in taken):
                     return Anonymous()
             except InvalidCredentialsError as error:
-                return Refused(error)
+                return Rejected(error)
         came = lines.get(b"authorization", _NO_LINES)
         by_dpop = self.dpop is None and any(line and line.lower().startswith(b"dpop ") for line in came)
         hint = "; to accept DPoP, pass dpop=DPoP(url='https://agent.example')" if by_dpop else ""
         expected = ", ".join(f"{scheme.name[:64]} ({scheme.place})" for scheme in self._config.schemes[:_SHOWN])
-        return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
+        why = f"no credential for any scheme of the card; expected: {expected}{hint}"
+        return Rejected(MissingCredentialsError(why))
 
     # 2
 
@@ -318,7 +319,7 @@ class Guard:
         named = [(scheme, scheme.name_of(credential)) for scheme, credential, _ in carried if scheme.name_of]
         return {name and f"{self._counted_as[scheme.name]!r} {name}" for scheme, name in named}
 
-    async def _reject_invalid(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
+    async def _reject_invalid(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Rejected | None:
         """The rejection of a credential that no verifier accepts, or the rejection for too many failures.
 
         Schemes may share a place (two issuers of bearer tokens). Its credential is valid if one verifier accepts it;
@@ -326,13 +327,13 @@ class Guard:
         """
         open_places = {self.place(name) for names in (evidence.identities, evidence.undecided) for name in names}
         invalid = [
-            Refused(error, name, self._is_by_dpop(name, evidence))
+            Rejected(error, name, self._is_by_dpop(name, evidence))
             for name, error in evidence.rejected.items()
             if self.place(name) not in open_places
         ]
         too_many = evidence.too_many if self._may_be_guessed else await self._count(evidence, carried, scope)
         if invalid and too_many is not None:
-            return Refused(too_many)
+            return Rejected(too_many)
         return min(invalid, key=lambda each: isinstance(each.error, UnrecognizedCredentialsError), default=None)
 
     def _is_by_dpop(self, name: str, evidence: _Evidence) -> bool:
@@ -340,7 +341,7 @@ class Guard:
 
     # 4
 
-    async def _key_without_proof(self, evidence: _Evidence, proofs: Lines, scope: Any, now: float) -> Refused | None:
+    async def _key_without_proof(self, evidence: _Evidence, proofs: Lines, scope: Any, now: float) -> Rejected | None:
         """The rejection of a request that does not prove every key that its credentials are bound to.
 
         ``proofs`` are the lines of the header DPoP.
@@ -350,7 +351,7 @@ class Guard:
             by_dpop, binding = self._is_by_dpop(name, evidence), identity.bound_to
             why = _binding_mismatch(identity, by_dpop, scope, takes_dpop=self.dpop is not None)
             if why:
-                return Refused(InvalidCredentialsError(why), name, by_dpop)
+                return Rejected(InvalidCredentialsError(why), name, by_dpop)
             if binding is not None and binding.jkt is not None:
                 demanded_by[binding.jkt] = name
         if not demanded_by:
@@ -363,14 +364,14 @@ class Guard:
                 )
             await self.dpop.check(proofs, scope, token=evidence.dpop_token, jkt=jkt, now=now)
         except InvalidCredentialsError as error:
-            return Refused(error, name, by_dpop=True)
+            return Rejected(error, name, by_dpop=True)
         except (TooManyRequestsError, KeySourceUnavailableError) as error:
-            return Refused(error)
+            return Rejected(error)
         return None
 
     # 5
 
-    def _decide(self, evidence: _Evidence) -> Principal | Refused:
+    def _decide(self, evidence: _Evidence) -> Principal | Rejected:
         """The caller, by the first alternative that is satisfied; else the rejection."""
         identities = evidence.identities
         for alternative in self._config.alternatives:
@@ -384,20 +385,20 @@ class Guard:
                 return Principal(identities=tuple(verified))
         return self._reject_unsatisfied(evidence)
 
-    def _reject_unsatisfied(self, evidence: _Evidence) -> Refused:
+    def _reject_unsatisfied(self, evidence: _Evidence) -> Rejected:
         alternatives, identities = self._config.alternatives, evidence.identities
         for alternative in alternatives:
             if (unknown := _find_outage(alternative, evidence)) is not None:
-                return Refused(unknown)
+                return Rejected(unknown)
         met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
         if met:
             caller = Principal(identities=tuple(identities.items()))
-            return Refused(_lacking_scopes(identities, met), by_dpop=bool(evidence.dpop_token), caller=caller)
+            return Rejected(_lacking_scopes(identities, met), by_dpop=bool(evidence.dpop_token), caller=caller)
         missing = [
             " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
             for alternative in alternatives[:_SHOWN]
         ]
-        return Refused(
+        return Rejected(
             MissingCredentialsError(
                 f"the credentials of the request satisfy no alternative of the card; missing: {', or '.join(missing)}"
             )

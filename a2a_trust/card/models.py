@@ -75,7 +75,7 @@ class _WholeCard(CardModel):
                 return self
         raise ValueError(
             "a security scheme or requirement is only in a member of another generation, which this model does not "
-            "show; write the members of one generation, or those of both with equal content"
+            "show; write the members of one generation, or of both with equal content"
         )
 
 

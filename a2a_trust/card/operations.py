@@ -91,7 +91,7 @@ ROUTES: Final[dict[Generation, tuple[Route, ...]]] = {
         Route(Operation.GET_TASK, ("GET",), "/tasks/{task}"),
     ),
 }
-"""The routes of HTTP+JSON. Those of 1.0 may have a tenant's segment too: where the specification has it, behind the
+"""The routes of HTTP+JSON. Routes of 1.0 may have a tenant's segment too: where the specification has it, behind the
 interface's own path, and where a2a-sdk has it, before that path. HEAD is understood wherever GET is."""
 
 ABSENT_BESIDE_1_0: Final = frozenset({Operation.LIST_TASKS, Operation.DELETE_PUSH_CONFIG})

@@ -110,7 +110,7 @@ class _Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """How all cards are signed: ``claims`` are those of ``make_claims``.
+    """How all cards are signed: ``claims`` come from ``make_claims``.
 
     A signature that expires before ``until`` has to be made again.
     """

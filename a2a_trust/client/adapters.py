@@ -4,14 +4,12 @@ The rules:
 
 1. A verified card passes unchanged, headers and body. An error answer in its place passes without its body. All other
    answers, streams too, pass unchanged.
-2. A request that is not sent and a card that is not passed on are an ``httpx.RequestError``, so programs handle them
-   like a missing answer.
+2. A request that is not sent, and a card that is not passed on, raise ``httpx.RequestError``, like a missing answer.
 3. httpx, its log and its redirects never see a credential (``attachment``). httpx follows redirects: each of their
    requests is checked as a new one, and has no credential.
 
 ``connection`` permits, ``demands`` has the credentials; only this module and ``attachment`` know httpx. gRPC does not
-use httpx, so it is not covered. Other transports of a client (``mounts``, ``proxy``) are not covered either: wrap each
-of them.
+use httpx, so it is not covered. Neither are other transports of a client (``mounts``, ``proxy``): wrap each of them.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from a2a_trust.base.net.urls import HttpWithin
 from a2a_trust.client.answer import check_credentials
 from a2a_trust.client.attachment import attach, copy_attachment, place_of, sent_to
 from a2a_trust.client.certificates import OwnCertificate, client_context
-from a2a_trust.client.connection import Agent, Connection
+from a2a_trust.client.connection import CalledAgent, Connection
 from a2a_trust.client.credentials import Credential
 from a2a_trust.client.decisions import OF_BODIES
 from a2a_trust.client.demands import GivenCard
@@ -38,7 +36,18 @@ from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import EMPTY, card_urls
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
+from a2a_trust.client.messages import (
+    NOTHING,
+    Attachment,
+    Close,
+    NoReply,
+    NoReplyReason,
+    Read,
+    RejectedCredentials,
+    Reply,
+    Request,
+    Send,
+)
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.signer import HoldsSecret
@@ -49,6 +58,11 @@ from a2a_trust.signing.verify import VerifiedCard
 T = TypeVar("T")
 
 _TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
+_BLOCKING: Final = Blocking()
+_AWAITING: Final = Awaiting()
+_FIRST: Final = "a2a_trust.first"
+"""The extension of a redirected request that refers to it. httpx copies extensions into the next request, which a
+program may send by itself."""
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
@@ -167,17 +181,17 @@ class _Verifying(Generic[T]):
 
     def _exchange(self, request: httpx.Request) -> Flow[httpx.Response]:
         """The answer for the program, from a copy of its request: the program may change its own meanwhile."""
-        copied = _copied(request, request.url, request.extensions)
+        copied = _copy(request, request.url, request.extensions)
         streamed = copied.stream
         is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
         try:
-            values = _values(copied, Reason.NOT_SENT, is_own=request in self._own and not is_redirected)
+            values = _values(copied, NoReplyReason.NOT_SENT, is_own=request in self._own and not is_redirected)
             response = _response((yield from self._connection.exchange(values)))
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
             return response
-        except Refusal as refusal:
-            error = _error(refusal, request)
+        except NoReply as no_reply:
+            error = _error(no_reply, request)
         finally:
             if copied.stream is not streamed:  # it was read, and the program may send its request again
                 request.stream = copied.stream
@@ -226,10 +240,6 @@ class AsyncVerifyingTransport(_Verifying[httpx.AsyncBaseTransport], httpx.AsyncB
     async def aclose(self) -> None:
         for transport in set(self._network.transports.values()):
             await transport.aclose()
-
-
-_BLOCKING: Final = Blocking()
-_AWAITING: Final = Awaiting()
 
 
 class CardAuth(HoldsSecret, httpx.Auth):
@@ -282,13 +292,12 @@ class CardAuth(HoldsSecret, httpx.Auth):
                 steps.failed(error)
 
     def _exchange(self, request: httpx.Request) -> Flow[None]:
-        """The steps of a request; the request itself is the step that httpx takes."""
         place = place_of(request)
 
         def send(attachment: Attachment) -> Flow[Reply]:
             if place_of(request) != place:
-                raise Refusal(
-                    Reason.NO_CREDENTIALS,
+                raise NoReply(
+                    NoReplyReason.NO_CREDENTIALS,
                     "the URL of the request was changed while it was sent; make a request for each URL",
                 )
             attach(request, attachment)
@@ -300,11 +309,11 @@ class CardAuth(HoldsSecret, httpx.Auth):
             return _reply(response, is_elsewhere=response.request is not request)
 
         try:
-            values = _values(request, Reason.NO_CREDENTIALS)
+            values = _values(request, NoReplyReason.NO_CREDENTIALS)
             yield from self._card.exchange(values, send)
             return
-        except Refusal as refusal:
-            error = _error(refusal, request)
+        except NoReply as no_reply:
+            error = _error(no_reply, request)
         raise error  # here, where the answer to the wire's request is not its context
 
     def __repr__(self) -> str:
@@ -360,7 +369,7 @@ def verifying_client(
         mutual_tls=mutual_tls,
         clock=clock,
     )
-    transport._connection.agent = Agent(places=places, credentials=dict(credentials), skills=_skill_ids(skills))
+    transport._connection.agent = CalledAgent(places=places, credentials=dict(credentials), skills=_skill_ids(skills))
     return httpx.AsyncClient(transport=transport, auth=_Own(transport._own), timeout=timeout, trust_env=False)
 
 
@@ -368,11 +377,6 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
     if isinstance(skills, str):
         raise ConfigurationError(f"skills: write a list, even of one: [{skills[:80]!r}]")
     return tuple(dict.fromkeys(skills))
-
-
-_FIRST: Final = "a2a_trust.first"
-"""The extension of a redirected request that refers to it. httpx copies extensions into the next request, which a
-program may send by itself."""
 
 
 class _Own(httpx.Auth):
@@ -389,12 +393,12 @@ class _Own(httpx.Auth):
             self._requests.discard(request)
 
 
-def _values(request: httpx.Request, reason: Reason, *, is_own: bool = False) -> Request:
+def _values(request: httpx.Request, reason: NoReplyReason, *, is_own: bool = False) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:
         shown = request.url
-        raise Refusal.of(reason, f"{shown.scheme}://{shown.netloc.decode('ascii')}{shown.path}", error) from None
+        raise NoReply.of(reason, f"{shown.scheme}://{shown.netloc.decode('ascii')}{shown.path}", error) from None
     return Request(
         method=request.method,
         url=url,
@@ -406,7 +410,7 @@ def _values(request: httpx.Request, reason: Reason, *, is_own: bool = False) -> 
     )
 
 
-def _copied(request: httpx.Request, url: httpx.URL, extensions: dict[str, Any]) -> httpx.Request:
+def _copy(request: httpx.Request, url: httpx.URL, extensions: dict[str, Any]) -> httpx.Request:
     copied = httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
     if isinstance(copied.stream, httpx.ByteStream):
         copied.read()  # for transports that look at the content
@@ -426,7 +430,7 @@ def _wire(step: Send) -> httpx.Request:
         wire = httpx.Request(given.method, given.url, headers=given.headers, extensions={"timeout": given.timeout})
     if step.host:
         name = wire.url.netloc
-        wire = _copied(wire, wire.url.copy_with(host=step.host), {**wire.extensions, "timeout": step.timeout})
+        wire = _copy(wire, wire.url.copy_with(host=step.host), {**wire.extensions, "timeout": step.timeout})
         wire.headers["Host"] = name.decode("ascii")  # whatever the program wrote: sidecars go by it
     if step.attachment is not NOTHING:
         attach(wire, step.attachment)
@@ -445,7 +449,6 @@ def _read(step: Read, body: bytes) -> bytes:
 
 
 def _response(reply: Reply) -> httpx.Response:
-    """The answer for the program."""
     given: httpx.Response = reply.handle
     if reply.body is None:
         return given
@@ -458,25 +461,24 @@ def _without(response: httpx.Response, names: tuple[bytes, ...]) -> list[tuple[b
     return [line for line in response.headers.raw if line[0].lower() not in names]
 
 
-def _error(refusal: Refusal, request: httpx.Request) -> httpx.HTTPError:
-    """The error of httpx for a refusal."""
+def _error(no_reply: NoReply, request: httpx.Request) -> httpx.HTTPError:
     error: httpx.HTTPError
-    if isinstance(refusal, Rejected):
-        lines = _without(refusal.reply.handle, OF_BODIES)
-        response = httpx.Response(refusal.reply.status, headers=lines, request=request)
-        error = CredentialsRejectedError(refusal.text, request=request, response=response, **refusal.about)
+    if isinstance(no_reply, RejectedCredentials):
+        lines = _without(no_reply.reply.handle, OF_BODIES)
+        response = httpx.Response(no_reply.reply.status, headers=lines, request=request)
+        error = CredentialsRejectedError(no_reply.text, request=request, response=response, **no_reply.about)
     else:
-        error = _ERRORS[refusal.reason](refusal.text, request=request)
-    error.__cause__ = refusal.cause
+        error = _ERRORS[no_reply.reason](no_reply.text, request=request)
+    error.__cause__ = no_reply.cause
     return error
 
 
-_ERRORS: Final[Mapping[Reason, Callable[..., httpx.RequestError]]] = {
-    Reason.NOT_SENT: UnverifiedCardError,
-    Reason.NOT_PASSED_ON: UnverifiedCardError,
-    Reason.NO_CREDENTIALS: CredentialsError,
-    Reason.UNREACHABLE: httpx.ConnectError,
-    Reason.TOO_SLOW: httpx.ConnectTimeout,
+_ERRORS: Final[Mapping[NoReplyReason, Callable[..., httpx.RequestError]]] = {
+    NoReplyReason.NOT_SENT: UnverifiedCardError,
+    NoReplyReason.NOT_PASSED_ON: UnverifiedCardError,
+    NoReplyReason.NO_CREDENTIALS: CredentialsError,
+    NoReplyReason.UNREACHABLE: httpx.ConnectError,
+    NoReplyReason.TOO_SLOW: httpx.ConnectTimeout,
 }
 
 

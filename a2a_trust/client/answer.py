@@ -37,7 +37,7 @@ _MOST_COMBINATIONS: Final = 256
 _ANYBODY: Final = (Alternative(()),)
 _MOST_CHARACTERS: Final = 300
 _SHOWN: Final = 4
-"""The number of alternatives in an error, and of schemes and problems of each: a stranger's card has thousands."""
+"""The number of alternatives in an error, and of schemes and problems of each: a hostile card has thousands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def check_credentials(credentials: Credentials, mesh: HttpWithin = NO_MESH) -> N
 
 
 def demands_of(view: CardView, skills: Iterable[str]) -> tuple[Alternative, ...]:
-    """The alternatives of the card, combined with those of the skills. ConfigurationError: unknown, or too many."""
+    """The alternatives of the card, combined with the skills' own. ConfigurationError: unknown, or too many."""
     by_id = {skill.id: skill for skill in view.skills}
     unknown = [name for name in skills if name not in by_id]
     if unknown:
@@ -199,14 +199,12 @@ def _problems(
 
 
 def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) -> str:
-    """The demand of one scheme in words, for an error."""
     kind = "a scheme that the card does not declare" if scheme is None else kind_of(scheme)[0]
     scoped = f" with the scopes {shorten(nsmallest(9, scopes), ' ')[:200]}" if scopes else ""
     return f"{ascii(name[:80])[:80]} asks for {kind}{scoped}"
 
 
 def demand_in_words(view: CardView, demands: tuple[Alternative, ...]) -> str:
-    """The first demands of the card in words, for an error."""
     alternatives = [
         " and ".join(words_for(name, view.schemes.get(name), scopes) for name, scopes in each.schemes[:2])
         for each in demands[:2]

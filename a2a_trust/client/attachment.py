@@ -37,7 +37,6 @@ def attach(request: httpx.Request, attachment: Attachment) -> None:
 
 
 def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> None:
-    """Attach the credentials of one request to another one, which is sent in its place."""
     if isinstance(request.headers, _Headers):
         attach(written_again, request.headers.attachment)
 
@@ -102,8 +101,7 @@ def _with_cookies(lines: list[tuple[bytes, bytes]], cookies: tuple[tuple[str, st
 
 
 def sent_to(request: httpx.Request) -> str:
-    """The URL that the request is really sent to, and its fragment. ``str(url)`` may have another host, because httpx
-    normalizes ambiguous URLs.
+    """The URL that the request is really sent to: ``str(url)`` may have another host, because httpx normalizes it.
 
     MalformedError: it has no host, or the program has replaced its path.
     """

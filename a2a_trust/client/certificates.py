@@ -39,11 +39,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class OwnCertificate(Protocol):
-    """A source of a client's certificate and its key."""
+    """A source of a client's certificate and its key. ``origins`` may get the certificate."""
 
     @property
-    def origins(self) -> frozenset[str]:
-        """The origins that may get the certificate."""
+    def origins(self) -> frozenset[str]: ...
 
     @property
     def version(self) -> object:
@@ -117,7 +116,7 @@ def client_context(certificate: OwnCertificate, *, authorities: Path | str | Non
 
     It is for ``httpx.Client(verify=…)``, ``httpx.HTTPTransport(verify=…)`` and other users of ``ssl.SSLContext``.
     Servers and their host names are verified against ``authorities``, a file of CA certificates in PEM, or against
-    those of the system. Certificates, authorities and ciphers that you load into the context later have no effect.
+    the system's own. Certificates, authorities and ciphers that you load into the context later have no effect.
 
     ConfigurationError, MalformedError, OSError: a file cannot be read, or the key does not belong to the certificate.
     """
@@ -130,7 +129,6 @@ def client_context(certificate: OwnCertificate, *, authorities: Path | str | Non
 
 
 def _without_certificate(authorities: Path | str | None, pem: str | None) -> ssl.SSLContext:
-    """A context that verifies servers, by the file of authorities with that text."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if pem is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -145,16 +143,12 @@ def _without_certificate(authorities: Path | str | None, pem: str | None) -> ssl
 
 
 class _Socket(ssl.SSLSocket):
-    """A connection of ``wrap_socket`` with the newest certificate."""
-
     def do_handshake(self, block: bool = False) -> None:
         _show_newest(self)
         super().do_handshake(block)
 
 
 class _Object(ssl.SSLObject):
-    """A connection of ``wrap_bio`` with the newest certificate."""
-
     def do_handshake(self) -> None:
         _show_newest(self)
         super().do_handshake()
@@ -168,10 +162,9 @@ def _show_newest(connection: _Socket | _Object) -> None:
 class _ReloadingContext(ssl.SSLContext):
     """Looks for a new certificate when a connection begins, and uses it in a new context.
 
-    It is a subclass of ``SSLContext``, because clients keep the context that they are given, and use it for every
-    connection. It never loads a certificate itself: OpenSSL keeps one for each kind of key, and would still use the old
-    one beside a new one with another kind. A connection has versions, protocols and the host's name from here, the
-    certificate and the authorities from the newest context.
+    It never loads a certificate itself: OpenSSL keeps one for each kind of key, and would still use the old one beside
+    a new one with another kind. A connection has versions, protocols and the host's name from here, the certificate and
+    the authorities from the newest context.
     """
 
     sslsocket_class = _Socket
@@ -183,17 +176,16 @@ class _ReloadingContext(ssl.SSLContext):
         self._without = without_certificate()
         failures = (OSError, MalformedError, ConfigurationError, Warning)  # warnings may be made errors
         tell = log_outcome(_log, repr(certificate))
-        self._contexts = Watched(self._made, lambda: certificate.version, failures=failures, tell=tell)
+        self._contexts = Watched(self._make, lambda: certificate.version, failures=failures, tell=tell)
 
     def newest(self, server: str | None) -> ssl.SSLContext:
-        """The context for a connection to that host: with the newest certificate, or without any."""
         try:
             is_for = server is not None and read_host(f"[{server}]" if ":" in server else server) in self._hosts
         except MalformedError:
             is_for = False
         return self._contexts.value() if is_for else self._without
 
-    def _made(self) -> tuple[ssl.SSLContext, object]:
+    def _make(self) -> tuple[ssl.SSLContext, object]:
         version = self._certificate.version  # before loading: a change meanwhile is noticed the next time
         context = self._without_certificate()
         _load_into(context, *self._certificate.load())

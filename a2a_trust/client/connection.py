@@ -13,8 +13,7 @@ The rules:
 4. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
 5. A client of one agent gets the agent's card before its first request: from the first of its URLs, and from the next
    one only after a 404. A card from another of these URLs never takes its place. The agent's card chooses the
-   credentials of the requests that it permits. Other cards permit requests without credentials; so does every card a
-   redirected request.
+   credentials of the requests that it permits. Other cards permit requests without credentials, as for redirects.
 6. A permit is checked once more whenever a request is sent: meanwhile a token was fetched, or the agent has answered.
 7. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
 """
@@ -41,9 +40,20 @@ from a2a_trust.client import decisions
 from a2a_trust.client.answer import Credentials
 from a2a_trust.client.demands import Demands
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything, check_extension, origins_of
-from a2a_trust.client.flow import Awaited, Flow, Turns, Within
+from a2a_trust.client.flow import Awaited, Flow, Slots, Within
 from a2a_trust.client.location import Location, location_of
-from a2a_trust.client.messages import NOTHING, Attachment, Close, Read, Reason, Refusal, Rejected, Reply, Request, Send
+from a2a_trust.client.messages import (
+    NOTHING,
+    Attachment,
+    Close,
+    NoReply,
+    NoReplyReason,
+    Read,
+    RejectedCredentials,
+    Reply,
+    Request,
+    Send,
+)
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
 from a2a_trust.errors import (
     CardMemoryError,
@@ -56,8 +66,8 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.trust.store import TrustStore
 
-_REMEMBERED: Final = 256
-_REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
+_MAX_CACHED: Final = 256
+_MAX_CACHED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
 _FAILED_SECONDS: Final = 10.0
 _MOST_PERMITS: Final = 4
 _FETCH_SECONDS: Final = 5.0
@@ -65,7 +75,7 @@ _FETCH_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
-class Agent:
+class CalledAgent:
     """The agent of a client: the URLs of its card, in their order, and the credentials for it.
 
     ``place`` and ``key`` are of its card: other cards from there do not take its place while it counts.
@@ -93,8 +103,8 @@ class Network(Protocol):
 class _Source:
     """Where a card is from; its URL may hold a secret, and tracebacks show locals.
 
-    ``place`` is the URL in one spelling, or "" if the request had credentials of the program. ``key`` tells the cards
-    from there apart that a server makes for different headers.
+    ``place`` is the URL in one spelling, or "" if the request had credentials of the program. ``key`` also has
+    the headers by which a server may choose between several cards.
     """
 
     url: str
@@ -128,7 +138,7 @@ class _Outdated(Exception):  # noqa: N818  a permit is asked for again
 
 
 class Connection:
-    """Remembers the public cards that came through here, and failed searches. Threads may share one."""
+    """Caches the public cards that came through here, and failed searches. Threads may share one."""
 
     def __init__(
         self,
@@ -139,31 +149,29 @@ class Connection:
         mesh: HttpWithin,
         resolver: Resolver | None,
     ) -> None:
-        #: That of a client of one agent.
-        self.agent: Agent | None = None
+        self.agent: CalledAgent | None = None
         self._verification, self._network, self._mesh = verification, network, mesh
-        self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
-        self._card_destinations = {_written("cards", card, mesh, may_have_query=True) for card in cards.values()}
+        self._cards = {_read_option("cards", interface, mesh): card for interface, card in cards.items()}
+        self._card_destinations = {_read_option("cards", card, mesh, may_have_query=True) for card in cards.values()}
         self._card_urls = frozenset(map(decisions.place_of, cards.values()))
         if isinstance(also, str):
             raise ConfigurationError(f"also: write a list: also=[{also[:80]!a}]")
-        self._also = None if isinstance(also, UnsafePassAnything) else [_written("also", url, mesh) for url in also]
+        self._also = None if isinstance(also, UnsafePassAnything) else [_read_option("also", url, mesh) for url in also]
         #: URL of a card whose query counts -> where the memory keeps it
         self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
         #: key of a source -> the public card, while that counts without verifying it
-        self._public = BoundedCache[str, _Public](max_entries=_REMEMBERED)
+        self._public = BoundedCache[str, _Public](max_entries=_MAX_CACHED)
         #: base of an interface -> why the search for its card failed
-        self._failed = BoundedCache[str, TrustError](max_entries=_REMEMBERED)
-        self._turns = Turns()
+        self._failed = BoundedCache[str, TrustError](max_entries=_MAX_CACHED)
+        self._slots = Slots()
         self._names = MeshNames(resolver)
 
     def exchange(self, request: Request) -> Flow[Reply]:
-        """The answer to a request of the program. Refusal: it has no answer."""
         for _ in range(_MOST_PERMITS):
             with suppress(_Outdated):
                 return (yield from self._exchange(request))
         text = f"the request to {request.address} is given up: the card that permits it changes all the time; try again"
-        raise Refusal(Reason.NOT_SENT, text)
+        raise NoReply(NoReplyReason.NOT_SENT, text)
 
     def _exchange(self, request: Request) -> Flow[Reply]:
         """1. Find its purpose. 2. Permit it. 3. Send it, with its card's credentials. 4. Verify the cards that come."""
@@ -174,13 +182,11 @@ class Connection:
             gets_card = purpose is decisions.Purpose.CARD and request.method == "GET"
             permit = yield from self._permit(request, gets_card=gets_card)
         except TrustError as error:
-            raise Refusal.of(Reason.NOT_SENT, request.address, error) from None
+            raise NoReply.of(NoReplyReason.NOT_SENT, request.address, error) from None
         if permit is None:
-            return (yield from self._fetched(_bare(request.url, request))).without(decisions.OF_STRANGERS)
-        answer = self._sent(request, permit) if gets_card else self._answered(request, permit)
+            return (yield from self._fetch_card(_bare(request.url, request))).without(decisions.OF_UNVERIFIED)
+        answer = self._send(request, permit) if gets_card else self._send_with_credentials(request, permit)
         return (yield from answer if purpose is None else self._card(purpose, request, answer))
-
-    # Permission
 
     def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
         """The permit for the request; None: only the GET of the card goes, without credentials."""
@@ -198,24 +204,28 @@ class Connection:
                 yield from self._verify_again(lambda public: public.destinations.cover(called))
                 card = self._naming(called)
                 if card is None and not is_added:
-                    self._check_query(called)
+                    if called.query and called not in self._card_destinations:
+                        raise CardVerificationError(
+                            f"no verified card names {called}, and the query of this request may be a credential; if "
+                            f"that URL may have it, write also=[{str(called)!r}]"
+                        )
                     return None
             else:
-                card = yield from self._found(called, request, searches=not is_added)
+                card = yield from self._find_card(called, request, searches=not is_added)
         return _Permit(called.origin, card)
 
-    def _found(self, called: Destination, request: Request, *, searches: bool) -> Flow[_Public | None]:
-        """The card that names the URL: verified again, or else searched for. Requests to one base do this in turn."""
+    def _find_card(self, called: Destination, request: Request, *, searches: bool) -> Flow[_Public | None]:
+        """The card that names the URL: verified again, or else searched for, by one request to a base at a time."""
         base = str(called.without_operation())
-        turn = self._turns.begin(base)
+        slot = self._slots.begin(base)
         try:
-            card = self._naming(called) if (yield from turn.wait()) else None
+            card = self._naming(called) if (yield from slot.wait()) else None
             if card is None:
                 yield from self._verify_again(lambda public: public.destinations.cover(called))
                 card = self._naming(called)
             return card or ((yield from self._search(called, base, request)) if searches else None)
         finally:
-            turn.end()
+            slot.end()
 
     def _is_added(self, url: str) -> bool:
         if not self._also:
@@ -230,7 +240,6 @@ class Connection:
         return public if public is not None and public.store is self._verification.trust.trust_store() else None
 
     def _naming(self, called: Destination) -> _Public | None:
-        """The newest card that counts and names the URL."""
         now, store = self._verification.clock(), self._verification.trust.trust_store()
         counting = [each for _, each in reversed(self._public.items(now)) if each.store is store]
         return next((each for each in counting if each.destinations.cover(called)), None)
@@ -240,36 +249,28 @@ class Connection:
         for key, public in self._public.items():
             if is_wanted(public):
                 try:
-                    yield from self._verified(public.document, public.source, before=public)
+                    yield from self._verify_public(public.document, public.source, before=public)
                 except ConfigurationError:
                     raise
                 except TrustError:
                     if self._public.get(key) is public:
                         self._public.remove(key)  # it names nothing any more
 
-    def _check_query(self, called: Destination) -> None:
-        """CardVerificationError: the GET of this card would go without credentials, but its query may be one."""
-        if called.query and called not in self._card_destinations:
-            raise CardVerificationError(
-                f"no verified card names {called}, and the query of this request may be a credential; if that URL may "
-                f"have it, write also=[{str(called)!r}]"
-            )
-
     def _search(self, called: Destination, base: str, request: Request) -> Flow[_Public]:
         """The card that names the URL, from where it may be. TrustError: no verified card does."""
-        refusal = self._failed.get(base, self._verification.clock())
-        if refusal is not None:
-            raise copy(refusal) from refusal.__cause__  # what raises an error adds to it what the program does
+        reason = self._failed.get(base, self._verification.clock())
+        if reason is not None:
+            raise copy(reason) from reason.__cause__  # what raises an error adds to it what the program does
         below = [interface for interface in self._cards if called.below(interface) is not None]
         listed = [self._cards[max(below, key=lambda interface: len(interface.path))]] if below else None
         outcomes: list[tuple[str, str | TrustError]] = []
         for card_url in listed or called.card_urls():
             outcome: str | TrustError
             try:
-                status = (yield from self._fetched(_bare(card_url, request))).status
+                status = (yield from self._fetch_card(_bare(card_url, request))).status
                 outcome = f"status {status}" if status >= 400 else "its card is verified, and does not name it"
-            except Refusal as refused:
-                outcome = refused.cause or FetchError(refused.text)
+            except NoReply as no_reply:
+                outcome = no_reply.cause or FetchError(no_reply.text)
             except self._network.failures as error:
                 outcome = FetchError(type(error).__name__)
             card = self._naming(called)
@@ -278,39 +279,36 @@ class Connection:
             outcomes.append((card_url, outcome))
             if isinstance(outcome, FetchError | CardMemoryError | CardMemoryUnavailableError):
                 break  # no card of another folder may do what one that the memory rejects may not
-        refusal, now = decisions.no_card_names(called, outcomes), self._verification.clock()
-        self._failed.put(base, refusal, since=now, until=now + _FAILED_SECONDS)
-        raise copy(refusal) from refusal.__cause__
+        reason, now = decisions.no_card_names(called, outcomes), self._verification.clock()
+        self._failed.put(base, reason, since=now, until=now + _FAILED_SECONDS)
+        raise copy(reason) from reason.__cause__
 
-    # The agent
-
-    def _agents_card(self, agent: Agent, request: Request) -> Flow[_Public]:
+    def _agents_card(self, agent: CalledAgent, request: Request) -> Flow[_Public]:
         """The agent's card. One request gets it for those that wait. If it is cancelled, the next one gets it; if it
         fails, each of them gets it by itself."""
-        turn = self._turns.begin("")  # which is no base of an interface
+        slot = self._slots.begin("")  # which is no base of an interface
         try:
             card = None
-            if (yield from turn.wait()):
+            if (yield from slot.wait()):
                 card = self._counting(agent.key)
-            if turn.failure_before is not None:
-                turn.end()
+            if slot.failure_before is not None:
+                slot.end()
             if card is None:
                 yield from self._get_agents_card(agent, request)
                 card = self._counting(agent.key)
         except Exception:
-            turn.failure = True
+            slot.failure = True
             raise
         finally:
-            turn.end()
+            slot.end()
         if card is None:  # the trusted keys have changed meanwhile
-            raise Refusal(
-                Reason.NO_CREDENTIALS,
+            raise NoReply(
+                NoReplyReason.NO_CREDENTIALS,
                 "the request is not sent: the card of the agent is not verified any more; try again",
             )
         return card
 
-    def _get_agents_card(self, agent: Agent, request: Request) -> Flow[None]:
-        """Verify the agent's card again, or else fetch it."""
+    def _get_agents_card(self, agent: CalledAgent, request: Request) -> Flow[None]:
         yield from self._verify_again(lambda public: public.source.key == agent.key)
         if self._counting(agent.key) is not None:
             return
@@ -318,7 +316,7 @@ class Connection:
         for url in agent.places:
             Destination.of(url, self._mesh)
             bare = _bare(url, request, "application/json")
-            status = (yield from self._fetched(bare)).status
+            status = (yield from self._fetch_card(bare)).status
             if status < 400:
                 if self._counting(agent.key) is None:  # it is from another of these URLs than before
                     source = self._source(bare)
@@ -326,27 +324,25 @@ class Connection:
                 return
             if status != 404:
                 break
-        raise Refusal(
-            Reason.NO_CREDENTIALS,
+        raise NoReply(
+            NoReplyReason.NO_CREDENTIALS,
             f"cannot fetch the card of the agent: {agent.places[0].partition('?')[0]} answers with status {status}; "
             "write the URL of the agent, not the URL of an interface. If the card itself needs a credential, use "
             "fetch_card(url, trust, credentials=…) and CardAuth",
         )
 
-    # Sending
-
-    def _answered(self, request: Request, permit: _Permit) -> Flow[Reply]:
+    def _send_with_credentials(self, request: Request, permit: _Permit) -> Flow[Reply]:
         """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 to 7."""
 
         def send(attachment: Attachment) -> Flow[Reply]:
             self._check(permit)
-            return self._sent(request, permit, attachment)
+            return self._send(request, permit, attachment)
 
         agent, card = self.agent, permit.card
         if agent is None or not request.is_own:
-            return (yield from self._sent(request, permit))
+            return (yield from self._send(request, permit))
         if card is None or card.source.key != agent.key:
-            reply = yield from self._sent(request, permit)
+            reply = yield from self._send(request, permit)
             if reply.status == 401:
                 self._public.remove(agent.key)  # if the agent has moved, a newer card may name its URL
             return reply
@@ -354,19 +350,19 @@ class Connection:
             try:
                 card.demands = Demands(card.view, agent.credentials, agent.skills, is_whole=True)
             except ConfigurationError as error:  # the card may have changed since the program was written
-                raise Refusal(Reason.NO_CREDENTIALS, f"the request is not sent: {error}", error) from None
+                raise NoReply(NoReplyReason.NO_CREDENTIALS, f"the request is not sent: {error}", error) from None
         try:
             return (yield from card.demands.send(request, permit.origin, self._verification.clock, send))
-        except Rejected:
+        except RejectedCredentials:
             self._public.remove(agent.key)  # it may have changed
             raise
 
-    def _sent(self, request: Request, permit: _Permit, attachment: Attachment = NOTHING) -> Flow[Reply]:
+    def _send(self, request: Request, permit: _Permit, attachment: Attachment = NOTHING) -> Flow[Reply]:
         """The answer of the network. The client's certificate goes along: rule 2."""
         if self._mesh.suffixes and request.url.startswith("http:"):
             host = urlsplit(request.url).hostname or ""
             if self._mesh.covers(host):
-                return (yield from self._sent_within_mesh(request, permit, host, attachment))
+                return (yield from self._send_within_mesh(request, permit, host, attachment))
         certified = ""
         if self._network.mutual_tls and (origin := Destination.origin_of(request.url)) in self._network.mutual_tls:
             is_listed = request.method == "GET" and Destination.of(request.url, self._mesh) in self._card_destinations
@@ -375,11 +371,10 @@ class Connection:
         return reply
 
     def _check(self, permit: _Permit) -> None:
-        """_Outdated: the permit does not count any more."""
         if permit.card is not None and self._counting(permit.card.source.key) is not permit.card:
             raise _Outdated
 
-    def _sent_within_mesh(self, request: Request, permit: _Permit, host: str, attachment: Attachment) -> Flow[Reply]:
+    def _send_within_mesh(self, request: Request, permit: _Permit, host: str, attachment: Attachment) -> Flow[Reply]:
         """The answer of a checked address: the library would look the name up again, which may lead elsewhere by then.
         The addresses share the time to connect, so that one which swallows packets leaves some for the next."""
         connect = request.timeout.get("connect")
@@ -387,29 +382,27 @@ class Connection:
         try:
             addresses: list[Address] = yield Awaited(partial(self._names.addresses, host, port, connect))
         except TimeoutError:
-            raise Refusal(Reason.TOO_SLOW, f"{host}: its name servers do not answer in time") from None
+            raise NoReply(NoReplyReason.TOO_SLOW, f"{host}: its name servers do not answer in time") from None
         except FetchError as error:
-            raise Refusal.of(Reason.NOT_SENT, request.address, error) from None
+            raise NoReply.of(NoReplyReason.NOT_SENT, request.address, error) from None
         timeout = {**request.timeout, "connect": connect and connect / max(len(addresses), 1)}
-        refused: Exception | None = None
+        no_reply: Exception | None = None
         for address in addresses:
             self._check(permit)
             try:
                 reply: Reply = yield Send(request, attachment, host=str(address), timeout=timeout)
                 return reply
             except self._network.not_connected as error:  # nothing was sent
-                refused = error
-        raise refused or Refusal(Reason.UNREACHABLE, f"{request.address}: the name has no address")
+                no_reply = error
+        raise no_reply or NoReply(NoReplyReason.UNREACHABLE, f"{request.address}: the name has no address")
 
-    # Cards
-
-    def _fetched(self, bare: Request) -> Flow[Reply]:
+    def _fetch_card(self, bare: Request) -> Flow[Reply]:
         """The card at a URL that no verified card names, or an error in its place, within the deadline."""
-        card = self._card(decisions.Purpose.CARD, bare, self._sent(bare, _Permit()), _FETCH_SECONDS)
+        card = self._card(decisions.Purpose.CARD, bare, self._send(bare, _Permit()), _FETCH_SECONDS)
         try:
             reply: Reply = yield Within(_FETCH_SECONDS, card)
         except TimeoutError:
-            raise Refusal.of(Reason.NOT_PASSED_ON, bare.address, _too_slow()) from None
+            raise NoReply.of(NoReplyReason.NOT_PASSED_ON, bare.address, _too_slow()) from None
         return reply
 
     def _card(
@@ -431,18 +424,18 @@ class Connection:
                 return reply.without((*decisions.OF_BODIES, b"content-type"), b"")
             decisions.check_head(reply)
             body = yield Read(reply, check)
-            yield from self._judged(purpose, request, body)
+            yield from self._verify_cards(purpose, request, body)
         except TrustError as error:
-            raise Refusal.of(Reason.NOT_PASSED_ON, request.address, error) from None
+            raise NoReply.of(NoReplyReason.NOT_PASSED_ON, request.address, error) from None
         finally:
             yield Close(reply)
         return reply.without((), body)
 
-    def _judged(self, purpose: decisions.Purpose, request: Request, body: bytes) -> Flow[None]:
+    def _verify_cards(self, purpose: decisions.Purpose, request: Request, body: bytes) -> Flow[None]:
         """Return when all cards in the answer are verified. TrustError: one is not."""
         source = self._source(request)
         if purpose is decisions.Purpose.CARD:
-            yield from self._verified(body, source)
+            yield from self._verify_public(body, source)
             return
         for document in decisions.cards_in(body) if purpose is decisions.Purpose.CALL else [body]:
             verification = self._verification.without_memory()
@@ -462,7 +455,7 @@ class Connection:
             location=self._locations.get(place) or location_of(request.url.partition("?")[0]),
         )
 
-    def _verified(self, document: bytes, source: _Source, before: _Public | None = None) -> Flow[None]:
+    def _verify_public(self, document: bytes, source: _Source, before: _Public | None = None) -> Flow[None]:
         """Verify a public card, and keep it; the same card as before stays what it is."""
         verified, store = yield from self._verification.verify_signatures(document, source.location)
         check_whole(verified)
@@ -473,7 +466,7 @@ class Connection:
             return  # a newer card has come meanwhile
         public = _Public(
             source=source,
-            document=document if len(document) <= _REMEMBERED_BYTES else b"",
+            document=document if len(document) <= _MAX_CACHED_BYTES else b"",
             digest=sha256(document).digest(),
             view=view,
             destinations=Destinations.of(view, source.url, self._mesh),
@@ -500,8 +493,7 @@ def _too_slow() -> FetchError:
     return FetchError(f"card: it did not arrive within {_FETCH_SECONDS:g} seconds")
 
 
-def _written(option: str, url: str, mesh: HttpWithin, *, may_have_query: bool = False) -> Destination:
-    """A URL that the program wrote, without user information and fragment."""
+def _read_option(option: str, url: str, mesh: HttpWithin, *, may_have_query: bool = False) -> Destination:
     try:
         if ("?" in url and not may_have_query) or "#" in url.partition("?")[0]:
             raise MalformedError("URL: it has a query or a fragment; leave them out")

@@ -41,7 +41,7 @@ _MAX_BYTES: Final = 65_536
 PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # a secret, without blanks around it
 TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a token in a header (RFC 9110 11.2)
 _NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")  # 1*NQCHAR (RFC 9449 8.1), of bounded length
-_MAX_ORIGINS: Final = 64  # with a remembered nonce, for one key
+_MAX_ORIGINS: Final = 64  # with a cached nonce, for one key
 _FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
 
 
@@ -65,7 +65,7 @@ class DPoPProofs:
         return sign_jwt(self._header, claims, self._signer)
 
     def learn(self, origin: str, lines: list[str]) -> bool:
-        """Remember the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""
+        """Cache the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""
         nonce = nonce_of(lines)
         if nonce is not None:
             self._nonces.put(origin, nonce)
@@ -76,7 +76,6 @@ class DPoPProofs:
 
 
 def ath_of(token: str) -> str:
-    """The hash of the access token, for a proof (RFC 9449 4.2)."""
     return base64url.encode(hashlib.sha256(token.encode("ascii")).digest())
 
 
@@ -103,7 +102,6 @@ class SecretFile(HoldsSecret):
             ) from None
 
     def read(self) -> str:
-        """The current secret in the file."""
         return self._watched.value().text
 
     __call__ = read
@@ -148,7 +146,6 @@ class CredentialValue(HoldsSecret):
         self.text, self.proofs, self.until, self.password = text, proofs, until, password or text
 
     def is_in(self, text: str) -> bool:
-        """Whether the text contains it, ignoring case."""
         text = text.lower()
         return self.text.lower() in text or self.password.lower() in text
 
@@ -156,12 +153,12 @@ class CredentialValue(HoldsSecret):
         return "CredentialValue(…)"
 
 
-KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]]
-"""A secret from ``kept``: ``vars`` and tracebacks do not show its text."""
+HiddenSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]]
+"""A secret from ``hide``: ``vars`` and tracebacks do not show its text."""
 
 
-def kept(secret: Any) -> KeptSecret:
-    """A ``Secret`` as a ``KeptSecret``. Every value except a function or a file is hidden, because it may be a text."""
+def hide(secret: Any) -> HiddenSecret:
+    """Every value except a function or a file is hidden, because it may be a text."""
     return secret if callable(secret) else CredentialValue(secret)
 
 
@@ -198,7 +195,7 @@ class Credential(HoldsSecret, ABC):
 class _Held(Credential):
     """A credential that the program has; no server issues it."""
 
-    def __init__(self, secret: KeptSecret, origins: Iterable[str]) -> None:
+    def __init__(self, secret: HiddenSecret, origins: Iterable[str]) -> None:
         super().__init__(origins)
         self._what = type(self).__name__
         check_secret(secret, self._what)
@@ -219,7 +216,7 @@ class ApiKey(_Held):
     """An API key, sent where the card's scheme says: in a header, a query parameter or a cookie."""
 
     def __init__(self, key: Secret, *, origins: Iterable[str]) -> None:
-        secret = kept(key)
+        secret = hide(key)
         del key  # tracebacks show locals
         super().__init__(secret, origins)
 
@@ -231,7 +228,7 @@ class BasicCredentials(_Held):
     """A user name and a password for HTTP Basic (RFC 7617). The password is printable ASCII, the user name any text."""
 
     def __init__(self, username: str, password: Secret, *, origins: Iterable[str]) -> None:
-        secret = kept(password)
+        secret = hide(password)
         del password  # tracebacks show locals
         if ":" in username or not username.isprintable():
             raise ConfigurationError(
@@ -253,7 +250,7 @@ class BearerToken(_Held):
     """An access token that the program obtains; its scopes are not checked. ``dpop``: the key that it is bound to."""
 
     def __init__(self, token: Secret, *, origins: Iterable[str], dpop: Signer | None = None) -> None:
-        secret = kept(token)
+        secret = hide(token)
         del token  # tracebacks show locals
         self._proofs = None if dpop is None else DPoPProofs(dpop)
         super().__init__(secret, origins)
@@ -300,7 +297,7 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
 
 
 def _cut(text: str) -> str:
-    return ascii(text[:80])[1:-1][:80]  # texts of a stranger's card may be long
+    return ascii(text[:80])[1:-1][:80]  # texts of a hostile card may be long
 
 
 def check_secret(secret: object, what: str) -> None:
@@ -310,15 +307,14 @@ def check_secret(secret: object, what: str) -> None:
             raise ConfigurationError(
                 f"{what}: the secret is not a string; write its text, a function that returns it, or SecretFile(path)"
             )
-        _checked(secret.text, what)
+        _check_text(secret.text, what)
 
 
-def text_of(secret: KeptSecret, what: str) -> Flow[str]:
-    """The text of a secret. ConfigurationError: a function returns something else."""
-    return _checked(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
+def text_of(secret: HiddenSecret, what: str) -> Flow[str]:
+    return _check_text(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
 
 
-def _checked(given: object, what: str) -> str:
+def _check_text(given: object, what: str) -> str:
     if isinstance(given, str) and PRINTABLE.fullmatch(given):
         return given
     del given  # tracebacks show locals

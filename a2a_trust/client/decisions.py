@@ -39,7 +39,7 @@ from a2a_trust.client.answer import Answer, Part, demand_in_words, scopes_named
 from a2a_trust.client.credentials import CredentialValue, ath_of, nonce_of
 from a2a_trust.client.destinations import Destination
 from a2a_trust.client.location import plain_url
-from a2a_trust.client.messages import Attachment, Rejected, Reply, Request
+from a2a_trust.client.messages import Attachment, RejectedCredentials, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
 from a2a_trust.signing.forms import shorten
 
@@ -62,7 +62,7 @@ BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
 OF_BODIES: Final = (b"content-length", b"content-encoding", b"transfer-encoding")
 """The headers of a body, which an error loses with it."""
 
-OF_STRANGERS: Final = (b"set-cookie", b"set-cookie2", b"www-authenticate")
+OF_UNVERIFIED: Final = (b"set-cookie", b"set-cookie2", b"www-authenticate")
 """The headers that make a program send more: cookies, which go to every host below their ``Domain``, and challenges, to
 which a client may compute an answer from a password."""
 
@@ -106,7 +106,6 @@ def purpose_of(request: Request, card_urls: Collection[str]) -> Purpose | None:
 
 
 def ask_for_whole_card(request: Request) -> None:
-    """Change the headers of a request for a card: rule 2."""
     for name in _OF_PARTS:
         request.headers.pop(name, None)
     request.headers["Accept-Encoding"] = "identity"
@@ -133,7 +132,6 @@ def place_of(url: str) -> str:
 
 
 def _calls(body: bytes) -> bool:
-    """Whether a JSON-RPC request, or one in a batch, calls for the extended card."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -154,11 +152,11 @@ def no_card_names(called: Destination, outcomes: Iterable[tuple[str, str | Trust
     )
     if cause is None or isinstance(cause, FetchError):
         also = f"if it is not an agent, and you trust it with your requests, write also=[{called.origin!r}]"
-        refusal: TrustError = FetchError(f"{text}; {also}")
+        error: TrustError = FetchError(f"{text}; {also}")
     else:  # there is an agent, but its card is not verified
-        refusal = CardVerificationError(text)
-    refusal.__cause__ = cause
-    return refusal
+        error = CardVerificationError(text)
+    error.__cause__ = cause
+    return error
 
 
 def check_head(reply: Reply) -> None:
@@ -224,15 +222,13 @@ def _authorization(request: Request, part: Part, value: CredentialValue, origin:
 
 
 class Again(Enum):
-    """Why a request is sent once more."""
-
     WITH_NONCE = "with nonce"
     WITH_OTHER_VALUES = "with other values"
     WITH_MORE_SCOPES = "with more scopes"
 
 
 def once_more(
-    rejection: Rejection, more_scopes: MoreScopes, tried: Collection[Again]
+    rejection: RejectingReply, more_scopes: MoreScopes, tried: Collection[Again]
 ) -> tuple[Again | None, MoreScopes]:
     """Why to send the request once more, or None, and with which scopes: rule 4. The caller looks for other values."""
     if rejection.reply.status == 401:
@@ -243,18 +239,17 @@ def once_more(
     elif Again.WITH_MORE_SCOPES not in tried and rejection.is_for_scopes:
         more = rejection.more_scopes(more_scopes)
         if more:
-            return Again.WITH_MORE_SCOPES, united(more_scopes, more)
+            return Again.WITH_MORE_SCOPES, unite(more_scopes, more)
     return None, more_scopes
 
 
-def united(some: MoreScopes, others: MoreScopes) -> MoreScopes:
-    """The scopes of both."""
+def unite(some: MoreScopes, others: MoreScopes) -> MoreScopes:
     return {name: some.get(name, NO_SCOPES) | others.get(name, NO_SCOPES) for name in {**some, **others}}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Rejection:
-    """An answer of 401 or 403, and what went along with its request; ``demands`` are those of the card."""
+class RejectingReply:
+    """An answer of 401 or 403, and what went along with its request; ``demands`` are the card's."""
 
     view: CardView
     demands: tuple[Alternative, ...]
@@ -281,11 +276,10 @@ class Rejection:
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The scopes that the agent asks for."""
         return NO_SCOPES.union(*[each.scopes for each in self.challenges])
 
     def more_scopes(self, known: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-        """The scopes to ask for beyond those of the card and ``known``; none if the agent asks for a forbidden one."""
+        """The scopes to ask for, without the card's and ``known``; none if the agent asks for a forbidden one."""
         more: dict[str, frozenset[str]] = {}
         for part in self.answer.parts:
             missing = self.scopes - part.scopes - known.get(part.name, NO_SCOPES)
@@ -293,8 +287,7 @@ class Rejection:
                 more[part.name] = missing
         return more
 
-    def _forbidden(self, scopes: frozenset[str]) -> str:
-        """Why no token with these scopes is asked for."""
+    def _forbid(self, scopes: frozenset[str]) -> str:
         for part in self.answer.parts if self.is_for_scopes else ():
             allowed = part.credential.may_step_up(scopes)
             if allowed is None:
@@ -306,21 +299,20 @@ class Rejection:
                 return f"; allowed_scopes does not have {shorten(sorted(denied), ' ')}"
         return ""
 
-    def error(self, hint: str = "") -> Rejected:
-        """The error for the program; ``hint`` is added to the text."""
+    def error(self, hint: str = "") -> RejectedCredentials:
         names, scopes = self.answer.schemes, self.scopes
         demanded = NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
         metadata = next((each.resource_metadata for each in self.challenges if each.resource_metadata), "")
-        kinds = sorted({_shown(each) for each in self.challenges})
+        kinds = sorted({_show(each) for each in self.challenges})
         kinds += [f"scopes {' '.join(sorted(scopes))}"] if scopes else []
         asked = ", ".join([*kinds, f"metadata at {metadata}"] if metadata else kinds)
         if any(value.is_in(asked) for value in self.values):
             asked, scopes, metadata = "something that repeats a credential", NO_SCOPES, ""
         sent = "with " + shorten(f"'{name}'" for name in names) if names else "without a credential"
-        return Rejected(
+        return RejectedCredentials(
             f"{'/'.join(self.request.address.split('/', 3)[:3])} answers {self.reply.status} to a request {sent}. "
             f"In the card, {demand_in_words(self.view, self.demands) or 'no credential is demanded'}. "
-            f"The agent asks for {asked[:_MAX_SHOWN] or 'a credential of unknown kind'}{self._forbidden(scopes)}{hint}",
+            f"The agent asks for {asked[:_MAX_SHOWN] or 'a credential of unknown kind'}{self._forbid(scopes)}{hint}",
             self.reply,
             schemes=names,
             scopes=tuple(sorted(scopes | demanded)),
@@ -328,6 +320,6 @@ class Rejection:
         )
 
 
-def _shown(challenge: Challenge) -> str:
+def _show(challenge: Challenge) -> str:
     error = challenge.parameters.get("error", "")
     return f"{challenge.scheme} ({error})" if error in _ERRORS else challenge.scheme

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client.answer import Answer, Credentials, answer_for, demands_of
 from a2a_trust.client.credentials import CredentialValue
-from a2a_trust.client.decisions import NO_SCOPES, Again, MoreScopes, Rejection, attachment_of, once_more, united
+from a2a_trust.client.decisions import NO_SCOPES, Again, MoreScopes, RejectingReply, attachment_of, once_more, unite
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.flow import Flow
-from a2a_trust.client.messages import NOTHING, Attachment, Close, Reason, Refusal, Reply, Request
+from a2a_trust.client.messages import NOTHING, Attachment, Close, NoReply, NoReplyReason, Reply, Request
 from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification
 from a2a_trust.errors import CardVerificationError, TrustError
 from a2a_trust.keys.trust.store import TrustStore
@@ -26,13 +26,10 @@ class _Sent:
 
     def __init__(self, answer: Answer, values: list[CredentialValue], more_scopes: MoreScopes) -> None:
         self.answer, self.values, self.more_scopes = answer, values, more_scopes
-        self._is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
+        self.is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
         self.proofs = [value.proofs for value in values if value.proofs is not None]
         #: The same for every request; None before the first one, and where each needs its own proofs.
         self._made: Attachment | None = None
-
-    def serves_further(self, now: float) -> bool:
-        return not self._is_for_one_request and all(now < value.until for value in self.values)
 
     def attachment(self, request: Request, origin: str) -> Attachment:
         attachment = self._made or attachment_of(request, self.answer, self.values, origin)
@@ -44,7 +41,6 @@ class _Sent:
         return [each.text for each in values] == [each.text for each in self.values]
 
     def renew(self) -> bool:
-        """Forget the values, which were rejected; whether there may be others."""
         renewed = [part.credential.renew(value) for part, value in zip(self.answer.parts, self.values, strict=True)]
         return any(renewed)
 
@@ -63,10 +59,11 @@ class Demands:
     def send(
         self, request: Request, origin: str, now: Callable[[], float], send: Callable[[Attachment], Flow[Reply]]
     ) -> Flow[Reply]:
-        """The answer to a request, which ``send`` sends. Rejected: the agent rejects all credentials that fit."""
+        """The answer to a request, which ``send`` sends. RejectedCredentials: the agent rejects all that fit."""
         try:
             sent = self._sent.get(origin)
-            if sent is None or not sent.serves_further(now()):
+            moment = now()
+            if sent is None or sent.is_for_one_request or not all(moment < value.until for value in sent.values):
                 sent = yield from self._obtain(origin, None if sent is None else sent.answer, self._more_scopes)
             tried: set[Again] = set()
             while True:
@@ -87,10 +84,9 @@ class Demands:
                 yield Close(reply)
                 sent = again
         except TrustError as error:
-            raise Refusal.of(Reason.NO_CREDENTIALS, request.address, error) from None
+            raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
 
     def _obtain(self, origin: str, answer: Answer | None, more_scopes: MoreScopes) -> Flow[_Sent]:
-        """Obtain the values of the answer, which is chosen for the first request to that origin."""
         if answer is None:
             answer = answer_for(self._view, self._demands, self._credentials, origin, is_whole=self._is_whole)
         values: list[CredentialValue] = []
@@ -104,7 +100,7 @@ class Demands:
         self, request: Request, origin: str, sent: _Sent, reply: Reply, tried: set[Again]
     ) -> Flow[_Sent | None]:
         """The credentials for sending the request once more; None: the answer is passed on."""
-        rejection = Rejection(self._view, self._demands, sent.answer, sent.values, request, reply)
+        rejection = RejectingReply(self._view, self._demands, sent.answer, sent.values, request, reply)
         again, more_scopes = once_more(rejection, sent.more_scopes, tried)
         if again is None or (again is Again.WITH_OTHER_VALUES and not sent.renew()):
             if reply.status == 403 and not rejection.is_for_scopes:
@@ -116,7 +112,7 @@ class Demands:
             if more_scopes is not self._more_scopes:  # asked for from now on, but not for another caller
                 names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
                 kept = {name: more_scopes[name] for name in names if name in more_scopes}
-                self._more_scopes = united(self._more_scopes, kept)
+                self._more_scopes = unite(self._more_scopes, kept)
         if request.body is None:
             raise rejection.error("; the body is a stream, which cannot be sent twice: make the request again")
         if again is Again.WITH_OTHER_VALUES and sent.is_same(rejection.values):
@@ -142,7 +138,6 @@ class GivenCard:
         self._verified: tuple[TrustStore | None, float, float] = None, 0.0, 0.0
 
     def exchange(self, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
-        """The answer to a request, which ``send`` sends: with credentials, if the card names its URL."""
 
         def sent(attachment: Attachment) -> Flow[Reply]:
             yield from self._verify_again()  # a token was fetched meanwhile, or the agent has answered
@@ -155,10 +150,9 @@ class GivenCard:
                 return (yield from send(NOTHING))
             return (yield from self._demands.send(request, called.origin, self._verification.clock, sent))
         except TrustError as error:
-            raise Refusal.of(Reason.NO_CREDENTIALS, request.address, error) from None
+            raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
 
     def _verify_again(self) -> Flow[None]:
-        """Verify the card again, if time or the trusted keys have changed. Refusal: it is not verified any more."""
         store, since, until = self._verified
         now = self._verification.clock()
         if since <= now < until and self._verification.trust.trust_store() is store:
@@ -166,8 +160,8 @@ class GivenCard:
         try:
             card, store = yield from self._verification.verify_again(self._card)
         except CardVerificationError as error:
-            raise Refusal(
-                Reason.NO_CREDENTIALS,
+            raise NoReply(
+                NoReplyReason.NO_CREDENTIALS,
                 "the request is not sent, because the card is not verified any more; call fetch_card again, and make a "
                 f"new CardAuth: {error}",
                 error,

@@ -131,7 +131,6 @@ class Destinations:
         return cls(tuple(named))
 
     def cover(self, called: Destination) -> bool:
-        """Whether the card names that URL."""
         return any((added := called.below(base)) is not None and rest.fullmatch(added) for base, rest in self.named)
 
 
@@ -192,7 +191,6 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
 
 
 def origins_of(view: CardView) -> frozenset[str]:
-    """The origins of the interfaces of a verified card."""
     return frozenset(Destination.origin_of(each.url) for each in view.interfaces)
 
 

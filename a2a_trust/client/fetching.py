@@ -6,7 +6,7 @@ The rules:
 2. The newer well-known path is fetched first, the older one only after a 404; a URL that ends in ``.json`` as it is.
 3. Answers are cached as the server allows, and revalidated.
 4. The card is verified for the host of the URL before any member is used.
-5. The memory of cards comes last, so only verified cards are remembered.
+5. The memory of cards comes last, so only verified cards are in it.
 
 The extended card is fetched with credentials, and it must not lead further than the public card. The credentials go to
 one URL: an interface of the verified card, over https, on the host of the card. Over http they go only to this machine,
@@ -84,7 +84,7 @@ def card_urls(url: str) -> tuple[str, ...]:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return (url,)  # for the fetcher to refuse, which says why
+        return (url,)  # the fetcher rejects it, and says why
     if parts.path.lower().endswith(".json"):
         return (url,)
     if parts.query or parts.fragment:
@@ -98,18 +98,17 @@ def card_urls(url: str) -> tuple[str, ...]:
 def fetching(
     url: str, verification: Verification, cache: CardCache | None, credentials: Headers = EMPTY
 ) -> Flow[VerifiedCard]:
-    """The flow of ``fetch_card``."""
     kept_in = CardCache(1) if cache is None or credentials else cache  # one that ends with this flow
     return (yield from _at_first(url, lambda place: _fetching_from(place, verification, kept_in, credentials)))
 
 
 def finding(url: str) -> Flow[tuple[str, Fetched]]:
     """The URL of the agent's card, and the answer from there, unverified."""
-    return (yield from _at_first(url, _found))
 
+    def get(place: str) -> Flow[tuple[str, Fetched]]:
+        return place, (yield Get(url=place))
 
-def _found(place: str) -> Flow[tuple[str, Fetched]]:
-    return place, (yield Get(url=place))
+    return (yield from _at_first(url, get))
 
 
 def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
@@ -222,7 +221,6 @@ def _extending(card: VerifiedCard, verification: Verification, credentials: Head
 
 
 def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
-    """The request for the extended card."""
     if card.origin is None:
         raise ConfigurationError(
             "card: it was verified without a host, so credentials cannot be bound to it; verify it with its URL as "
@@ -235,7 +233,7 @@ def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
         scheme, host = url_of(interface.url).scheme, interface_host(interface.url)
         is_safe = scheme == "https" or (scheme == "http" and is_this_machine(host))
         if host == card.origin and is_safe and interface.binding in (Binding.JSONRPC, Binding.HTTP_JSON):
-            url, headers, content = _asked(interface, tenant)
+            url, headers, content = _request_at(interface, tenant)
             return Get(url=url, headers={**headers, **credentials}, content=content)
     raise FetchError(
         f"the card has no interface of HTTP+JSON or JSON-RPC over https on its own host {card.origin}, and credentials "
@@ -243,7 +241,7 @@ def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
     )
 
 
-def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None]:
+def _request_at(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None]:
     """URL, headers and body of the request to this interface for the extended card."""
     named = interface.tenant or tenant
     generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0  # one of 0.1 is asked as one of 0.3
@@ -277,5 +275,5 @@ def _result(body: bytes) -> dict[str, Any]:
         )
     result = answer["result"]
     if answer.get("id") != _CALL_ID or type(result) is not dict:
-        raise MalformedError("answer: its id is that of another request, or its result is not a card")
+        raise MalformedError("answer: its id is the id of another request, or its result is not a card")
     return result

@@ -94,7 +94,7 @@ _UNATTENDED: Final[set[asyncio.Task[Any]]] = set()
 """The tasks of flows to the end: an event loop holds its tasks by weak references only."""
 
 Flow: TypeAlias = Generator[Any, Any, T]
-"""A flow with a result; its steps are those of this module, and those of a driver that is made for it."""
+"""A flow with a result; its steps are of this module, or of a driver that is made for it."""
 
 
 class Steps:
@@ -126,7 +126,7 @@ class Steps:
         self._resume = self._flow.throw
 
 
-class Turns:
+class Slots:
     """One flow at a time for each key, in the order in which they begin, also of several threads and event loops.
 
     A flow that is part of another one never waits for it: its task, or a task that began its task, is in the other one.
@@ -134,17 +134,17 @@ class Turns:
 
     def __init__(self) -> None:
         self._guard = Lock()
-        self._queues: dict[Hashable, list[Turn]] = {}
+        self._queues: dict[Hashable, list[Slot]] = {}
 
-    def begin(self, key: Hashable) -> Turn:
-        return Turn(self, key)
+    def begin(self, key: Hashable) -> Slot:
+        return Slot(self, key)
 
 
-class Turn:
-    """The turn of one flow: wait for it, and end it, also after an error while waiting."""
+class Slot:
+    """The slot of one flow: wait for it, and end it, also after an error while waiting."""
 
-    def __init__(self, turns: Turns, key: Hashable) -> None:
-        self._turns, self._key, self.thread = turns, key, get_ident()
+    def __init__(self, slots: Slots, key: Hashable) -> None:
+        self._slots, self._key, self.thread = slots, key, get_ident()
         self.come: Final[Future[None]] = Future()
         self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
         self.failure: Any = None  # of this flow, for those that wait when it ends
@@ -153,9 +153,9 @@ class Turn:
         outer = _OUTER.get()
         while outer is not None and outer.has_ended:
             outer = outer.outer
-        self.outer: Final[Turn | None] = outer
-        with turns._guard:
-            queue = turns._queues.setdefault(key, [])
+        self.outer: Final[Slot | None] = outer
+        with slots._guard:
+            queue = slots._queues.setdefault(key, [])
             while outer is not None and outer not in queue:
                 outer = outer.outer
             self.is_first: Final[bool] = not queue
@@ -172,8 +172,8 @@ class Turn:
         return has_come
 
     def end(self) -> None:
-        queues = self._turns._queues
-        with self._turns._guard:
+        queues = self._slots._queues
+        with self._slots._guard:
             queue = queues.get(self._key, [])
             if self not in queue:
                 return
@@ -188,8 +188,8 @@ class Turn:
             queue[0].come.set_result(None)
 
 
-_OUTER: Final[ContextVar[Turn | None]] = ContextVar("outer", default=None)
-"""The last turn of this task; at first, of the task that began it."""
+_OUTER: Final[ContextVar[Slot | None]] = ContextVar("outer", default=None)
+"""The last slot of this task; at first, of the task that began it."""
 
 
 class Blocking:
@@ -225,7 +225,7 @@ class Blocking:
                     return False
                 step.future.result()
                 return True
-        return waited(partial(_on_loop, step, self._fetcher))
+        return run_on_new_loop(partial(_on_loop, step, self._fetcher))
 
 
 class Awaiting:
@@ -265,7 +265,7 @@ class Awaiting:
 
 
 def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, for sync programs; without ``fetcher`` through one with the usual rules."""
+    """The result of the flow, for sync programs; ``fetcher`` has the default rules."""
     return Blocking(fetcher).run(flow)
 
 
@@ -300,7 +300,7 @@ def _plain(given: Any) -> Any:
     return given
 
 
-def waited(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_on_new_loop(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """The result, on a new event loop; in a new thread if this one has a loop already."""
     try:
         asyncio.get_running_loop()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.card.view import SecurityScheme
-from a2a_trust.client.credentials import PRINTABLE, Credential, CredentialValue, Secret, check_secret, kept, text_of
+from a2a_trust.client.credentials import PRINTABLE, Credential, CredentialValue, Secret, check_secret, hide, text_of
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, TokenRequest
 from a2a_trust.errors import ConfigurationError, TokenRequestError
@@ -95,7 +95,7 @@ class RefreshToken(_Grant):
         audience: str = "",
         on_rotation: Callable[[str], object] | None = None,
     ) -> None:
-        self._given = kept(refresh_token)
+        self._given = hide(refresh_token)
         del refresh_token  # tracebacks show locals
         super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
         check_secret(self._given, "RefreshToken")
@@ -106,7 +106,7 @@ class RefreshToken(_Grant):
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
         # One flight for all scopes: a refresh token that is used twice looks stolen to the server (RFC 9700 4.14.2).
-        flight, login = ("refresh", self._subject), {"refresh_token": self._refresh_token, "rotated": self._rotated}
+        flight, login = ("refresh", self._subject), {"refresh_token": self._refresh_token, "rotated": self._rotate}
         return self._token(scopes, "refresh_token", self._subject, flight=flight, **login)
 
     def _refresh_token(self) -> Flow[CredentialValue]:
@@ -115,7 +115,7 @@ class RefreshToken(_Grant):
             self._current, self._digest = given, _digest(given)
         return self._current
 
-    def _rotated(self, value: CredentialValue) -> Flow[None]:
+    def _rotate(self, value: CredentialValue) -> Flow[None]:
         self._current = value
         keep = self._on_rotation
         if keep is not None:
@@ -142,7 +142,7 @@ class TokenExchange(_Grant):
         resource: str | Iterable[str] = (),
         audience: str = "",
     ) -> None:
-        self._subject_token = subject_token if isinstance(subject_token, SubjectToken) else kept(subject_token)
+        self._subject_token = subject_token if isinstance(subject_token, SubjectToken) else hide(subject_token)
         del subject_token  # tracebacks show locals
         super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
         check_secret(self._subject_token, "TokenExchange")
@@ -158,7 +158,6 @@ class TokenExchange(_Grant):
         return (yield from token)
 
     def _subject(self) -> Flow[tuple[CredentialValue, float]]:
-        """The text of the caller's token, and its expiry."""
         given: object = self._subject_token
         if isinstance(given, CredentialValue):
             return given, math.inf

@@ -45,7 +45,7 @@ class Location(str):
 
     @property
     def host(self) -> str:
-        """The host, for which a key of first use speaks: ``example.com``."""
+        """The host, for which a key of first use is trusted: ``example.com``."""
         return host_of(self)
 
 

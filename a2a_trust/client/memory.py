@@ -10,7 +10,7 @@ the highest protected ``iat``. It also keeps for every interface at which locati
 - Only verified cards, and acceptances of people, are recorded. A rejected card changes nothing.
 - An interface is of one location. It stays there when newer cards of that location do not name it any more, until a
   card at another location names it, or a person forgets the location.
-- A location has at most 256 interfaces. A card with more is rejected. Those of earlier cards are kept while they fit.
+- A location has at most 256 interfaces. A card with more is rejected. Older interfaces are kept while they fit.
 """
 
 from __future__ import annotations
@@ -86,14 +86,13 @@ class Remembered:
         return Remembered(location=self.location, first_seen=self.first_seen, last_seen=self.last_seen)
 
     def row(self) -> tuple[Any, ...]:
-        """The members that are columns of a database."""
         thumbprints = " ".join(sorted(self.thumbprints))
         seen = self.first_seen, self.last_seen
         return self.location, thumbprints, self.issued, self.version, *seen, self.on_first_use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class AdmittedCard:
     """An accepted card: the record of its location now, and ``before`` (None: there was no record).
 
     ``warnings`` are sentences that a person must see, such as a key that was trusted on first use, or a lower version.
@@ -107,7 +106,7 @@ class Admitted:
 class CardMemory(Protocol):
     """The memory of a client about the cards that it has seen, by location. Safe in threads."""
 
-    def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
+    def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> AdmittedCard:
         """Check a card against what is remembered of its location, and remember it.
 
         ``url`` is the URL that the card came from; its query does not count. Call this with every card, before you use
@@ -176,12 +175,12 @@ class CardTable(Protocol):
 
 
 class Admission:
-    """The decision about one verified card, from the record of its location. ``way_out``: a command to overrule it."""
+    """The decision about one verified card, from the record of its location. ``hint``: a command to overrule it."""
 
     def __init__(
-        self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, way_out: Callable[..., str]
+        self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, hint: Callable[..., str]
     ) -> None:
-        self._table, self._verified, self._location, self._now, self._way_out = table, verified, location, now, way_out
+        self._table, self._verified, self._location, self._now, self._hint = table, verified, location, now, hint
         self._interfaces = _interfaces_of(verified, location)
         self._elsewhere = table.elsewhere(location, self._interfaces)
         self._before = table.get(location)
@@ -192,7 +191,7 @@ class Admission:
         self._version = version if isinstance(version, str) and len(version) <= _LONGEST_VERSION else None
         self._warnings: list[str] = []
 
-    def decide(self) -> Admitted:
+    def decide(self) -> AdmittedCard:
         """Admit the card. CardMemoryError: the first rule that rejects it."""
         self._reject_future()
         self._reject_changed_key()
@@ -201,7 +200,7 @@ class Admission:
         self._reject_older()
         self._reject_older_than_elsewhere()
         self._warn_of_changes()
-        return Admitted(remembered=self._remembered(), before=self._before, warnings=tuple(self._warnings))
+        return AdmittedCard(remembered=self._new_record(), before=self._before, warnings=tuple(self._warnings))
 
     def _reject_future(self) -> None:
         """1. A card from the future is rejected: after its ``iat``, all honest cards would count as older."""
@@ -227,7 +226,7 @@ class Admission:
         if before is None:
             self._warnings.append(
                 f"{self._location}: its key was trusted on first use and is remembered from now on: "
-                f"{_shown(self._presented)}. Only {self._location.origin} itself confirms it: compare the thumbprint "
+                f"{_show(self._presented)}. Only {self._location.origin} itself confirms it: compare the thumbprint "
                 "with the one from the agent's operator"
             )
         elif not self._presented <= before.thumbprints:
@@ -261,10 +260,10 @@ class Admission:
     def _other_key(self, event: str, remembered: str, pinned: frozenset[str], which: str) -> PinnedKeyError:
         return PinnedKeyError(
             f"{event}, or an attacker answers in its place. The card was rejected.\n"
-            f"  {remembered}: {_shown(pinned) or 'no key; a trust store named the keys'}\n"
-            f"  signed the card now: {_shown(self._presented)}\n"
+            f"  {remembered}: {_show(pinned) or 'no key; a trust store named the keys'}\n"
+            f"  signed the card now: {_show(self._presented)}\n"
             f"  Ask the agent's operator, not the agent, for the thumbprint of its key. If it is {which}:\n"
-            f"    {self._way_out('accept', self._location, self._presented)}",
+            f"    {self._hint('accept', self._location, self._presented)}",
             self._location,
             presented=self._presented,
             pinned=pinned,
@@ -284,10 +283,10 @@ class Admission:
         if remembered is None or (self._issued is not None and self._issued >= remembered):
             return
         raise RolledBackCardError(
-            f"{self._location}: an older card came after a newer one: it {_said(self._issued)}, and a card of "
+            f"{self._location}: an older card came after a newer one: it {_when(self._issued)}, and a card of "
             f"{date_of(remembered)} was seen before. Ask the agent's operator to sign the card again; or, if the "
             "operator went back to an old card on purpose, run: "
-            f"{self._way_out('forget', self._location)}",
+            f"{self._hint('forget', self._location)}",
             self._location,
             issued=self._issued,
             remembered=remembered,
@@ -307,9 +306,9 @@ class Admission:
             url = min(url for digest, url in self._interfaces.items() if digest in other.interfaces).partition("?")[0]
             raise RolledBackCardError(
                 f"{self._location}: the card names {url[:200]}, as a card at {other.location} did, and may be older "
-                f"than the last card from there: it {_said(self._issued)}, and that one {_said(other.issued)}. Ask the "
+                f"than the last card from there: it {_when(self._issued)}, and that one {_when(other.issued)}. Ask the "
                 "agent's operator to sign the card again, or to remove the old copy; or, if the card has moved on "
-                f"purpose, run: {self._way_out('forget', other.location)}",
+                f"purpose, run: {self._hint('forget', other.location)}",
                 self._location,
                 issued=self._issued,
                 remembered=other.issued,
@@ -333,7 +332,7 @@ class Admission:
                 "agents have different keys, the card of one is served in place of the other"
             )
 
-    def _remembered(self) -> Remembered:
+    def _new_record(self) -> Remembered:
         before, past, on_first_use = self._before, self._past, self._verified.on_first_use
         interfaces = [*self._interfaces, *sorted(past.interfaces - self._interfaces.keys())]
         return replace(
@@ -362,18 +361,18 @@ class TableCardMemory:
     def _writing(self) -> AbstractContextManager[CardTable]:
         raise NotImplementedError
 
-    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
+    def _hint(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
         arguments = [location, *sorted(thumbprints)]
         if any(argument.startswith("-") for argument in arguments):
             arguments.insert(0, "--")
         return shlex.join(["a2a-sign", "memory", action, "--file", self._place, *arguments])
 
-    def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
+    def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> AdmittedCard:
         """As ``CardMemory.admit``. The warnings also go to the log."""
         location = named_location(url)
         if not isinstance(verified, VerifiedCard):
             raise ConfigurationError("admit: it is not a VerifiedCard; pass the result of verify_card")
-        # A key of the trust store may speak for any host.
+        # A key of the trust store may be trusted for any host.
         is_bound = verified.origin is not None or verified.on_first_use
         if verified.origin != location.host and is_bound:
             raise ConfigurationError(
@@ -381,7 +380,7 @@ class TableCardMemory:
             )
         with self._writing() as table:
             moment = time.time() if now is None else now
-            admitted = Admission(table, verified, location, now=moment, way_out=self._way_out).decide()
+            admitted = Admission(table, verified, location, now=moment, hint=self._hint).decide()
             table.put(admitted.remembered)
         for warning in admitted.warnings:
             _log.warning("%s", warning)
@@ -394,7 +393,6 @@ class TableCardMemory:
             return table.get(location) is not None
 
     def records(self) -> tuple[Remembered, ...]:
-        """All records, by location."""
         with self._reading() as table:
             return tuple(table.records())
 
@@ -429,14 +427,11 @@ class TableCardMemory:
 
 
 class VolatileCardMemory(TableCardMemory):
-    """A memory of this process only, for tests and for programs that store the records themselves.
-
-    It grows with the number of locations; no record is ever dropped to make room.
-    """
+    """A memory of this process only, for tests and for programs that store the records themselves. It never evicts."""
 
     def __init__(self, records: Iterable[Remembered] = ()) -> None:
         self._lock = Lock()
-        self._table = _Table()
+        self._table = _VolatileTable()
         for record in records:
             self._table.put(record)
 
@@ -447,13 +442,13 @@ class VolatileCardMemory(TableCardMemory):
 
     _reading = _writing
 
-    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
+    def _hint(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
         keys = [sorted(thumbprints)] if thumbprints else []
         arguments = ", ".join([repr(str(location)), *map(repr, keys)])
         return f"the program's memory.{action}({arguments}{', now=…' if keys else ''})"
 
 
-class _Table:
+class _VolatileTable:
     def __init__(self) -> None:
         self._by_location: dict[Location, Remembered] = {}
 
@@ -479,11 +474,11 @@ class _Table:
         del self._by_location[location]
 
 
-def _shown(thumbprints: Iterable[str]) -> str:
+def _show(thumbprints: Iterable[str]) -> str:
     return ", ".join(sorted(thumbprints))
 
 
-def _said(issued: float | None) -> str:
+def _when(issued: float | None) -> str:
     return "does not say when it was signed" if issued is None else f"was signed at {date_of(issued)}"
 
 

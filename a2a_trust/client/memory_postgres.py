@@ -63,15 +63,15 @@ class PostgresCardMemory(TableCardMemory):
     @contextmanager
     def _reading(self) -> Iterator[CardTable]:
         with self._database.transaction(audits=True) as session:
-            yield _Table(session, locks=False)
+            yield _PostgresTable(session, locks=False)
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
         with self._database.transaction(audits=True) as session:
-            yield _Table(session)
+            yield _PostgresTable(session)
 
 
-class _Table:
+class _PostgresTable:
     """The table inside a transaction. Every method for locations locks their hosts first, if the transaction writes."""
 
     def __init__(self, session: Transaction, *, locks: bool = True) -> None:

@@ -75,17 +75,15 @@ class SqliteCardMemory(TableCardMemory):
     @contextmanager
     def _reading(self) -> Iterator[CardTable]:
         with self._file.connection() as connection:
-            yield _Table(connection)
+            yield _SqliteTable(connection)
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
         with self._file.writing() as connection:
-            yield _Table(connection)
+            yield _SqliteTable(connection)
 
 
-class _Table:
-    """The table inside a transaction."""
-
+class _SqliteTable:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 

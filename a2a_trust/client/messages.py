@@ -53,7 +53,6 @@ class Reply:
     dropped: tuple[bytes, ...] = ()
 
     def without(self, names: tuple[bytes, ...], body: bytes | None = None) -> Reply:
-        """The reply without these headers, with its own body or this one."""
         return replace(self, dropped=self.dropped + names, body=self.body if body is None else body)
 
 
@@ -96,9 +95,7 @@ class Close:
     reply: Reply
 
 
-class Reason(Enum):
-    """Why a request has no answer."""
-
+class NoReplyReason(Enum):
     NOT_SENT = "the request to {address} is not sent"
     NOT_PASSED_ON = "the card from {address} is not passed on"
     NO_CREDENTIALS = "no credential for the request"
@@ -107,28 +104,28 @@ class Reason(Enum):
     REJECTED = "the agent rejects the credentials"
 
 
-class Refusal(Exception):  # noqa: N818  the adapter raises an error
+class NoReply(Exception):  # noqa: N818  the adapter raises an error
     """A request has no answer; for the adapter to raise as an error of its HTTP library, caused by ``cause``."""
 
-    def __init__(self, reason: Reason, text: str, cause: TrustError | None = None) -> None:
+    def __init__(self, reason: NoReplyReason, text: str, cause: TrustError | None = None) -> None:
         super().__init__(text)
-        self.reason: Final[Reason] = reason
+        self.reason: Final[NoReplyReason] = reason
         self.text: Final[str] = text
         # Without its frames, which may show the URL.
         self.cause: Final[TrustError | None] = None if cause is None else cause.with_traceback(None)
 
     @classmethod
-    def of(cls, reason: Reason, address: str, error: TrustError) -> Exception:
+    def of(cls, reason: NoReplyReason, address: str, error: TrustError) -> Exception:
         """The error itself if it is the program's or its operator's, so that it says nothing of a card."""
         if isinstance(error, ConfigurationError):
             return error
         return cls(reason, f"{reason.value.replace('{address}', address)}: {error}", error)
 
 
-class Rejected(Refusal):
+class RejectedCredentials(NoReply):
     """The agent rejects the credentials; ``about`` are the arguments of the error that say more."""
 
     def __init__(self, text: str, reply: Reply, **about: Any) -> None:
-        super().__init__(Reason.REJECTED, text)
+        super().__init__(NoReplyReason.REJECTED, text)
         self.reply: Final[Reply] = reply
         self.about: Final[dict[str, Any]] = about

@@ -42,17 +42,17 @@ from a2a_trust.client.credentials import (
     DPoPProofs,
     Secret,
     check_secret,
+    hide,
     http_scheme,
-    kept,
     text_of,
 )
-from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, ToTheEnd, Turn, Turns, run_async
+from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, Slot, Slots, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.signing.forms import shorten
 
-_MAX_TOKENS: Final = 1024  # remembered for one client
+_MAX_TOKENS: Final = 1024  # cached for one client
 _MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1
 _UNSTATED_SECONDS: Final = 60.0  # for a token without ``expires_in``, which RFC 6749 5.1 only recommends
@@ -88,7 +88,7 @@ class ClientSecret(HoldsSecret, _Authentication):
     def __init__(
         self, secret: Secret, *, method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
     ) -> None:
-        self._secret = kept(secret)
+        self._secret = hide(secret)
         del secret  # tracebacks show locals
         self._method = method
         if method not in ("client_secret_basic", "client_secret_post"):
@@ -153,7 +153,7 @@ class TlsClientAuth(_Authentication):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """A request to the token endpoint. The token is remembered by ``key``; of requests of one ``flight``, one is
+    """A request to the token endpoint. The token is cached by ``key``; of requests of one ``flight``, one is
     under way at a time. ``refresh_token`` gives the refresh token when the request is sent, because it may have changed
     by then, and ``rotated`` gets a new one."""
 
@@ -219,7 +219,7 @@ class OAuthClient(HoldsSecret):
         self._metadata_urls = metadata_urls(issuer)
         self._proofs = None if dpop is None else DPoPProofs(dpop, clock)
         self._tokens = BoundedCache[tuple[object, ...], CredentialValue](max_entries=_MAX_TOKENS)
-        self._turns = Turns()
+        self._slots = Slots()
 
     def mismatch(self, scheme: SecurityScheme) -> str:
         """Why tokens of this client do not satisfy the scheme; "" when they do."""
@@ -238,7 +238,6 @@ class OAuthClient(HoldsSecret):
         return "" if urls or metadata else "the card names neither a token endpoint nor metadata; use BearerToken"
 
     def forget(self, value: CredentialValue) -> None:
-        """Drop a token that was rejected."""
         value.until = -math.inf
         self._tokens.remove_where(lambda each: each is value)
 
@@ -246,34 +245,34 @@ class OAuthClient(HoldsSecret):
         """The token, from the cache or the server. TokenRequestError: it gives none. FetchError: it is unreachable."""
         value = self._tokens.get(request.key, self.clock())
         if value is None:
-            turn = self._turns.begin(request.flight)
+            slot = self._slots.begin(request.flight)
             # To its end: the server may have used up a refresh token when the one who asks is cancelled.
-            value = yield ToTheEnd(self._in_turn(request, turn), turn.end)
+            value = yield ToTheEnd(self._in_slot(request, slot), slot.end)
         return value
 
-    def _in_turn(self, request: TokenRequest, turn: Turn) -> Flow[CredentialValue]:
+    def _in_slot(self, request: TokenRequest, slot: Slot) -> Flow[CredentialValue]:
         """The token, or the failure, of a flow before this one; or else what the server says."""
-        has_waited = yield from turn.wait()
+        has_waited = yield from slot.wait()
         value = self._tokens.get(request.key, self.clock())
         if value is not None:
             return value
-        key, error = turn.failure_before or ((), None)
+        key, error = slot.failure_before or ((), None)
         if error is not None and key == request.key:
             raise copy(error)
-        if not (has_waited or turn.is_first or request.rotated is None):
+        if not (has_waited or slot.is_first or request.rotated is None):
             raise TokenRequestError(  # to use one refresh token twice would end the login
                 "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there, and "
                 "not within a function that this token needs"
             )
         try:
-            return (yield from self._asked(request))
+            return (yield from self._request_token(request))
         except (TokenRequestError, FetchError) as error:  # a ConfigurationError may be of one kind of client only
-            turn.failure = request.key, copy(error)
+            slot.failure = request.key, copy(error)
             raise
 
-    def _asked(self, request: TokenRequest) -> Flow[CredentialValue]:
+    def _request_token(self, request: TokenRequest) -> Flow[CredentialValue]:
         now = self.clock()  # before asking: a token is no younger than its request
-        value, granted, refresh_token = yield from self._issued(request, now)
+        value, granted, refresh_token = yield from self._receive_token(request, now)
         if refresh_token is not None and request.rotated is not None:
             yield from request.rotated(refresh_token)
         missing = request.scopes - granted
@@ -285,10 +284,10 @@ class OAuthClient(HoldsSecret):
         self._tokens.put(request.key, value, until=value.until)
         return value
 
-    def _issued(self, request: TokenRequest, now: float) -> Flow[_Issued]:
-        answer, has_nonce = yield from self._sent(request)
+    def _receive_token(self, request: TokenRequest, now: float) -> Flow[_Issued]:
+        answer, has_nonce = yield from self._send(request)
         if has_nonce and _error_of(answer) == "use_dpop_nonce":
-            answer, _ = yield from self._sent(request)
+            answer, _ = yield from self._send(request)
         if answer.status != 200:
             error = _error_of(answer)
             raise TokenRequestError(
@@ -302,7 +301,7 @@ class OAuthClient(HoldsSecret):
             raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {issued}")
         return issued
 
-    def _sent(self, request: TokenRequest) -> Flow[tuple[FormAnswer, bool]]:
+    def _send(self, request: TokenRequest) -> Flow[tuple[FormAnswer, bool]]:
         """The answer, and whether it has a nonce for the next proof (RFC 9449 8.2)."""
         posted = yield from self._post(request)
         try:
@@ -354,7 +353,7 @@ def _token_in(answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | No
     if proofs is not None and kind != "dpop":
         return "token_type is not dpop, so the token is not bound to the key: leave dpop out, or enable it there"
     if request.grant_type == EXCHANGE and members.get("issued_token_type") not in _ISSUED_TYPES:
-        return "issued_token_type is not that of an access token (RFC 8693 2.2.1)"
+        return "issued_token_type does not name an access token (RFC 8693 2.2.1)"
     if not _is_text(members.get("access_token"), TOKEN68):
         return "access_token is not the text of a token"
     if not _is_text(members.get("refresh_token", "none"), PRINTABLE):

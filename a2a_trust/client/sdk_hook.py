@@ -48,7 +48,7 @@ def signature_verifier(
     """A verifier of cards of one agent, for ``signature_verifier=`` of the a2a-sdk (0.3.26, 1.0 to 1.3).
 
     ``origin`` is the URL that the SDK fetches the card from: a card of another host is rejected. ``trust`` and
-    ``policy`` are those of ``verify_card``. The verifier returns None if a trusted signature covers the whole object,
+    ``policy`` are as for ``verify_card``. The verifier returns None if a trusted signature covers the whole object,
     and raises otherwise.
 
     CardVerificationError and its subclasses: the card is not verified. MalformedError: the object cannot be written as
@@ -65,24 +65,24 @@ def signature_verifier(
 
 
 def _verify(verify: Callable[[JSONObject], VerifiedCard], card: SdkCard | PydanticCard) -> None:
-    """The steps in the text of the module; the error is that of the first writing."""
-    refusals: list[CardVerificationError] = []
+    """The steps in the text of the module; the error is about the first writing."""
+    errors: list[CardVerificationError] = []
     for writing in _writings(card):
         try:
             verified = verify(writing)
         except CardVerificationError as error:
-            refusals.append(error)
+            errors.append(error)
             continue
         check_whole(verified)
         if _read(card, {**verified.card, "signatures": writing["signatures"]}) != card:
             raise CardVerificationError(f"the SDK's object differs from the signed card; {_INSTEAD}")
         return
-    refusal = refusals[0]
-    reasons = {failure.reason for failure in refusal.failures}
-    if FailureReason.BAD_SIGNATURE in reasons and not isinstance(refusal, UncoveredFieldsError):
+    first = errors[0]
+    reasons = {failure.reason for failure in first.failures}
+    if FailureReason.BAD_SIGNATURE in reasons and not isinstance(first, UncoveredFieldsError):
         text = "no signature covers the card as the SDK has read it; if the SDK's model dropped signed members,"
-        refusal = type(refusal)(f"{text} {_INSTEAD}\n  {refusal.message}", refusal.failures)
-    raise refusal from None
+        first = type(first)(f"{text} {_INSTEAD}\n  {first.message}", first.failures)
+    raise first from None
 
 
 def _writings(card: Any) -> tuple[JSONObject, ...]:
@@ -99,7 +99,7 @@ def _writings(card: Any) -> tuple[JSONObject, ...]:
             printed: JSONObject = MessageToDict(card)  # type: ignore[no-untyped-call, unused-ignore]
         except Error:  # a number that JSON does not have
             raise no_json from None
-        completed = _completed(printed, "AgentCard", Kind.MESSAGE)
+        completed = _complete(printed, "AgentCard", Kind.MESSAGE)
         return (completed,) if completed == printed else (completed, printed)
     if callable(getattr(card, "model_dump", None)):
         try:
@@ -113,18 +113,18 @@ def _writings(card: Any) -> tuple[JSONObject, ...]:
     )
 
 
-def _completed(value: JSON, message: str, kind: Kind) -> JSON:
+def _complete(value: JSON, message: str, kind: Kind) -> JSON:
     """The value, and in its messages the REQUIRED members that are not printed because they are empty."""
     if kind is Kind.MESSAGES:
-        return [_completed(each, message, Kind.MESSAGE) for each in value]
+        return [_complete(each, message, Kind.MESSAGE) for each in value]
     if kind is Kind.MESSAGE_MAP:
-        return {name: _completed(each, message, Kind.MESSAGE) for name, each in value.items()}
+        return {name: _complete(each, message, Kind.MESSAGE) for name, each in value.items()}
     if kind is not Kind.MESSAGE:
         return value
     completed = dict(value)
     for name, field in MESSAGES[message].items():
         if name in completed:
-            completed[name] = _completed(completed[name], field.message, field.kind)
+            completed[name] = _complete(completed[name], field.message, field.kind)
         elif field.presence is Presence.REQUIRED and field.kind in _EMPTY:
             completed[name] = _EMPTY[field.kind]()
     return completed

@@ -94,7 +94,6 @@ class CardCache:
         self._kept = BoundedCache[str, Fetched](max_entries=size)
 
     def fresh(self, url: str, now: float) -> Fetched | None:
-        """The answer of that URL, if it is still fresh."""
         return self._kept.get(url, now)
 
     def known(self, url: str) -> Fetched | None:
@@ -156,7 +155,6 @@ class Verification(FetchOptions):
 
     @classmethod
     def by(cls, options: FetchOptions, trust: TrustSource) -> Self:
-        """ConfigurationError: an argument is of another type."""
         if not isinstance(options, FetchOptions):
             raise ConfigurationError(
                 "options: write FetchOptions(…), as in FetchOptions(fetcher=Fetcher(), memory=memory)"
@@ -164,7 +162,6 @@ class Verification(FetchOptions):
         return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(FetchOptions)})
 
     def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
-        """Verify a card from that URL. The errors are those of ``verify_card`` and the memory."""
         verified, _ = yield from self.verify_signatures(document, url)
         yield from self.admit(verified, url)
         return verified
@@ -175,7 +172,7 @@ class Verification(FetchOptions):
             yield InThread(partial(self.memory.admit, verified, named_location(url), now=self.clock()))
 
     def verify_signatures(self, document: bytes | Mapping[str, Any], url: str) -> Flow[tuple[VerifiedCard, TrustStore]]:
-        """The card, which is not remembered yet, and the trusted keys, without those of a first use."""
+        """The card, which the memory has not seen yet, and the trusted keys, without keys of a first use."""
         if self.memory is not None:
             url = named_location(url)
         trusted, unreachable = self.trust.trust_store(), None
@@ -184,7 +181,7 @@ class Verification(FetchOptions):
             if isinstance(self.trust, KeyFetcher):
                 trusted = store = yield Awaited(partial(self.trust.fetch, url))
             if self.on_first_use is not None and self.on_first_use.applies_to(url, store):
-                store = yield from self._published(self.on_first_use, url, store)
+                store = yield from self._fetch_published(self.on_first_use, url, store)
         except KeySourceUnavailableError as error:
             # Not fatal: the known keys may be enough. But no first use either, because the host's keys are configured
             # and unreachable.
@@ -218,8 +215,7 @@ class Verification(FetchOptions):
             store = first_use.trust_store(card.keys, card.origin, trusted)
         return (yield InThread(partial(card.verified_again, store, now=self.clock()))), trusted
 
-    def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
-        """The keys that the origin itself publishes, for a host without an entry in the trust store."""
+    def _fetch_published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
         try:
             fetched = yield Get(url=f"{origin_of(url)}{JWKS_PATH}")
             # A hostile set of 256 keys takes 200 ms.

@@ -123,7 +123,7 @@ class KeyRingFile:
         return ring, stamp
 
     def _reason(self, error: Exception) -> str:
-        """The text for the log. That of MalformedError is left out: it could repeat a part of the secret file."""
+        """The text for the log. The text of MalformedError is left out: it could repeat a part of the secret file."""
         if isinstance(error, TrustError) and not isinstance(error, ConfigurationError):
             return f"it is not a valid key ring; for details run: a2a-sign keys list {self._path}"
         return reason_of(error)

@@ -26,19 +26,18 @@ from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.caller import Running, this_task
 from a2a_trust.middleware.decision import CONTROL
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, refuse
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, send_without_body
 from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
-from a2a_trust.middleware.refusal import NOT_FOUND, refusal_of, send_refusal
+from a2a_trust.middleware.rejection import NOT_FOUND, rejection_of, send_rejection
 from a2a_trust.middleware.routing import is_read, quote_path, route_path
 
 _log: Final = logging.getLogger(__name__)
 
 _LONGEST: Final = 8_192
 """The longest path, in characters: every path is folded before its caller is known."""
-
 _MOST_SIGNS: Final = 64
 """The most parameters and escapes of a query that ``card_of`` gets: each takes its time, before the caller is known."""
 
@@ -144,7 +143,13 @@ class Agents:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         this_task()
         if scope["type"] == "lifespan":
-            await self._run_lifespans(scope, receive, send)
+            start = partial(self._start, scope)
+            try:
+                await run_lifespans((self._app, *self._lifespans), scope, receive, send, started=start)
+            finally:
+                for agent in self._agents.values():
+                    if agent.guarded is not None:
+                        agent.guarded.door.access.flush()
             return
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
@@ -152,7 +157,7 @@ class Agents:
         if self._waiting:
             await self._start_at_a_request(scope, path)
         if path in CARD_PATHS and self._card_of is not None and is_read(scope):
-            there = f"{self._meant(scope, self._card_of)}{path}"
+            there = f"{self._find_meant(scope, self._card_of)}{path}"
             whole = f"{scope['path'].removesuffix(path)}{there}"
             scope, path = {**scope, "path": whole, "raw_path": whole.encode()}, there
         if path in self._documents and is_read(scope):
@@ -165,14 +170,14 @@ class Agents:
         why = self._why_not(path, prefix)
         if why:
             audit.log_rejected(scope, audit.Reason.UNDECLARED_PATH, why)
-            await _refuse(404, scope, receive, send)
+            await _send_status(404, scope, receive, send)
         elif prefix is None:
             with Running(None, None):
                 await self._app(self._without_certificates(scope), receive, send)
         else:
             agent = self._agents[prefix]
             if agent.guarded is None:
-                await _refuse(503, scope, receive, send)
+                await _send_status(503, scope, receive, send)
             else:
                 inner = self._without_certificates(scope, agent.certificate_headers)
                 await agent.guarded.door(inner, receive, send)
@@ -190,11 +195,8 @@ class Agents:
         if prefix is not None:
             return ""
         if path in CARD_PATHS:
-            advice = (
-                "card_of names no agent for this query"
-                if self._card_of
-                else "write card_of=... to say whose card is meant"
-            )
+            missing = "write card_of=... to say whose card is meant"
+            advice = "card_of names no agent for this query" if self._card_of else missing
             return f"{quote_path(path)} belongs to no agent; {advice}"
         if ends_like_card(folded):
             return f"{quote_path(path)} ends like the path of a card, and belongs to no agent"
@@ -230,7 +232,7 @@ class Agents:
         hidden = self._certificate_headers - own
         return {**scope, "headers": lines_without(hidden, scope["headers"])} if hidden else scope
 
-    def _meant(self, scope: Scope, card_of: CardOf) -> str:
+    def _find_meant(self, scope: Scope, card_of: CardOf) -> str:
         """The prefix of the agent whose card the query of a request names; empty if it names none."""
         query = scope.get("query_string", b"")
         if query.count(b"%") + query.count(b"&") > _MOST_SIGNS:
@@ -253,16 +255,6 @@ class Agents:
                 if prefix == owner or is_of_all:
                     tasks.start_soon(agent.start_at_a_request, scope, partial(self._accept, prefix))
         self._wait_for_the_rest()
-
-    async def _run_lifespans(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await run_lifespans(
-                (self._app, *self._lifespans), scope, receive, send, started=partial(self._start, scope)
-            )
-        finally:
-            for agent in self._agents.values():
-                if agent.guarded is not None:
-                    agent.guarded.door.access.flush()
 
     async def _start(self, scope: Scope) -> str:
         """Make all agents whose cards exist now; returns the failures, or an empty string."""
@@ -370,10 +362,10 @@ def _check_card_of(card_of: Any, agents: Mapping[str, Agent]) -> None:
         raise ConfigurationError("card_of: the agent at '/' has its card at the root; leave out card_of or that agent")
 
 
-async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_status(status: int, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await close_websocket(receive, send, 1008 if status == 404 else 1013)
     elif status == 404:
-        await send_refusal(refusal_of(NOT_FOUND, None), scope, receive, send)
+        await send_rejection(rejection_of(NOT_FOUND, None), scope, receive, send)
     else:
-        await refuse(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])
+        await send_without_body(send, status, [(b"retry-after", b"%d" % ASK_SECONDS), (b"cache-control", b"no-store")])

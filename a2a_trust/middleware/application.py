@@ -18,9 +18,8 @@ from a2a_trust.middleware.documents import ASGIApp, Receive, Scope
 
 _NO_URL: Final = "http://public-url-is-missing.invalid"
 """The URL of the request for the application's card, when there is no ``url=``."""
-
-_PATH: Final = re.compile(r"/[!-\"$->@-~]*")
-"""A request path without query or fragment."""
+_PATH: Final = re.compile(r"/[!-\"$->@-~]*")  # of a request, without query and fragment
+_OTHER_FORMS: Final = frozenset({b"accept-encoding", b"range", b"if-none-match", b"if-modified-since", b"if-range"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +47,7 @@ class FromApplication:
                 )
 
 
-_OTHER_FORMS: Final = frozenset({b"accept-encoding", b"range", b"if-none-match", b"if-modified-since", b"if-range"})
-
-
-class Answer(NamedTuple):
-    """A complete answer of an application."""
-
+class CompleteAnswer(NamedTuple):
     status: int
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
@@ -63,7 +57,7 @@ class _TooLongError(Exception):
     """The answer is longer than a card may be."""
 
 
-async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | None:
+async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> CompleteAnswer | None:
     """The application's answer to one http request; None for an incomplete answer, or one of more than 1 MB."""
     started: MutableMapping[str, Any] | None = None
     body = bytearray()
@@ -89,7 +83,7 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
         return None
     if started is None or not is_whole or len(body) > MAX_BYTES:
         return None
-    return Answer(started["status"], [*started.get("headers", ())], bytes(body))
+    return CompleteAnswer(started["status"], [*started.get("headers", ())], bytes(body))
 
 
 async def card_of_application(
@@ -97,7 +91,7 @@ async def card_of_application(
 ) -> bytes:
     """The card that the application serves; ConfigurationError when it does not serve one.
 
-    Applications write the request's host and root path into their cards, so the request has those of ``url``, the
+    Applications write the request's host and root path into their cards, so the request has them from ``url``, the
     agent's public URL. ``prefix`` is the agent's. ``asked_from`` is the scope of the lifespan or the request that needs
     the card.
     """

@@ -47,10 +47,11 @@ from a2a_trust.errors import (
 )
 
 _log: Final = logging.getLogger("a2a_trust.audit")
-
-
 _LONGEST: Final = 512
 _LONGEST_METHOD: Final = 32
+_COUNTED_SECONDS: Final = 60
+_MAX_CAUSES: Final = 64
+_OTHER: Final = "further causes"
 _LONGEST_ADDRESS: Final = 128
 _LONGEST_CALLER: Final = 4_096
 """Longer than two names and two issuers as callers have them, because events are matched by it."""
@@ -73,7 +74,7 @@ class Reason(StrEnum):
     raise the limit."""
     KEY_SOURCE_UNAVAILABLE = "key-source-unavailable"
     """The credential cannot be checked now, because keys, a store, an issuer or the server's setup are missing; restore
-    the one that ``detail`` names."""
+    what ``detail`` names."""
     AMBIGUOUS_REQUEST = "ambiguous-request"
     """The request is malformed, or two readers could understand it differently; the caller must correct it."""
     TOO_LARGE = "too-large"
@@ -95,6 +96,8 @@ class Reason(StrEnum):
 
 COUNTED: Final = (Reason.KEY_SOURCE_UNAVAILABLE, Reason.TOO_MANY_REQUESTS)
 """The reasons of rejections that anybody can cause in any number."""
+_LEVELS: Final = dict.fromkeys(COUNTED, logging.WARNING)
+"""For the operator, perhaps without any logging configured: Python shows warnings all the same."""
 
 
 class AuditEvent(TypedDict, total=False):
@@ -133,7 +136,7 @@ def log_rejected(
     scope: Mapping[str, Any], reason: Reason, detail: str, caller: Principal | Anonymous | None = None
 ) -> None:
     """Log that a request is rejected. ``detail`` is for operators, and holds no secret."""
-    level = _level(reason)
+    level = _LEVELS.get(reason, logging.INFO)
     if not _log.isEnabledFor(level):
         return
     detail = _escape(detail[:_LONGEST])  # a user's verifier may write any text
@@ -143,16 +146,6 @@ def log_rejected(
     _log.log(level, "refused %s: %s", _show(event), detail, extra={"audit": event})
 
 
-def _level(reason: Reason) -> int:
-    # For the operator, perhaps without any logging configured: Python shows warnings all the same.
-    return logging.WARNING if reason in COUNTED else logging.INFO
-
-
-_COUNTED_SECONDS: Final = 60
-_MAX_CAUSES: Final = 64
-_OTHER: Final = "further causes"
-
-
 @dataclass(slots=True)
 class _Repeats:
     detail: str
@@ -160,15 +153,12 @@ class _Repeats:
     repeats: int = 0
 
 
-class RepeatedRefusals:
+class RepeatedRejections:
     """Logs rejections for one reason: the first of each cause at once, and each minute how many more came.
 
-    Anybody can send tokens of an issuer that is down, or guesses, in any number. They must not flood the log, so each
-    cause has one event a minute. The cause names the source, or the caller that asks too often. At most 64 causes are
-    kept apart, because a user's verifier may word each one differently; further causes are counted as one.
-
-    One instance belongs to one guard and reason, so that a flood for one reason does not hide the causes of another.
-    Call ``flush`` at the end of the program.
+    The cause names the source, or the caller that asks too often. At most 64 causes are kept apart, because a user's
+    verifier may word each one differently; further causes are counted as one. One instance belongs to one guard and
+    reason, so that a flood for one reason does not hide the causes of another. Call ``flush`` at the program's end.
     """
 
     def __init__(self, reason: Reason, clock: Callable[[], float] = time.monotonic) -> None:
@@ -177,11 +167,8 @@ class RepeatedRefusals:
         #: Not a BoundedCache: each entry that leaves is logged, and a new cause displaces none.
         self._open: dict[str, _Repeats] = {}
 
-    def refused(self, scope: Mapping[str, Any], detail: str, cause: str = "") -> None:
-        """Log that a request is rejected, or count it if the same cause was logged within a minute.
-
-        ``cause`` is ``detail`` by default.
-        """
+    def log(self, scope: Mapping[str, Any], detail: str, cause: str = "") -> None:
+        """Log or count that a request is rejected. ``cause`` is ``detail`` by default."""
         self._close(until=self._clock())
         cause = (cause or detail)[:_LONGEST]
         if cause not in self._open and len(self._open) >= _MAX_CAUSES:
@@ -194,7 +181,6 @@ class RepeatedRefusals:
         log_rejected(scope, self._reason, detail)
 
     def flush(self) -> None:
-        """Log all counts that are not logged yet."""
         self._close(until=float("inf"))
         self._open.clear()
 
@@ -227,11 +213,10 @@ def _log_rejected_many(reason: Reason, detail: str, count: int) -> None:
     detail, seconds = _escape(detail), _COUNTED_SECONDS
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, count=count, seconds=seconds)
     text = "refused %d more requests in %d seconds: %s"
-    _log.log(_level(reason), text, count, seconds, detail, extra={"audit": event})
+    _log.log(_LEVELS.get(reason, logging.INFO), text, count, seconds, detail, extra={"audit": event})
 
 
 def log_card_not_served(detail: str) -> None:
-    """Log that callers get 503 instead of the public card."""
     _card(logging.ERROR, "the public card is not served: %s", detail, event="not-served", reason=Reason.CARD.value)
 
 
@@ -242,7 +227,6 @@ def log_card_not_reloaded(detail: str) -> None:
 
 
 def log_card_reloaded(detail: str) -> None:
-    """Log that callers get the card in the file again."""
     _card(logging.INFO, "the public card was reloaded: %s", detail, event="reloaded")
 
 
@@ -252,7 +236,6 @@ def _card(level: int, text: str, detail: str, **members: str) -> None:
 
 
 def reason_of(error: Exception) -> Reason:
-    """The reason for an error of the guard."""
     return next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
 
 

@@ -1,8 +1,7 @@
 """Protects against cross-site request forgery: requests that a browser sends for a page of another site.
 
 A browser attaches cookies, passwords (HTTP Basic) and client certificates by itself, for every page. So these prove
-who the user is, but not that the user wants the request. The browser names the page in headers that no page can write.
-The rules:
+who the user is, but not that the user wants the request. Browsers name the page in headers that no page can write:
 
 1. ``Sec-Fetch-Site`` and ``Origin`` come at most once each, and the first has one of its four values.
 2. ``same-origin`` and ``none`` (the user asked) pass.

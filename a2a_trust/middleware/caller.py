@@ -44,7 +44,6 @@ class CallerCredentials(AuthCredentials):
         self.caller: Final = caller
 
     def keep(self, token: SubjectToken | None) -> None:
-        """Keep the access token of the caller for ``subject_token_of``; None: the caller has none."""
         self._keeps_token, self._token = True, token
 
     def subject_token(self) -> SubjectToken:
@@ -72,25 +71,22 @@ def set_caller(scope: Scope, caller: Caller) -> CallerCredentials:
 
 
 def set_public(scope: Scope) -> None:
-    """Write into the scope that the request passed without authentication."""
     scope[_PRINCIPAL] = _PUBLIC
 
 
 def is_public(scope: Mapping[str, Any]) -> bool:
-    """Whether the request passed the guard without authentication."""
     return scope.get(_PRINCIPAL) is _PUBLIC
 
 
 class CallContext(Protocol):
-    """A ``ServerCallContext`` of the a2a-sdk: the members that are needed here."""
+    """A ``ServerCallContext`` of the a2a-sdk, which puts ``scope["auth"]`` into its ``state``, a mapping."""
 
     @property
-    def state(self) -> Any:
-        """A mapping; the SDK puts ``scope["auth"]`` into it."""
+    def state(self) -> Any: ...
 
 
 class _RequestContext(Protocol):
-    """A ``RequestContext`` of the a2a-sdk: the members that are needed here."""
+    """A ``RequestContext`` of the a2a-sdk."""
 
     @property
     def call_context(self) -> CallContext | None: ...
@@ -123,8 +119,7 @@ def _caller_of(context: Any, what: str) -> Caller:
 
 def _place(context: Any) -> Mapping[str, Any]:
     """The mapping that the guard has written into, or the a2a-sdk's copy."""
-    # RequestContext has call_context; requests have scope, and some have a state of their own; ServerCallContext has
-    # state.
+    # RequestContext has call_context, ServerCallContext state; requests have scope, and some a state of their own.
     for name in ("call_context", "scope", "state"):
         if not isinstance(context, Mapping):
             context = getattr(context, name, context)
@@ -229,14 +224,14 @@ def current_principal() -> Caller:
     if not running.is_here():
         raise ConfigurationError(
             "current_principal: this code does not run in the task of the request, but in another task or in a thread, "
-            "such as that of a sync endpoint of FastAPI, which may serve other callers, too; write "
+            "such as for a sync endpoint of FastAPI, which may serve other callers, too; write "
             "with acting_for(context): … in it, or use principal_of(context)"
         )
     return caller
 
 
 def this_task() -> int:
-    """The ``id`` of the running task, as in anyio; ConfigurationError in another event loop than that of asyncio."""
+    """The ``id`` of the running task, as in anyio; ConfigurationError in another event loop than asyncio's."""
     try:
         return id(current_task())
     except RuntimeError:

@@ -3,8 +3,7 @@
 Bodies are strict JSON in UTF-8. Only objects that can name a tenant, a task or a configuration are read: the request,
 ``params``, and the objects within. They must not have a member twice, because readers differ in which one they use.
 They must not have a name that resembles one that is read: protobuf's reader in Python ends a name at its first NUL.
-Everything else, such as metadata and parts, is skipped without making a value of it, so reading takes linear time and
-little memory.
+Everything else, such as metadata and parts, is skipped without making a value of it, so reading takes linear time.
 Source: JSON-RPC 2.0 4, 5.1; A2A 1.0.1 9, 11; RFC 8259.
 """
 
@@ -24,7 +23,7 @@ from msgspec.json import Decoder
 from a2a_trust.card.operations import METHODS, TENANTS, Binding, Operation, TenantFields, fold_name
 from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.documents import Receive
-from a2a_trust.middleware.refusal import Error
+from a2a_trust.middleware.rejection import Error
 from a2a_trust.middleware.routing import Target
 
 MAX_MEMBERS: Final = 1_000
@@ -33,6 +32,12 @@ MAX_MEMBERS: Final = 1_000
 MAX_NAME: Final = 256
 """The longest name of a method, a member or a parameter of the query, in characters."""
 
+_CONTENT_TYPE: Final = len("content-type")
+_MEDIA_TYPE: Final = re.compile(
+    rb'application/(?:a2a\+)?json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?', re.IGNORECASE
+)
+_NULL: Final = b"null"
+_VERSION: Final = b'"2.0"'
 _MAX_ID: Final = 1_024
 """The longest id of a JSON-RPC request, in bytes of its JSON."""
 
@@ -44,12 +49,11 @@ MEDIA_TYPE: Final = Error(
     415, -32005, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", "Send application/json in UTF-8."
 )
 
-
 CALL: Final = "a2a_trust.call"
 """The key of the scope under which handlers find the call."""
 
 
-class CallRefusedError(Exception):
+class CallRejectedError(Exception):
     """A request that is not valid: the error for its caller, the reason for operators, and the request's id as JSON."""
 
     def __init__(self, error: Error, why: str, call_id: bytes = b"null") -> None:
@@ -64,8 +68,7 @@ class Call(NamedTuple):
 
     ``generation`` and ``operation`` are None for a method of JSON-RPC that A2A does not have. ``method`` is the name of
     the method of JSON-RPC, "" over HTTP+JSON. ``tenants`` are all tenants that path, query and body name; a call with
-    two of them never reaches the application. ``task_id`` is the task of the operation, or ""; the task of a message is
-    not read.
+    two of them never reaches the application. ``task_id`` is the task of the operation, or "", not of a message.
     """
 
     binding: Binding
@@ -90,7 +93,7 @@ def call_of(scope: Mapping[str, Any]) -> Call | None:
 
 
 def read_call(target: Target, body: bytes, query: bytes) -> Call:
-    """The call that a request for ``target`` makes, or CallRefusedError."""
+    """The call that a request for ``target`` makes, or CallRejectedError."""
     if target.binding is Binding.JSONRPC:
         call = _read_json_rpc(body)
     else:
@@ -119,14 +122,6 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-_MEDIA_TYPE: Final = re.compile(
-    rb'application/(?:a2a\+)?json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?', re.IGNORECASE
-)
-
-
-_CONTENT_TYPE: Final = len("content-type")
-
-
 def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Return when the media type is JSON in UTF-8."""
     said = []
@@ -135,28 +130,25 @@ def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
             said.append(value)
     if len(said) != 1 or not _MEDIA_TYPE.fullmatch(said[0].strip(b" \t")):
         shown = b", ".join(said)[:128].decode("latin-1")
-        raise CallRefusedError(MEDIA_TYPE, f"the Content-Type is {shown!a}, not application/json")
+        raise CallRejectedError(MEDIA_TYPE, f"the Content-Type is {shown!a}, not application/json")
 
 
 def tenants_in_query(query: bytes) -> frozenset[str]:
-    """The tenant that the query names, decoded once. CallRefusedError for two values, and for other spellings."""
+    """The tenant that the query names, decoded once. CallRejectedError for two values, and for other spellings."""
     if b"tenant" not in query and b"%" not in query and b"TENANT" not in query.upper():
         return frozenset()
     named = []
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if not name.isprintable():
-            raise CallRefusedError(INVALID, f"the query has the name {name[:64]!a}, which is not printable")
+            raise CallRejectedError(INVALID, f"the query has the name {name[:64]!a}, which is not printable")
         last = name.rpartition(".")[2]  # transcoders of protobuf name nested members with dots
         if last == "tenant":
             named.append(value)
         else:
             _check_name(last, "query")
     if len(named) > 1:
-        raise CallRefusedError(INVALID, "the query names a tenant more than once")
+        raise CallRejectedError(INVALID, "the query names a tenant more than once")
     return frozenset(filter(None, named))
-
-
-# JSON-RPC
 
 
 def _read_json_rpc(body: bytes) -> Call:
@@ -164,7 +156,7 @@ def _read_json_rpc(body: bytes) -> Call:
     call_id = _id(request.get("id"))
     try:
         if request.get("jsonrpc") != _VERSION:
-            raise CallRefusedError(INVALID, 'jsonrpc is not the string "2.0"')
+            raise CallRejectedError(INVALID, 'jsonrpc is not the string "2.0"')
         named = request.get("method")
         method = _METHOD_OF.get(named, "") if type(named) is bytes else ""
         if not method:
@@ -176,8 +168,8 @@ def _read_json_rpc(body: bytes) -> Call:
         tenants = _tenants_in(params, TENANTS)
         of_task = _TASK_MEMBERS.get((generation, operation))
         task_id = _task_in(params, of_task) if of_task else ""
-    except CallRefusedError as refused:
-        refused.call_id = call_id
+    except CallRejectedError as rejected:
+        rejected.call_id = call_id
         raise
     return Call(
         binding=Binding.JSONRPC,
@@ -190,33 +182,30 @@ def _read_json_rpc(body: bytes) -> Call:
     )
 
 
-_NULL: Final = b"null"
-_VERSION: Final = b'"2.0"'
-
 #: The methods of A2A as JSON, in the spelling that clients use.
 _METHOD_OF: Final[dict[bytes, str]] = {f'"{name}"'.encode(): name for name in METHODS}
 _KNOWN: Final = {fold_name(name): name for name in METHODS}
 
 
 def _check_method(method: str) -> None:
-    """CallRefusedError for a name that a lenient server could read as another method."""
+    """CallRejectedError for a name that a lenient server could read as another method."""
     if method in METHODS:
         return
     if not method or len(method) > MAX_NAME:
-        raise CallRefusedError(INVALID, f"method is empty, or longer than {MAX_NAME} characters")
+        raise CallRejectedError(INVALID, f"method is empty, or longer than {MAX_NAME} characters")
     if not method.isprintable():
-        raise CallRefusedError(UNKNOWN_METHOD, f"the method {method!a} has a character that is not printable")
+        raise CallRejectedError(UNKNOWN_METHOD, f"the method {method!a} has a character that is not printable")
     known = _KNOWN.get(fold_name(method))
     if known is not None:
-        raise CallRefusedError(UNKNOWN_METHOD, f"the method {method!a} is {known} in another spelling")
+        raise CallRejectedError(UNKNOWN_METHOD, f"the method {method!a} is {known} in another spelling")
 
 
 def _id(given: _Json | None) -> bytes:
-    """The id as JSON; CallRefusedError for an id that is not valid (JSON-RPC 2.0 4)."""
+    """The id as JSON; CallRejectedError for an id that is not valid (JSON-RPC 2.0 4)."""
     if given is None:
         return _NULL
     if given[:1] in (b"{", b"[", b"t", b"f") or len(given) > _MAX_ID:
-        raise CallRefusedError(INVALID, f"the id is not a string or a number, or is longer than {_MAX_ID} bytes")
+        raise CallRejectedError(INVALID, f"the id is not a string or a number, or is longer than {_MAX_ID} bytes")
     return bytes(given)
 
 
@@ -246,18 +235,15 @@ def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
     # A null counts, too: protobuf's reader empties the task for it, if it comes last.
     tasks = {"" if each == _NULL else _read_text(each, names[0], INVALID_PARAMS) for each in given}
     if len(tasks) > 1:
-        raise CallRefusedError(INVALID_PARAMS, "the parameters name two tasks")
+        raise CallRejectedError(INVALID_PARAMS, "the parameters name two tasks")
     return "".join(tasks)
-
-
-# HTTP+JSON
 
 
 def _tenants_in_http_json(body: bytes) -> frozenset[str]:
     request = _read_body(body)
     if not request.keys().isdisjoint(("jsonrpc", "method")):
         # An application that accepts JSON-RPC at every path would run a call that was not checked.
-        raise CallRefusedError(INVALID, "a JSON-RPC request came to a path of HTTP+JSON")
+        raise CallRejectedError(INVALID, "a JSON-RPC request came to a path of HTTP+JSON")
     return _tenants_in(request, TENANTS)
 
 
@@ -277,9 +263,6 @@ def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> frozenset[st
     return found - {""} if found else found
 
 
-# Names
-
-
 def _names_in(fields: TenantFields) -> Iterator[str]:
     for name, within in fields.items():
         yield name
@@ -293,18 +276,15 @@ _FOLDED_NAMES: Final = {fold_name(name): name for name in _NAMES}
 
 @lru_cache(maxsize=1_024)  # names of up to 256 characters; a call has the same ones every time
 def _check_name(name: str, where: str) -> None:
-    """CallRefusedError for a name that a lenient reader could take for one that decides about the call."""
+    """CallRejectedError for a name that a lenient reader could take for one that decides about the call."""
     if name in _NAMES:
         return
     if len(name) > MAX_NAME or not name.isprintable():
         why = f"longer than {MAX_NAME} characters, or has a character that is not printable"
-        raise CallRefusedError(INVALID, f"the {where} has the name {name[:64]!a}, which is {why}")
+        raise CallRejectedError(INVALID, f"the {where} has the name {name[:64]!a}, which is {why}")
     known = _FOLDED_NAMES.get(fold_name(name))
     if known is not None:
-        raise CallRefusedError(INVALID, f"the {where} has the name {name!a}, which is {known} in another spelling")
-
-
-# JSON
+        raise CallRejectedError(INVALID, f"the {where} has the name {name!a}, which is {known} in another spelling")
 
 
 _Json: TypeAlias = bytes | memoryview
@@ -320,7 +300,7 @@ class _Name(str):
     __slots__ = ()
 
 
-class _Reader(threading.local):
+class _MemberReader(threading.local):
     """Reads an object's members, one level deep; each thread has its own, since the decoder calls back."""
 
     def __init__(self) -> None:
@@ -335,14 +315,14 @@ class _Reader(threading.local):
         # msgspec keeps the last of two members with one name, silently.
         _check_name(name, "body")
         if name in self._names:
-            raise CallRefusedError(INVALID, f"the body has the member {name[:64]!a} twice in one object")
+            raise CallRejectedError(INVALID, f"the body has the member {name[:64]!a} twice in one object")
         if len(self._names) >= MAX_MEMBERS:
-            raise CallRefusedError(INVALID, f"an object has more than {MAX_MEMBERS} members")
+            raise CallRejectedError(INVALID, f"an object has more than {MAX_MEMBERS} members")
         self._names.add(name)
         return _Name(name)
 
 
-_reader: Final = _Reader()
+_reader: Final = _MemberReader()
 _plain: Final = Decoder(dict[str, Raw]).decode
 _string: Final = Decoder(str).decode
 _Utf8: Final = getincrementaldecoder("utf-8")
@@ -350,29 +330,28 @@ _CHUNK: Final = 65_536
 
 
 def _read_body(body: bytes) -> dict[str, _Json]:
-    """The members of a body that is one object; CallRefusedError for any other body."""
+    """The members of a body that is one object; CallRejectedError for any other body."""
     try:
         if not body.isascii():
             _check_utf8(body)
         return _members(body)
     except ValidationError:
-        raise CallRefusedError(INVALID, "the body is not one JSON object") from None
+        raise CallRejectedError(INVALID, "the body is not one JSON object") from None
     except (DecodeError, UnicodeDecodeError) as error:
-        raise CallRefusedError(PARSE_ERROR, f"the body is not JSON in UTF-8: {error}") from None
+        raise CallRejectedError(PARSE_ERROR, f"the body is not JSON in UTF-8: {error}") from None
     except RecursionError:
-        raise CallRefusedError(INVALID, "the body is nested too deeply") from None
+        raise CallRejectedError(INVALID, "the body is nested too deeply") from None
 
 
 def _read_object(text: _Json, name: str) -> dict[str, _Json]:
-    """The members of an object within a body that has been read."""
     try:
         return _members(text)
     except ValidationError:
-        raise CallRefusedError(INVALID_PARAMS, f"{name} is not an object") from None
+        raise CallRejectedError(INVALID_PARAMS, f"{name} is not an object") from None
 
 
 def _members(text: _Json) -> dict[str, _Json]:
-    """The members of an object; CallRefusedError for a name that comes twice, or that resembles another."""
+    """The members of an object; CallRejectedError for a name that comes twice, or that resembles another."""
     if type(text) is bytes and len(text) <= _SHORT:
         simple = _simple_members(text)
         if simple is not None:
@@ -411,7 +390,7 @@ def _read_text(text: _Json | None, name: str, otherwise: Error) -> str:
             return _string(text)
     except DecodeError:
         pass
-    raise CallRefusedError(otherwise, f"{name} is not a string")
+    raise CallRejectedError(otherwise, f"{name} is not a string")
 
 
 def _check_utf8(body: bytes) -> None:

@@ -2,8 +2,7 @@
 
 A source gives the current card:
 
-- ``CardSignedHere`` signs the card itself: at start, after half of the signature's lifetime, and when the signing key
-  changes.
+- ``CardSignedHere`` signs the card itself: at start, after half of a signature's lifetime, and when the key changes.
 - ``CardFile`` serves a file that a pipeline has signed, byte for byte. It first verifies the file with the keys that
   callers trust, so that a card that was changed later is not served.
 - ``FixedCard`` serves a card of the program: one without signatures, or one that is verified with those keys.
@@ -28,14 +27,23 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
 from a2a_trust.base import strict_json
-from a2a_trust.base.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
+from a2a_trust.base.files.watched import Stamp, Watched, open_regular, reason_of, stamp_of, stamp_of_path
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, answer, json_bytes, refuse
+from a2a_trust.middleware.documents import (
+    ASGIApp,
+    Document,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    json_bytes,
+    send_without_body,
+)
 from a2a_trust.signing.sign import lifetime_seconds, sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
@@ -43,16 +51,12 @@ from a2a_trust.signing.verify_signature import CLOCK_SKEW
 _log: Final = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = 60
-
 _PATIENCE: Final = 5.0
 """How long a key that failed to sign is not tried again, in seconds."""
-
 _LOOK_SECONDS: Final = 1.0
 """The shortest time between two checks of a card's file. Verifying 1 MB blocks the event loop for some 20 ms."""
-
 _STEP_BACK: Final = CLOCK_SKEW / 2
-"""By how many seconds a card may lie in the future of this clock: half of the skew that verifiers accept, because their
-clocks differ, too."""
+"""The seconds by which a card may lie in the future: half of the skew that verifiers accept."""
 
 
 def card_body(card: GivenCard, *, what: str = "card") -> bytes:
@@ -67,7 +71,6 @@ class CardSource(Protocol):
 
     def document(self, now: float) -> Document:
         """The card at the moment ``now`` (seconds since the epoch), or CardNotServedError."""
-        ...
 
 
 class SignerSource(Protocol):
@@ -89,17 +92,14 @@ class ServedCard(NamedTuple):
         return self.issued - _STEP_BACK <= now < renew_at
 
     def is_good(self, now: float) -> bool:
-        """Whether verifiers accept it."""
         return self.issued - CLOCK_SKEW <= now < self.expires
 
 
 class CardSigner:
     """Signs the cards of one agent, with one key or with the current key of a key ring.
 
-    ``lifetime`` is how long a signature is valid, a timedelta or seconds (protected ``exp``); None: until the key is
-    revoked.
-    ``jku`` is the URL of the key set, for the protected header. ``companion`` is that of ``sign_card``. The notes of
-    ``sign_card`` are logged at INFO, once for each outcome.
+    ``lifetime``: as in ``CardServing``. ``jku`` is the URL of the key set, for the protected header. ``companion``: as
+    for ``sign_card``. The notes of ``sign_card`` are logged at INFO, once for each outcome.
     """
 
     def __init__(
@@ -120,7 +120,6 @@ class CardSigner:
         self._logged: tuple[str, ...] = ()
 
     def kid(self, now: float) -> str:
-        """The kid of the key that signs now."""
         return self._now(now).kid
 
     def sign(self, card: bytes | Mapping[str, Any], now: float) -> ServedCard:
@@ -141,8 +140,7 @@ class CardSigner:
 class CardSignedHere:
     """A card that this server signs itself; other signatures in it stay.
 
-    When the clock goes back to before the signature, the card is signed again: verifiers reject a signature from the
-    future.
+    When the clock goes back to before the signature, the card is signed again, because verifiers would reject it.
     """
 
     def __init__(self, card: GivenCard, signer: CardSigner, *, clock: Callable[[], float] = time.time) -> None:
@@ -252,15 +250,11 @@ class CardFile:
 
     def _tell(self, failure: Exception | None) -> None:
         had_failed = bool(self._failure)
-        self._failure = "" if failure is None else _reason(failure)
+        self._failure = "" if failure is None else reason_of(failure)
         if failure is None and had_failed:
             audit.log_card_reloaded(f"{self._path}")
         elif failure is not None and not had_failed:
             audit.log_card_not_reloaded(f"{self._path}: {self._failure}")
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
 
 
 class _Proof:
@@ -276,7 +270,6 @@ class _Proof:
         self._verify(document, trust.trust_store(), now)
 
     def document(self, now: float) -> Document:
-        """The card, or CardNotServedError."""
         store = self._trust.trust_store()
         if store is self._store and self._valid_from <= now < self._document.good_until:
             return self._document
@@ -292,7 +285,7 @@ class _Proof:
         raise CardNotServedError(why)
 
     def _verify(self, document: Document, store: TrustStore, now: float) -> None:
-        # For any origin: callers decide which hosts a key may speak for.
+        # For any origin: callers decide for which hosts they trust a key.
         proof = verify_card(document.body, store, origin=UnsafeAnyOrigin(), now=now)
         self._valid_from = proof.valid_from
         self._document = document._replace(good_until=proof.valid_until)
@@ -322,7 +315,7 @@ class PublicCard:
             if str(error) != self._told:  # one event, however many callers ask
                 self._told = str(error)
                 audit.log_card_not_served(self._told)
-            await refuse(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
+            await send_without_body(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
             return
         self._told = ""
         max_age = int(min(self._max_age, max(0.0, document.good_until - now)))
@@ -364,6 +357,6 @@ def for_networks(app: ASGIApp, networks: Networks) -> ASGIApp:
             await app(scope, receive, send)
             return
         audit.log_rejected(scope, audit.Reason.NETWORK, detail)
-        await refuse(send, 403, [(b"cache-control", b"no-store")])
+        await send_without_body(send, 403, [(b"cache-control", b"no-store")])
 
     return guarded

@@ -3,8 +3,7 @@
 1. See: ``Access.see`` makes one value of the request before its body. All steps use it.
 2. Find the caller: ``Access.find_caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
    ``Access.admit`` writes the caller into the request in place of the credentials.
-3. Find what the request is for: ``CallRules.body_rule`` rejects paths that the card does not declare, and says
-   whether the body is needed.
+3. Find what the request is for: ``CallRules.body_rule`` rejects undeclared paths, and says whether the body is needed.
 4. Read the call: ``CallRules.read`` makes one value of path, query and body, and nothing is read twice.
 5. Check the tenant: ``CallRules.check_tenants``. A request may name a tenant in its path, its query and its body. All
    must be the same, and the caller must be allowed to use it.
@@ -25,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Hidden, lines_without
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
-from a2a_trust.auth.guard import Guard, Refused
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Principal, Verifier
 from a2a_trust.auth.throttle import Throttle
@@ -42,12 +41,12 @@ from a2a_trust.errors import (
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caller import Caller, set_caller, set_public
-from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRefusedError, check_media_type, read_call
+from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRejectedError, check_media_type, read_call
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.paths import OtherPaths, public_path
-from a2a_trust.middleware.refusal import FORBIDDEN, NOT_FOUND, TOO_LARGE, Refusal, refusal_for, refusal_of
+from a2a_trust.middleware.rejection import FORBIDDEN, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
 
 Request: TypeAlias = MutableMapping[str, Any]
@@ -55,7 +54,10 @@ Request: TypeAlias = MutableMapping[str, Any]
 ``headers`` (lower-case names), and, if known, ``query_string``, ``root_path``, ``raw_path`` and ``client``."""
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-
+_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
+_CONTENT_LENGTH: Final = len("content-length")
+_MANY_DIGITS: Final = 20
+_REASONS: Final = {403: audit.Reason.TENANT, 404: audit.Reason.UNDECLARED_PATH, 413: audit.Reason.TOO_LARGE}
 _LONGEST_CACHED: Final = 256
 """Characters of path and method of a cached rule; with a thousand rules, these are some megabytes at most."""
 
@@ -84,8 +86,7 @@ class Admitted(NamedTuple):
     - ``request``: for the application, with the caller and the call in place of the credentials.
     - ``caller``: public paths and preflights have none.
     - ``call``: only requests of an interface have one.
-    - ``dpop_nonce``: for the header ``DPoP-Nonce`` of the answer (RFC 9449 8.2). Caches need headers of
-      ``CachingRules``, too.
+    - ``dpop_nonce``: for the header ``DPoP-Nonce`` (RFC 9449 8.2). Caches need headers of ``CachingRules``, too.
     """
 
     request: Request
@@ -102,8 +103,7 @@ class BodyRule(NamedTuple):
 
 
 class NeedsBody(NamedTuple):
-    """Only the body decides, with ``decide_with_body``. ``admitted`` is the decision without it; it must not be changed
-    before."""
+    """Only the body decides, with ``decide_with_body``. ``admitted``, which must not be changed, is for then."""
 
     admitted: Admitted
     rule: BodyRule
@@ -118,8 +118,8 @@ class ForExtendedCard(NamedTuple):
 _NO_BODY: Final = BodyRule(None, 0)
 
 
-async def decide(access: Access, calls: CallRules, request: Request, now: float) -> Admitted | NeedsBody | Refusal:
-    """The decision at the moment ``now`` (seconds since the epoch); a Refusal is the answer to a rejected request.
+async def decide(access: Access, calls: CallRules, request: Request, now: float) -> Admitted | NeedsBody | Rejection:
+    """The decision at the moment ``now`` (seconds since the epoch); a Rejection is the answer to a rejected request.
 
     A preflight must have an empty body.
     """
@@ -129,7 +129,7 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float)
         admitted = Admitted(seen.scope, None)
     else:
         caller = access.known_caller(seen, now) or await access.find_caller(seen, now)
-        if isinstance(caller, Refused):
+        if isinstance(caller, Rejected):
             return access.reject(caller, seen, now)
         admitted = Admitted(seen.scope, caller, access.admit(caller, seen.scope))
     rule = None
@@ -139,12 +139,12 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float)
             # A preflight's caller is not authenticated, so it must not carry a call.
             return NeedsBody(admitted, _NO_BODY) if seen.is_public and seen.method == "OPTIONS" else admitted
         check_announced(rule.most, seen.scope["headers"])
-    except CallRefusedError as refused:
-        return _reject(refused, rule, admitted)
+    except CallRejectedError as rejected:
+        return _reject(rejected, rule, admitted)
     return NeedsBody(admitted, rule)
 
 
-def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | ForExtendedCard | Refusal:
+def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | ForExtendedCard | Rejection:
     """The decision about a request with its whole body, once for each request."""
     admitted, rule = undecided
     try:
@@ -154,16 +154,16 @@ def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Adm
             return admitted
         call = calls.read(rule.target, body, admitted.request)
         calls.check_tenants(call, admitted.caller)
-    except CallRefusedError as refused:
-        return _reject(refused, rule, admitted)
+    except CallRejectedError as rejected:
+        return _reject(rejected, rule, admitted)
     decided = admitted._replace(request={**admitted.request, CALL: call}, call=call)
     return ForExtendedCard(decided) if call.operation is Operation.GET_EXTENDED_CARD else decided
 
 
-def _reject(refused: CallRefusedError, rule: BodyRule | None, admitted: Admitted) -> Refusal:
-    refusal = reject(refused, rule, admitted.caller, admitted.request)
+def _reject(rejected: CallRejectedError, rule: BodyRule | None, admitted: Admitted) -> Rejection:
+    rejection = reject(rejected, rule, admitted.caller, admitted.request)
     nonce = () if admitted.dpop_nonce is None else ((b"dpop-nonce", admitted.dpop_nonce.encode("ascii")),)
-    return replace(refusal, headers=(*refusal.headers, *nonce))
+    return replace(rejection, headers=(*rejection.headers, *nonce))
 
 
 class Access:
@@ -181,9 +181,9 @@ class Access:
         card_paths: Iterable[str] = (),
         resource_metadata: str | None = None,
     ) -> None:
-        """``card_paths`` are public, in addition to those of ``rules``. ``resource_metadata`` is the URL of the
+        """``card_paths`` are public, in addition to the paths of ``rules``. ``resource_metadata`` is the URL of the
         metadata of RFC 9728, which challenges name."""
-        interfaces = Interfaces(card, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
+        self.interfaces: Final = Interfaces(card, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
         self.guard: Final = Guard(
             card,
             verifiers,
@@ -193,9 +193,12 @@ class Access:
             throttle=Throttle(rules.failures),
         )
         _check_source(certificates, self.guard)
-        _check_kept(rules, self.guard)
+        if rules.keep_subject_token and not self.guard.takes_access_tokens:
+            raise ConfigurationError(
+                "keep_subject_token: no verifier is for access tokens; leave the option out, or give your own verifier "
+                "the attribute kind = CredentialKind.ACCESS_TOKEN"
+            )
         self.card: Final = card
-        self.interfaces: Final = interfaces
         self.certificates: Final = certificates
         self._public = frozenset((*card_paths, *map(public_path, rules.public_paths)))
         self._allow_cors_preflight = rules.allow_cors_preflight
@@ -207,11 +210,10 @@ class Access:
         self._certificate_headers = frozenset[bytes]() if certificates is None else certificates.headers
         proofs = self.guard.proof_headers if rules.hide_credentials else frozenset[bytes]()
         self._hidden = Hidden(self.guard.places if rules.hide_credentials else (), proofs | self._certificate_headers)
-        self._repeated = {reason: audit.RepeatedRefusals(reason) for reason in audit.COUNTED}
+        self._repeated = {reason: audit.RepeatedRejections(reason) for reason in audit.COUNTED}
 
     def see(self, scope: Request) -> Seen:
-        """The request as one value. It is public if it is GET or HEAD of exactly a public path, or a preflight that the
-        options let through."""
+        """The request as one value. Public is GET or HEAD of exactly a public path, or an admitted preflight."""
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
         root = scope.get("root_path", "")
@@ -233,29 +235,28 @@ class Access:
             )
         return Seen(own, path, root, method, is_public)
 
-    def known_caller(self, seen: Seen, now: float) -> Principal | Refused | None:
+    def known_caller(self, seen: Seen, now: float) -> Principal | Rejected | None:
         """The result of ``caller``, at once, for most callers that were here before; else None."""
         known = self.guard.find_cached(seen.scope, now) if self.certificates is None else None
-        return self._checked_page(seen.scope, known) if known is not None and self._attached else known
+        return self._check_page(seen.scope, known) if known is not None and self._attached else known
 
-    async def find_caller(self, seen: Seen, now: float) -> Caller | Refused:
-        """The caller, or why the request is rejected."""
+    async def find_caller(self, seen: Seen, now: float) -> Caller | Rejected:
         scope = seen.scope
         try:
             if self.certificates is not None:
                 scope[CERTIFICATES] = self.certificates.chain(scope)
             caller = await self.guard.authenticate(scope, now)
         except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
-            return Refused(error)  # of the source of certificates, or of a user's verifier
-        return self._checked_page(scope, caller) if self._attached and isinstance(caller, Principal) else caller
+            return Rejected(error)  # of the source of certificates, or of a user's verifier
+        return self._check_page(scope, caller) if self._attached and isinstance(caller, Principal) else caller
 
-    def _checked_page(self, scope: Request, caller: Principal) -> Principal | Refused:
+    def _check_page(self, scope: Request, caller: Principal) -> Principal | Rejected:
         """The caller, unless a browser attached the credential by itself, for a page of another site."""
         if any(name in self._attached for name, _ in caller.identities):
             try:
                 self._browsers.check(scope)
             except CrossSiteError as error:
-                return Refused(error, caller=caller)
+                return Rejected(error, caller=caller)
         return caller
 
     def admit(self, caller: Caller, scope: Request) -> str | None:
@@ -278,19 +279,18 @@ class Access:
         if seen.method == "OPTIONS":  # its caller is not authenticated, so it must not carry a call
             scope["headers"] = lines_without(_OF_BODIES, scope["headers"])
 
-    def reject(self, refused: Refused, seen: Seen, now: float) -> Refusal:
-        """Log that the guard does not allow the request; the answer."""
-        error = refused.error
+    def reject(self, rejected: Rejected, seen: Seen, now: float) -> Rejection:
+        error = rejected.error
         reason = audit.reason_of(error)
         if reason in self._repeated:
             cause = error.cause if isinstance(error, TooManyRequestsError) else ""
-            self._repeated[reason].refused(seen.scope, str(error), cause)
+            self._repeated[reason].log(seen.scope, str(error), cause)
         else:
-            audit.log_rejected(seen.scope, reason, str(error), refused.caller)
+            audit.log_rejected(seen.scope, reason, str(error), rejected.caller)
         binding, legacy = self.interfaces.language(seen.path or "/", seen.root_path)
         dpop = self.guard.dpop
-        return refusal_for(
-            refused,
+        return rejection_for(
+            rejected,
             self.guard,
             binding,
             legacy=legacy,
@@ -299,12 +299,8 @@ class Access:
         )
 
     def flush(self) -> None:
-        """Log the rejections that were counted and not logged yet, at the end of the program."""
         for repeated in self._repeated.values():
             repeated.flush()
-
-
-_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
 
 
 class CallRules:
@@ -336,8 +332,8 @@ class CallRules:
         """How much of the body is needed; None for a request of no interface, whose body streams. The request loses the
         call of a guard further outside.
 
-        CallRefusedError: it is of no interface, and the application may not have it. The rules for short paths are
-        cached, but not those of public requests, whose senders are unknown.
+        CallRejectedError: it is of no interface, and the application may not have it. The rules for short paths are
+        cached, but not for public requests, whose senders are unknown.
         """
         seen.scope.pop(CALL, None)
         path, method = seen.path or "/", seen.method
@@ -348,18 +344,18 @@ class CallRules:
     def _find_rule(self, path: str, root: str, method: str | None, is_public: bool) -> BodyRule | None:
         if CONTROL.search(root + path):
             # Starlette's patterns end in "$", which also matches before a last newline.
-            raise CallRefusedError(INVALID, "the path has a control character")
+            raise CallRejectedError(INVALID, "the path has a control character")
         meaning = self._interfaces.meaning(path, root, method)
         if isinstance(meaning, Target):
             if is_public:  # options name no path of an operation
-                raise CallRefusedError(NOT_FOUND, f"{quote_path(path)} is an operation, and public")
+                raise CallRejectedError(NOT_FOUND, f"{quote_path(path)} is an operation, and public")
             return BodyRule(meaning, self._max_body if meaning.has_body else 0)
         if not is_public:
             self._check_other(meaning, path)
         return _NO_BODY if isinstance(meaning, Other) and meaning.is_json_rpc else None
 
     def read(self, target: Target, body: bytes, scope: Mapping[str, Any]) -> Call:
-        """The call that the request makes; CallRefusedError: it is not valid. Threads may call this."""
+        """The call that the request makes; CallRejectedError: it is not valid. Threads may call this."""
         if body:
             check_media_type(scope["headers"])
         return read_call(target, body, scope.get("query_string", b""))
@@ -370,7 +366,7 @@ class CallRules:
             return
         call_id = call.call_id or b"null"
         if len(call.tenants) > 1:
-            raise CallRefusedError(INVALID, "path, query and body name different tenants", call_id)
+            raise CallRejectedError(INVALID, "path, query and body name different tenants", call_id)
         may_use = self._may_use_tenant
         if may_use is not None and caller is not None and may_use(caller, call.tenant) is True:
             return
@@ -379,7 +375,7 @@ class CallRules:
             if may_use
             else "no tenant may be named without rules=RequestRules(may_use_tenant=…)"
         )
-        raise CallRefusedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call_id)
+        raise CallRejectedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call_id)
 
     def _check_other(self, meaning: Other | Undeclared, path: str) -> None:
         """Return when the application may have a request of no interface."""
@@ -387,15 +383,11 @@ class CallRules:
             if meaning.may_be_named and self._other.names_operation(path):
                 return
             advice = f"; {_advice(path)}" if meaning.may_be_named else ""
-            raise CallRefusedError(NOT_FOUND, f"{meaning.why}{advice}")
+            raise CallRejectedError(NOT_FOUND, f"{meaning.why}{advice}")
         if self._must_be_named and not self._other.has(path):
-            raise CallRefusedError(
+            raise CallRejectedError(
                 NOT_FOUND, f"{quote_path(path)} belongs to no interface of the card; {_advice(path)}"
             )
-
-
-_CONTENT_LENGTH: Final = len("content-length")
-_MANY_DIGITS: Final = 20
 
 
 def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -407,24 +399,19 @@ def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
             return
 
 
-def reject(refused: CallRefusedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Refusal:
-    """Log that the rules do not allow the request; the answer."""
-    reason = _REASONS.get(refused.error.status, audit.Reason.AMBIGUOUS_REQUEST)
-    audit.log_rejected(scope, reason, refused.why, caller)
+def reject(rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Rejection:
+    reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
+    audit.log_rejected(scope, reason, rejected.why, caller)
     is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
-    return refusal_of(refused.error, refused.call_id if is_json_rpc else None)
+    return rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
 
 
-_REASONS: Final = {403: audit.Reason.TENANT, 404: audit.Reason.UNDECLARED_PATH, 413: audit.Reason.TOO_LARGE}
-
-
-def too_large(most: int) -> CallRefusedError:
-    """The rejection of a body of more bytes."""
+def too_large(most: int) -> CallRejectedError:
     if most:
-        return CallRefusedError(
+        return CallRejectedError(
             TOO_LARGE, f"the body is longer than {most} bytes; to accept it, write rules=RequestRules(max_body=...)"
         )
-    return CallRefusedError(INVALID, "the request has a body, and its method and path must not have one")
+    return CallRejectedError(INVALID, "the request has a body, and its method and path must not have one")
 
 
 def _advice(path: str) -> str:
@@ -442,12 +429,4 @@ def _check_source(source: Any, guard: Guard) -> None:
             f"client_certificates: the card demands mutual TLS ({', '.join(demanding)}), and no source of certificates "
             "is given; write client_certificates=FromTls() where the server itself ends TLS, or "
             'client_certificates=FromProxy(Nginx(), peers=Networks("10.0.0.5")) behind a proxy that ends it'
-        )
-
-
-def _check_kept(rules: GuardRules, guard: Guard) -> None:
-    if rules.keep_subject_token and not guard.takes_access_tokens:
-        raise ConfigurationError(
-            "keep_subject_token: no verifier is for access tokens; leave the option out, or give your own verifier the "
-            "attribute kind = CredentialKind.ACCESS_TOKEN"
         )

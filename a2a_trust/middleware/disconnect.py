@@ -1,8 +1,7 @@
 """Cancels the work for a request when its client disconnects.
 
 ASGI reports a disconnect with ``http.disconnect``, which comes after the body, and only when the next message is
-awaited. So while a request waits for something else (an issuer, a key set, a thread), its messages are read ahead, and
-passed on later.
+awaited. So while a request waits for something else (an issuer, a key set, a thread), its messages are read ahead.
 
 This means that a part of the body is read before the caller is known, but only in a wait of more than 0.1 seconds, and
 64 kB at most, as servers do by themselves. The disconnect of a client that has sent more is noticed after the wait.
@@ -51,15 +50,11 @@ def _rest(work: Coroutine[Any, Any, _T], awaited: Any) -> Generator[Any, Any, _T
 
 
 async def as_coroutine(work: Awaitable[_T]) -> _T:
-    """The result of ``work``, as a coroutine."""
     return await work
 
 
 class ReadAhead:
-    """The messages of one request, read ahead while the request waits for something else, and kept until they are read.
-
-    Call ``close`` when the request is over; after a whole body, as soon as the work is done.
-    """
+    """The messages of one request, read ahead. Call ``close`` when the request is over, or after a whole body."""
 
     __slots__ = ("_came", "_is_gone", "_next", "_receive", "_watch")
 

@@ -69,7 +69,7 @@ async def answer(
     method = scope["method"]
     if method not in ("GET", "HEAD"):
         allowed = _PREFLIGHT if shared and is_preflight(scope) else ()
-        await refuse(send, 204 if method == "OPTIONS" else 405, [_ALLOW, *allowed])
+        await send_without_body(send, 204 if method == "OPTIONS" else 405, [_ALLOW, *allowed])
         return
     headers = [(b"etag", document.etag)]
     if document.modified <= now:  # RFC 9110 8.8.2.1: never a date in the future
@@ -79,7 +79,7 @@ async def answer(
     else:
         headers.append((b"cache-control", b"private, no-cache"))
     if _is_known(document, scope["headers"]):
-        await refuse(send, 304, headers)
+        await send_without_body(send, 304, headers)
         return
     headers += [(b"content-type", media_type), (b"content-length", b"%d" % len(document.body))]
     await respond(scope, send, 200, headers, document.body)
@@ -101,16 +101,9 @@ def is_preflight(scope: Mapping[str, Any]) -> bool:
     )
 
 
-async def refuse(send: Send, status: int, headers: _Headers) -> None:
-    """An answer without a body."""
-    bodiless = status in (204, 304)
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": headers if bodiless else [*headers, (b"content-length", b"0")],
-        }
-    )
+async def send_without_body(send: Send, status: int, headers: _Headers) -> None:
+    length = [] if status in (204, 304) else [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
     await send({"type": "http.response.body", "body": b""})
 
 
@@ -137,5 +130,4 @@ def _is_known(document: Document, headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 def json_bytes(value: object) -> bytes:
-    """The value as compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

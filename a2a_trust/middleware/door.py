@@ -26,7 +26,7 @@ from starlette.applications import Starlette
 
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard import Refused
+from a2a_trust.auth.guard import Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.given import GivenCard, read_given
@@ -36,13 +36,13 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, Running, this_task
-from a2a_trust.middleware.calls import CALL, Call, CallRefusedError, replay
+from a2a_trust.middleware.calls import CALL, Call, CallRejectedError, replay
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, reject, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
-from a2a_trust.middleware.refusal import Refusal, send_refusal
+from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
 
 _SHORT: Final = 1_048_576
@@ -58,8 +58,7 @@ AppT = TypeVar("AppT", bound=ASGIApp)
 class Door:
     """Admits to ``app`` only requests that the card and the rules of one agent allow.
 
-    ``documents`` answer for their exact paths, without a guard; ``for_callers`` do so behind it. Without ``calls``, all
-    requests of callers are valid.
+    ``documents`` answer for their exact paths, without a guard; ``for_callers`` do so behind it. ``calls`` may be None.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class Door:
                 await self._serve(None, seen, receive, send)
             return
         now = self._clock()
-        caller: Caller | Refused | None = self.access.known_caller(seen, now)
+        caller: Caller | Rejected | None = self.access.known_caller(seen, now)
         ahead = None
         try:
             if caller is None:
@@ -107,8 +106,8 @@ class Door:
                 decision = self.access.find_caller(seen, now)
                 caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
                 receive = ahead.receive
-            if isinstance(caller, Refused):
-                await send_refusal(self.access.reject(caller, seen, now), seen.scope, receive, send)
+            if isinstance(caller, Rejected):
+                await send_rejection(self.access.reject(caller, seen, now), seen.scope, receive, send)
                 return
             send = self._caching.apply(send, self.access.admit(caller, seen.scope))
             with Running(caller, task):
@@ -128,8 +127,8 @@ class Door:
             return self._app(scope, receive, send)
         try:
             rule = self._calls.body_rule(seen)
-        except CallRefusedError as refused:
-            return _reject(reject(refused, None, caller, scope), scope, receive, send)
+        except CallRejectedError as rejected:
+            return _reject(reject(rejected, None, caller, scope), scope, receive, send)
         if rule is None:
             return self._app(scope, receive, send)
         return self._serve_call(self._calls, rule, caller, scope, receive, send)
@@ -143,8 +142,8 @@ class Door:
             if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
                 await calls.extended.answer(call, caller, scope, receive, send)
                 return
-        except CallRefusedError as refused:
-            await _reject(reject(refused, rule, caller, scope), scope, receive, send)
+        except CallRejectedError as rejected:
+            await _reject(reject(rejected, rule, caller, scope), scope, receive, send)
             return
         except ClientGoneError:
             return
@@ -201,9 +200,8 @@ class CardEnforcementMiddleware(Door):
         resource_metadata: str | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        """``url``, ``client_certificates`` and ``dpop`` are those of ``protect``. ``readers`` may read the card at its
-        well-known paths. ``resource_metadata`` is the URL of the metadata of RFC 9728, which challenges name. Bodies
-        are not read here."""
+        """``url``, ``client_certificates`` and ``dpop`` are as for ``protect``. ``readers`` may read the card at its
+        well-known paths. ``resource_metadata`` is the URL of RFC 9728 that challenges name. Bodies are not read."""
         check_app(app)
         if isinstance(rules, RequestRules):
             raise ConfigurationError(
@@ -232,12 +230,11 @@ class CardEnforcementMiddleware(Door):
         super().__init__(app, access, clock=clock)
 
 
-async def _reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request that the rules do not allow."""
+async def _reject(rejection: Rejection, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await close_websocket(receive, send)
     else:
-        await send_refusal(refusal, scope, receive, send)
+        await send_rejection(rejection, scope, receive, send)
 
 
 async def _after_body(receive: Receive) -> Message:
@@ -248,7 +245,6 @@ async def _after_body(receive: Receive) -> Message:
 
 
 async def _body_of(receive: Receive, most: int) -> bytes:
-    """The whole body, of ``most`` bytes at most; CallRefusedError for a longer one."""
     body: bytes | bytearray = b""
     while True:
         message = await receive()
@@ -268,16 +264,9 @@ async def _body_of(receive: Receive, most: int) -> bytes:
 class Installation(Generic[AppT]):
     """The place for a guard in front of an application. ConfigurationError: it has one, or is not an application.
 
-    The class of a Starlette application is exchanged for a subclass whose call is that of the guard. The reasons:
-
-    - The application stays the same object, so its routes, state and tools still work, and no other object serves it
-      without the guard.
-    - The guard is outside of all middleware, also of middleware that is added later, and outside of tools for errors
-      and traces: they see no credential that the guard has checked. ``Middleware(protect, …)`` is only as far outside
-      as its place in the list.
-    - An attribute ``__call__`` of the object would do nothing: Python looks calls up in the class.
-
-    Any other application gets a wrapper, a ``ProtectedApplication``.
+    The class of a Starlette application is exchanged for a subclass whose call is the guard's: the object stays the
+    same, no other object serves it without the guard, and the guard is outside of all middleware, also of middleware
+    that is added later. Any other application gets a wrapper, a ``ProtectedApplication``.
     """
 
     def __init__(self, app: AppT) -> None:
@@ -299,7 +288,6 @@ class Installation(Generic[AppT]):
         await self._class.__call__(self._app, scope, receive, send)
 
     def finish(self, guard: Any) -> AppT:
-        """The application behind the guard."""
         is_swapped = isinstance(self._app, Starlette)
         kind: type[Any] = self._class if is_swapped else ProtectedApplication
 
@@ -315,19 +303,15 @@ class Installation(Generic[AppT]):
 
 
 def is_protected(app: object) -> bool:
-    """Whether the application is behind ``protect`` already."""
     return isinstance(app, _Guarded)
 
 
 class _Guarded:
-    """The class of an application whose call is that of a guard."""
-
     __slots__ = ()
 
 
 class ProtectedApplication:
-    """An application that is not of Starlette, behind its guard. It is called as the application is, and its public
-    attributes are those of the application."""
+    """An application that is not of Starlette, behind its guard. Its public attributes are the application's."""
 
     __slots__ = ("__weakref__", "_app")
 

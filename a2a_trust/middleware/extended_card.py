@@ -35,23 +35,21 @@ from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.application import Answer, FromApplication, answer_of
+from a2a_trust.middleware.application import CompleteAnswer, FromApplication, answer_of
 from a2a_trust.middleware.caller import principal_of
 from a2a_trust.middleware.calls import Call
 from a2a_trust.middleware.card import CardSigner, ServedCard, card_body
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, as_coroutine
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse, respond
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, respond, send_without_body
 from a2a_trust.middleware.options import check_rule
-from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error, Refusal, for_caller, refusal_of
+from a2a_trust.middleware.rejection import FORBIDDEN, UNAUTHENTICATED, Error, Rejection, for_caller, rejection_of
 
 _log: Final = logging.getLogger(__name__)
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[GivenCard | None]]
 """Returns the card for a caller and a tenant ("" for no tenant); None when this caller has no card there."""
 
-_REMEMBERED: Final = 256
-
-
+_MAX_CACHED: Final = 256
 UNSUPPORTED: Final = Error(
     400, -32004, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", "This agent has no extended card."
 )
@@ -114,7 +112,6 @@ class ExtendedCardEndpoint:
         security: CardSecurity | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``application`` is the one that ``FromApplication()`` means; ``security`` is added to the card."""
         card = card if isinstance(card, CardView) else read_card(read_given(card))
         if extended is not None and not isinstance(extended, ExtendedCard):
             raise ConfigurationError("extended_card: write ExtendedCard(card)")
@@ -139,14 +136,14 @@ class ExtendedCardEndpoint:
         if extended is not None and self._source is None and application is None:
             raise ConfigurationError("extended_card: FromApplication() is for protect(app, …); pass a card here")
         #: By the digest of the card as its source gave it, whether it is merged, and the kid.
-        self._signed = BoundedCache[tuple[bytes, bool, str], ServedCard](max_entries=_REMEMBERED)
+        self._signed = BoundedCache[tuple[bytes, bool, str], ServedCard](max_entries=_MAX_CACHED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http only")
         caller = principal_of(scope)
         if scope["method"] not in ("GET", "HEAD"):
-            await refuse(send, 405, [(b"allow", b"GET, HEAD"), (b"cache-control", b"no-store")])
+            await send_without_body(send, 405, [(b"allow", b"GET, HEAD"), (b"cache-control", b"no-store")])
             return
         is_of_1_0 = scope["path"].rstrip("/").endswith(EXTENDED_CARD_PATHS[Generation.V1_0])
         generation = Generation.V1_0 if is_of_1_0 else Generation.V0_3
@@ -158,18 +155,18 @@ class ExtendedCardEndpoint:
         self, call: Call, caller: Principal | Anonymous | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer the call of this caller. ClientGoneError: the client disconnected before the answer."""
-        result: bytes | Error | Answer | Refusal
+        result: bytes | Error | CompleteAnswer | Rejection
         call_id, legacy = call.call_id, call.generation is not Generation.V1_0
         # No guard starts with a card that promises one and admits anonymous callers.
         if not isinstance(caller, Principal):
             result = UNAUTHENTICATED if self._promised else UNSUPPORTED
         else:
-            refused = self._find_refusal(caller)
+            rejected = self._find_error(caller)
             try:
-                if refused is None and self._application is not None:
+                if rejected is None and self._application is not None:
                     result = await self._of_application(self._application, scope, receive, call_id, legacy=legacy)
                 else:
-                    result = refused or await self._of_source(caller, call.tenant, receive, legacy=legacy)
+                    result = rejected or await self._of_source(caller, call.tenant, receive, legacy=legacy)
             except TrustError as error:
                 _log.error("the extended card cannot be served: %s", error)
                 result = UNREADABLE
@@ -177,13 +174,12 @@ class ExtendedCardEndpoint:
             audit.log_rejected(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
         if isinstance(result, bytes):
             body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
-            result = Answer(200, *for_caller(body))
+            result = CompleteAnswer(200, *for_caller(body))
         elif isinstance(result, Error):
-            result = refusal_of(result, call_id)
+            result = rejection_of(result, call_id)
         await respond(scope, send, result.status, result.headers, result.body)
 
-    def _find_refusal(self, caller: Principal) -> Error | None:
-        """Why there is no card for this caller, checked before the card is made."""
+    def _find_error(self, caller: Principal) -> Error | None:
         if not self._promised:
             return UNSUPPORTED
         if self._may_read is not None and self._may_read(caller) is not True:
@@ -191,7 +187,6 @@ class ExtendedCardEndpoint:
         return None
 
     async def _of_source(self, caller: Principal, tenant: str, receive: Receive, *, legacy: bool) -> bytes | Error:
-        """The card for this caller, or why there is none."""
         if self._source is None:
             return NOT_CONFIGURED
         ahead = ReadAhead(receive)
@@ -203,7 +198,7 @@ class ExtendedCardEndpoint:
 
     async def _of_application(
         self, app: ASGIApp, scope: Scope, receive: Receive, call_id: bytes | None, *, legacy: bool
-    ) -> bytes | Error | Answer:
+    ) -> bytes | Error | CompleteAnswer:
         """The application's card, signed; its own answer if that is an error."""
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         answer = await answer_of(app, {**scope, "method": method}, receive)

@@ -33,14 +33,11 @@ Ask: TypeAlias = Callable[[Scope], Awaitable[GivenCard]]
 
 
 def is_function(card: object) -> bool:
-    """Whether it is a function that gives a card, and not a card."""
     is_card = isinstance(card, type) or is_message(card) or callable(getattr(card, "model_dump", None))
     return callable(card) and not is_card
 
 
 def asking(function: CardFunction) -> Ask:
-    """The function in the form that ``GeneratedCard`` calls."""
-
     async def ask(_: Scope) -> GivenCard:
         given = function()
         card: GivenCard | None = await given if isawaitable(given) else given
@@ -52,11 +49,7 @@ def asking(function: CardFunction) -> Ask:
 
 
 class GeneratedCard:
-    """The card that was generated last, as it is served now.
-
-    ``ask`` gives the card, ``finish`` adds the members that the generator leaves out, and ``sign`` makes the source
-    that serves it.
-    """
+    """The card that was generated last. ``ask`` gives it, ``finish`` completes it, ``sign`` makes its source."""
 
     def __init__(self, ask: Ask, finish: Callable[[GivenCard], GivenCard], sign: Callable[[bytes], CardSource]) -> None:
         self._ask, self._finish, self._sign = ask, finish, sign
@@ -70,11 +63,8 @@ class GeneratedCard:
         return self._source.document(now)
 
     async def make(self, asked_from: Scope) -> None:
-        """Make the card, in the lifespan or the request with this scope, and serve it from now on.
-
-        ConfigurationError and MalformedError: it is not a card, or took longer than ten seconds. A user's function may
-        raise anything.
-        """
+        """Make the card, in the lifespan or the request with this scope, and serve it from now on. ConfigurationError
+        and MalformedError: it is not a card, or took longer than ten seconds. A user's function may raise anything."""
         self._asked = monotonic()  # before the answer: one request asks, and concurrent callers get the last card
         with anyio.move_on_after(ASK_SECONDS) as limit:
             body = card_body(self._finish(await self._ask(asked_from)))

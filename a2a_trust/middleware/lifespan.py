@@ -1,7 +1,6 @@
 """The lifespans of several applications as one: an application, and those that are mounted in it.
 
-Starlette does not run the lifespans of mounted applications, so a mounted agent would never start. Source: ASGI,
-Lifespan Protocol 2.0.
+Starlette does not run the latter, so a mounted agent would never start. Source: ASGI, Lifespan Protocol 2.0.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ async def run_lifespans(
 ) -> None:
     """Run the lifespans of all applications; all write into the one state of ``scope``.
 
-    They start in order and stop in reverse order. When all have started, ``started`` is called. It returns why the
-    start fails, or an empty string. An application without a lifespan counts as started.
+    They start in order and stop in reverse order. When all have started, ``started`` is called; it returns the failure
+    of the start, or "". An application without a lifespan counts as started.
     """
     await receive()  # lifespan.startup
     running: list[Lifespan] = []
@@ -51,8 +50,6 @@ async def run_lifespans(
 
 
 class Lifespan:
-    """The lifespan of one application. Call ``run`` in a separate task."""
-
     def __init__(self, app: ASGIApp, scope: Scope) -> None:
         self._app, self._scope = app, scope
         self._asked_to_stop = anyio.Event()

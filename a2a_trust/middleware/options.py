@@ -35,7 +35,7 @@ class GuardRules:
     - ``allow_anonymous``: permits a card that admits callers without a credential. The next anonymous request cannot
       ask for the tasks of this one.
     - ``handlers_check_skills``: states that the agent's code checks with ``principal_of`` the requirements of single
-      skills. Without it, an agent whose skills demand more than the card refuses to start.
+      skills. Without it, an agent whose skills demand more than the card does not start.
     - ``allowed_origins``: origins of pages (``"https://app.example"``) that may call with a cookie, a password or a
       client certificate. Pages of the agent's own origin always may.
     - ``allow_cors_preflight``: passes preflights on to the application, without a credential and without a body.
@@ -58,7 +58,7 @@ class GuardRules:
 
     def __post_init__(self) -> None:
         for name in ("public_paths", "unguarded", "allowed_origins"):
-            object.__setattr__(self, name, listed(name, getattr(self, name)))
+            object.__setattr__(self, name, read_list(name, getattr(self, name)))
         if not isinstance(self.served_at, Mapping):
             raise ConfigurationError('served_at: write a dict: served_at={"https://host/path": "/path"}')
         for switch in [each.name for each in fields(self) if each.type == "bool"]:
@@ -70,13 +70,14 @@ class GuardRules:
                 'failures: write FailureLimits(…), as in failures=FailureLimits(by_credential="10/minute", '
                 'by_peer="100/minute")'
             )
-        _check_origins(self.allowed_origins)
+        for origin in self.allowed_origins:
+            _check_origin(origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRules(GuardRules):
     """Which requests an agent accepts, in addition to the rules of its card: the rules of ``protect``. The other
-    options are those of ``GuardRules``.
+    options are as in ``GuardRules``.
 
     - ``may_use_tenant``: which caller may use which tenant. Without it, requests that name a tenant are rejected.
     - ``other_paths``: paths of the application that belong to no interface. An entry is an exact path (``"/docs"``;
@@ -95,12 +96,12 @@ class RequestRules(GuardRules):
         GuardRules.__post_init__(self)
         if self.may_use_tenant is not None:
             check_rule("may_use_tenant", self.may_use_tenant)
-        object.__setattr__(self, "other_paths", listed("other_paths", self.other_paths))
+        object.__setattr__(self, "other_paths", read_list("other_paths", self.other_paths))
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
 
 
-def listed(name: str, values: Any) -> tuple[str, ...]:
+def read_list(name: str, values: Any) -> tuple[str, ...]:
     """The values of an option that takes a list; ConfigurationError for a single string."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         example = f"[{values!r:.128}]" if isinstance(values, str) else "[…]"
@@ -109,7 +110,6 @@ def listed(name: str, values: Any) -> tuple[str, ...]:
 
 
 def check_app(app: Any) -> None:
-    """Return when it can be an ASGI application."""
     if isinstance(app, type):
         raise ConfigurationError(f"app: {app.__name__} is a class; write {app.__name__}(), with parentheses")
     if callable(app) and not takes_requests(app):
@@ -121,12 +121,11 @@ def check_app(app: Any) -> None:
     if not callable(app):
         raise ConfigurationError(
             f"app: {type(app).__name__} is not an ASGI application; pass the application that your server runs, such "
-            "as Starlette(…), FastAPI() or the one that the SDK has built"
+            "as Starlette(…), FastAPI() or the SDK's own"
         )
 
 
 def takes_requests(app: Any) -> bool:
-    """Whether it can be called with the arguments of an ASGI application."""
     try:
         signature(app).bind("scope", "receive", "send")
     except TypeError:
@@ -151,15 +150,13 @@ _EXAMPLES = {
 }
 
 
-def _check_origins(origins: Iterable[Any]) -> None:
-    """Return when they are origins as browsers write them."""
-    for origin in origins:
-        try:
-            spelling = origin_of(origin) if type(origin) is str else ""
-        except MalformedError:
-            spelling = ""
-        if origin != spelling or not origin.startswith(("https://", "http://")):
-            fix = f"; write {spelling!r}" if spelling.startswith("http") else " as in 'https://app.example'"
-            raise ConfigurationError(
-                f"allowed_origins: {origin!a:.128} is not scheme, host and port as browsers send them{fix}"
-            )
+def _check_origin(origin: Any) -> None:
+    try:
+        spelling = origin_of(origin) if type(origin) is str else ""
+    except MalformedError:
+        spelling = ""
+    if origin != spelling or not origin.startswith(("https://", "http://")):
+        fix = f"; write {spelling!r}" if spelling.startswith("http") else " as in 'https://app.example'"
+        raise ConfigurationError(
+            f"allowed_origins: {origin!a:.128} is not scheme, host and port as browsers send them{fix}"
+        )

@@ -15,11 +15,13 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError
 
 _NOT_EXACT: Final = re.compile(r"[?#%*{}\\\x00-\x20\x7f]|//|/\.{1,2}(?:/|$)")
+_PLACEHOLDER: Final = re.compile(r"\{\w+\}")
+_RESOLVED: Final = re.compile(r"//|\\|/\.{1,2}(?:/|$)|%")
+_ENTRY: Final = re.compile(r"/|(?:/(?:\{\w+\}|[^/{}?#%*\\\x00-\x20\x7f])+)+/?")
 _CARD_ENDINGS: Final = tuple(f"/{path.rpartition('/')[2]}" for path in CARD_PATHS)
 
 
 def exact_path(option: str, path: Any) -> str:
-    """The path of an option; ConfigurationError when it is a pattern, or has several spellings."""
     if type(path) is not str or not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
         raise ConfigurationError(
             f"{option}: {path!r:.128} is not an exact path; write it as in requests, such as '/healthz', not a pattern"
@@ -40,7 +42,6 @@ def public_path(path: str) -> str:
 
 
 def ends_like_card(folded: str) -> bool:
-    """Whether a folded path ends like the path of a card."""
     return folded.endswith(_CARD_ENDINGS)
 
 
@@ -59,7 +60,6 @@ class OtherPaths:
         self._operations = _matching([each for each in templates if ends_like_operation(_PLACEHOLDER.sub("x", each))])
 
     def names(self, path: str) -> bool:
-        """Whether an entry is the path."""
         return path in self._exact
 
     def names_operation(self, path: str) -> bool:
@@ -74,17 +74,9 @@ class OtherPaths:
         return path.startswith(self._subtrees) and not _RESOLVED.search(path)
 
 
-_PLACEHOLDER: Final = re.compile(r"\{\w+\}")
-
-
 def _matching(templates: list[str]) -> re.Pattern[str]:
-    """A pattern for the paths of these templates."""
     patterns = ["[^/]+".join(map(re.escape, _PLACEHOLDER.split(template))) for template in templates]
     return re.compile("|".join(patterns) or r"(?!)")
-
-
-_RESOLVED: Final = re.compile(r"//|\\|/\.{1,2}(?:/|$)|%")
-_ENTRY: Final = re.compile(r"/|(?:/(?:\{\w+\}|[^/{}?#%*\\\x00-\x20\x7f])+)+/?")
 
 
 def _check_entry(option: str, entry: Any, interfaces: Sequence[str]) -> None:

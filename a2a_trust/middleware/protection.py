@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -47,7 +48,7 @@ from a2a_trust.middleware.door import AppT, Door, Installation
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import RequestRules, listed, takes_requests
+from a2a_trust.middleware.options import RequestRules, read_list, takes_requests
 from a2a_trust.middleware.paths import exact_path
 from a2a_trust.middleware.routing import Interfaces
 
@@ -86,7 +87,7 @@ class CardServing:
                 raise ConfigurationError(f"{name}: there is no signer; write CardServing(signer=…, {name}=…)")
         if not isinstance(self.readers, CardReaders | Networks):
             raise ConfigurationError('readers: write CardReaders.CALLERS or Networks("10.0.0.0/8", …)')
-        paths = tuple(exact_path("card_paths", path) for path in listed("card_paths", self.card_paths))
+        paths = tuple(exact_path("card_paths", path) for path in read_list("card_paths", self.card_paths))
         object.__setattr__(self, "card_paths", paths)
 
 
@@ -184,8 +185,7 @@ def protect(
         dpop=dpop,
     )
     made = _agent(inner, agent, "", clock, is_alone=True)
-    guarded = made.guarded
-    return installation.finish(Agents(inner, {"": made}) if guarded is None else guarded.door)
+    return installation.finish(Agents(inner, {"": made}) if made.guarded is None else made.guarded.door)
 
 
 def protect_agents(
@@ -218,12 +218,12 @@ def protect_agents(
             made[prefix] = _agent(inner, agent, prefix, clock, is_alone=False)
         except TrustError as error:
             raise ConfigurationError(f"agent {prefix or '/'!r}: {error}") from None
-    mounted = _checked_lifespans(app, lifespans)
-    unguarded = listed("unguarded_paths", unguarded_paths)
+    mounted = _check_lifespans(app, lifespans)
+    unguarded = read_list("unguarded_paths", unguarded_paths)
     return installation.finish(Agents(inner, made, unguarded=unguarded, card_of=card_of, lifespans=mounted))
 
 
-def _checked_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
+def _check_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
     if not isinstance(lifespans, Iterable) or isinstance(lifespans, str):
         raise ConfigurationError("lifespans: write a list, even of one: lifespans=[…]")
     mounted = tuple(lifespans)
@@ -240,7 +240,7 @@ def _checked_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
 
 
 def _by_prefix(agents: Any) -> dict[str, ProtectedAgent]:
-    """The agents by their prefixes; that of an agent at "/" is empty."""
+    """The agents by their prefixes; the prefix of an agent at "/" is empty."""
     if not isinstance(agents, Mapping) or not agents:
         raise ConfigurationError('agents: write {"/prefix": ProtectedAgent(card=…, verifiers=…), …}')
     found: dict[str, ProtectedAgent] = {}
@@ -277,7 +277,7 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     signer = None
     if serving.signer is not None:
         signer = CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku, companion=serving.companion)
-    guarded = partial(_guarded, app, agent, prefix, signer, clock, is_alone=is_alone)
+    guarded = partial(_guard, app, agent, prefix, signer, clock, is_alone=is_alone)
 
     def finish(card: GivenCard) -> GivenCard:
         return card if agent.security is None else agent.security.added_to(card)
@@ -288,7 +288,10 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     proxy: Any = getattr(agent.client_certificates, "headers", None)
     headers = proxy if isinstance(proxy, frozenset) else frozenset()  # the guard says what is wrong with others
     options: dict[str, Any] = {"name": "" if is_alone else prefix or "/", "certificate_headers": headers}
-    ask = _ask(app, agent, prefix)
+    card: Any = agent.card
+    ask: Ask | None = asking(card) if is_function(card) else None
+    if isinstance(card, FromApplication):
+        ask = partial(card_of_application, app, card, prefix, agent.url)
     if ask is not None:
 
         async def make(asked_from: Scope) -> GuardedAgent:
@@ -297,7 +300,6 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
             return guarded(source)
 
         return Agent(make=make, **options)
-    card: Any = agent.card
     if not isinstance(card, CardSource):
         return Agent(guarded=guarded(sign(finish(card))), **options)
     if signer is not None:
@@ -308,15 +310,7 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     return Agent(guarded=guarded(card), **options)
 
 
-def _ask(app: ASGIApp, agent: ProtectedAgent, prefix: str) -> Ask | None:
-    """The function that gives a card that exists late; None for a card that exists now."""
-    card = agent.card
-    if isinstance(card, FromApplication):
-        return partial(card_of_application, app, card, prefix, agent.url)
-    return asking(card) if is_function(card) else None  # type: ignore[arg-type]
-
-
-def _guarded(
+def _guard(
     app: ASGIApp,
     agent: ProtectedAgent,
     prefix: str,
@@ -326,13 +320,17 @@ def _guarded(
     *,
     is_alone: bool,
 ) -> GuardedAgent:
-    """The application behind the agent's card, and the public documents by their paths."""
     view = read_card(source.document(clock()).body)
     rules = agent.rules
     _warn_of_unspecified(agent.url, view)
     if isinstance(agent.card, FromApplication):
         check_urls([interface.url for interface in view.interfaces], agent.url)
-    resource = None if agent.url is None else _resource(agent.url, agent, view, clock)
+    resource = None
+    if agent.url is not None:
+        certificate_bound = agent.client_certificates is not None
+        resource = ProtectedResource(
+            agent.url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=certificate_bound, clock=clock
+        )
     access = Access(
         view,
         agent.verifiers,
@@ -357,17 +355,12 @@ def _guarded(
         app,
         access,
         calls=calls,
-        documents=documents if is_alone else {},  # those of several agents are found before the agent is
+        documents=documents if is_alone else {},  # documents of several agents are found before the agent is
         for_callers=cards if is_for_callers else {},
         clock=clock,
     )
     named = (*rules.other_paths, *rules.public_paths)
     return GuardedAgent({} if is_alone else documents, door, interfaces.served_paths, named)
-
-
-def _resource(url: str, agent: ProtectedAgent, view: CardView, clock: Callable[[], float]) -> ProtectedResource:
-    is_bound = agent.client_certificates is not None
-    return ProtectedResource(url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=is_bound, clock=clock)
 
 
 def _of_url(
@@ -390,8 +383,7 @@ def _of_url(
 
 
 def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, taken: Collection[str]) -> None:
-    """Return when all paths of the agent are below its prefix (other requests do not reach it), and no path of the card
-    is used for something else."""
+    """Return when all paths of the agent are below its prefix, and no path of the card is used for something else."""
     for option, paths in (
         ("card_paths", agent.serving.card_paths),
         ("other_paths", agent.rules.other_paths),
@@ -422,7 +414,6 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
 def _public_cards(
     source: CardSource, view: CardView, serving: CardServing, prefix: str, clock: Callable[[], float]
 ) -> dict[str, ASGIApp]:
-    """The public card by each of its paths, for its readers."""
     is_shared = serving.readers is CardReaders.EVERYBODY
     card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
     if isinstance(source, GeneratedCard):
@@ -450,22 +441,15 @@ def _check_hosts(url: str | None, interfaces: Interfaces, dpop: Any) -> None:
 
 def _warn_of_unspecified(url: str | None, view: CardView) -> None:
     """Log a warning for URLs with the address that a server listens at; they lead callers to their own machine."""
-    for place, each in (("url", url), *(("the card's interface", interface.url) for interface in view.interfaces)):
-        if each is not None and _host(each) in _UNSPECIFIED:
-            _log.warning(
-                "%s: %s has the address that a server listens at, which no caller can connect to; write the name that "
-                "callers use, such as http://localhost:8000",
-                place,
-                ascii(each)[:128],
-            )
-
-
-def _host(url: str) -> str:
-    """The host of a URL; empty for an ambiguous URL, which other checks report."""
-    try:
-        return read_url(url).host
-    except MalformedError:
-        return ""
+    for place, each in (("url", url or ""), *(("the card's interface", one.url) for one in view.interfaces)):
+        with suppress(MalformedError):  # other checks report an ambiguous URL
+            if read_url(each).host in _UNSPECIFIED:
+                _log.warning(
+                    "%s: %s has the address that a server listens at, which no caller can connect to; write the name "
+                    "that callers use, such as http://localhost:8000",
+                    place,
+                    ascii(each)[:128],
+                )
 
 
 def _origin(url: str) -> str:

@@ -1,8 +1,7 @@
 """Finds the interface of a card that a request is for, by path and method.
 
 The path of an interface in the application is the path of its URL without the server's ``root_path``. Behind a proxy
-that changes paths it is the path in ``served_at``. It is never guessed. Source: A2A 1.0.1 5, 9.1, 11.1; ``operations``
-has the tables.
+that changes paths it is the path in ``served_at``. It is never guessed. Source: A2A 1.0.1 5, 9.1, 11.1.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from a2a_trust.card.operations import (
     ROUTES,
     Binding,
     Operation,
-    Route,
     ends_like_operation,
     fold_path,
     is_foldable,
@@ -99,7 +97,7 @@ class Interfaces:
     """The interfaces of a card that this application serves; finds the operation of each request.
 
     ``unguarded`` are the URLs of interfaces that are served elsewhere. ``served_at`` has paths by the URLs of
-    interfaces, where the application's router sees another path than that of the URL. ConfigurationError: an interface
+    interfaces, where the application's router sees another path than the URL has. ConfigurationError: an interface
     cannot be guarded here.
     """
 
@@ -110,7 +108,7 @@ class Interfaces:
         guarded = _find_guarded(card, unguarded)
         _check_served_at(served_at, guarded)
         self._served = tuple(
-            _Served(interface, urlsplit(interface.url).path or "/", served_at.get(interface.url))
+            _ServedInterface(interface, urlsplit(interface.url).path or "/", served_at.get(interface.url))
             for interface in guarded
         )
         self._is_legacy = all(interface.is_legacy for interface in guarded)
@@ -137,8 +135,7 @@ class Interfaces:
         return self._served[0].url if self._served else None
 
     def meaning(self, path: str, root: str, method: str | None) -> Meaning:
-        """The meaning of a request with this path, as the router sees it, and this method; None for the handshake of a
-        websocket."""
+        """The meaning of a request with this path, as the router sees it. A websocket's handshake has no method."""
         paths = self._below(root)
         if path in paths.json_rpc:
             if method == "POST":
@@ -232,9 +229,7 @@ class Interfaces:
         )
 
 
-class _Served:
-    """An interface, and its path in this application."""
-
+class _ServedInterface:
     def __init__(self, interface: Interface, path: str, served_at: str | None) -> None:
         self.url, self.path, self.served_at = interface.url, path, served_at
         self.binding, self.is_legacy = Binding(interface.binding), interface.is_legacy
@@ -258,8 +253,6 @@ class _Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Paths:
-    """The paths of the interfaces below one ``root_path``."""
-
     json_rpc: frozenset[str]
     bases: tuple[tuple[str, frozenset[Generation]], ...]
     extended_0_2: frozenset[str]
@@ -310,8 +303,7 @@ def _readings(
 
 
 def _tenants(path: str, base: str) -> Iterator[tuple[str, str]]:
-    """The segment of a tenant and the path of the operation. The tenant stands after the interface's path (A2A 11.1),
-    or before it, as in a2a-sdk."""
+    """Tenant and path of the operation. The tenant is after the interface's path (A2A 11.1), or before it (a2a-sdk)."""
     if path.startswith(f"{base}/"):
         tenant, slash, rest = path[len(base) + 1 :].partition("/")
         if tenant and slash:
@@ -322,19 +314,18 @@ def _tenants(path: str, base: str) -> Iterator[tuple[str, str]]:
             yield tenant, f"/{rest}"[len(base) :]
 
 
-def _pattern(route: Route) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route.template)))
-
-
 _PATTERNS: Final[dict[tuple[Generation, str | None], list[tuple[Operation, re.Pattern[str]]]]] = {
-    (generation, method): [(route.operation, _pattern(route)) for route in routes if method in route.methods]
+    (generation, method): [
+        (route.operation, re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route.template))))
+        for route in routes
+        if method in route.methods
+    ]
     for generation, routes in ROUTES.items()
     for method in ("GET", "POST", "DELETE")
 }
 
 
 def _matches(generation: Generation, method: str | None, rest: str) -> Iterator[tuple[Operation, str]]:
-    """The first operation whose template matches the path, and its task."""
     for operation, pattern in _PATTERNS.get((generation, method), ()):
         match = pattern.fullmatch(rest)
         if match is not None:

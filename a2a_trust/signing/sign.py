@@ -255,7 +255,7 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
             )
         if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
             raise ConfigurationError(
-                f"sign_card: alg and kid of the signer {signer.kid!a} must be those of its public_key"
+                f"sign_card: alg and kid of the signer {signer.kid!a} must be the same as in its public_key"
             )
     if len({signer.kid for signer in signers}) < len(signers):
         raise ConfigurationError("sign_card: two signers have the same kid; give one of them another kid")

@@ -33,7 +33,7 @@ from a2a_trust.middleware.calls import call_of
 from a2a_trust.middleware.card import CardSignedHere, CardSigner
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.lifespan import Lifespan
-from a2a_trust.middleware.options import listed
+from a2a_trust.middleware.options import read_list
 from a2a_trust.middleware.protection import protect
 from a2a_trust.signing.verify import verify_card
 
@@ -103,7 +103,7 @@ class InMemoryAgent:
         self._answer = answer
         self._keys = MemoryApiKeys()
         signer = generate_signer("ES256")
-        card = CardSignedHere(_card(url, listed("scopes", scopes)), CardSigner(signer))
+        card = CardSignedHere(_card(url, read_list("scopes", scopes)), CardSigner(signer))
         self.url: Final = url
         self.app: Final = protect(
             Starlette(routes=[Route("/rpc", self._rpc, methods=["POST"])]),

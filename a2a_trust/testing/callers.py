@@ -13,7 +13,7 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caller import Caller, Running, is_public, principal_of, set_caller, this_task
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.door import is_protected
-from a2a_trust.middleware.options import check_app, listed
+from a2a_trust.middleware.options import check_app, read_list
 
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -31,7 +31,7 @@ def fake_principal(
     ``issuer`` is ``"api-keys"`` for API keys, and the issuer's URL for tokens. ConfigurationError: a claim has a type
     that can be changed.
     """
-    identity = Identity(issuer=issuer, subject=subject, scopes=frozenset(listed("scopes", scopes)), claims=claims)
+    identity = Identity(issuer=issuer, subject=subject, scopes=frozenset(read_list("scopes", scopes)), claims=claims)
     return Principal(identities=((scheme, identity),))
 
 

@@ -24,7 +24,7 @@ from a2a_trust.client import (
     VolatileCardMemory,
     verifying_client,
 )
-from a2a_trust.client.memory import Admitted
+from a2a_trust.client.memory import AdmittedCard
 from a2a_trust.errors import TrustError
 from tests.attacks.calling import KEY, TOKEN, VICTIM, Servers, assert_got_nothing, key_scheme, oauth_scheme, tokens
 from tests.client.agents import NEW, OLD, Page, card_of, signed, trusting
@@ -179,7 +179,7 @@ def test_an_agent_whose_key_is_revoked_while_its_card_comes_gets_nothing(servers
             return self.store
 
     class Memory(VolatileCardMemory):
-        def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
+        def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> AdmittedCard:
             Trust.store = TrustStore([])
             return super().admit(verified, url, now=now)
 

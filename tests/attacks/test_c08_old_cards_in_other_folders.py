@@ -102,7 +102,7 @@ def test_new_at_the_root_then_old_in_the_folder(make: Make, memory: Memory) -> N
     client.pages = {FOLDER: BEFORE, NEW: LAST}
     reason = client.rejects("POST", RPC)
     assert reason.startswith(f"{ORIGIN}/team: the card names {RPC}, as a card at {ORIGIN} did, and may be older ")
-    assert reason.endswith(memory._way_out("forget", ORIGIN))
+    assert reason.endswith(memory._hint("forget", ORIGIN))
     assert client.asked[-1] == FOLDER  # that ended the search
     client.start()
     client.pages = {NEW: LAST}

@@ -19,7 +19,7 @@ from unicodedata import normalize
 import pytest
 
 from a2a_trust.card.operations import Binding
-from a2a_trust.middleware.calls import CallRefusedError, read_call
+from a2a_trust.middleware.calls import CallRejectedError, read_call
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.routing import Target
@@ -63,7 +63,7 @@ def filled(kind: str, place: str, size: int) -> bytes:
 
 
 def read(body: bytes) -> None:
-    with suppress(CallRefusedError):
+    with suppress(CallRejectedError):
         read_call(JSON_RPC, body, b"")
 
 
@@ -158,7 +158,7 @@ def test_what_is_beyond_max_body_is_not_collected() -> None:
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":'])
 def test_what_is_nested_too_deep_is_refused(opening: bytes) -> None:
     for body in (opening * 1_000_000, b'{"jsonrpc":"2.0","method":"x","params":{"x":' + opening * 1_000_000):
-        with pytest.raises(CallRefusedError):
+        with pytest.raises(CallRejectedError):
             read_call(JSON_RPC, body, b"")
         assert peak(partial(read, body)) < 1_000_000
 

@@ -167,7 +167,7 @@ async def test_a_brute_force_is_one_warning_a_minute_whatever_it_tries(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First beyond the limit of one key id, later beyond that of the peer."""
-    monkeypatch.setattr(audit.RepeatedRefusals, "_close_later", lambda self, repeated: None)  # by another clock
+    monkeypatch.setattr(audit.RepeatedRejections, "_close_later", lambda self, repeated: None)  # by another clock
     caplog.set_level(logging.WARNING, "a2a_trust.audit")  # as Python shows events without any setting
     limits = FailureLimits(by_credential="10/hour", by_peer="100/hour")
     app = guarded(Agent(), failures=limits)

@@ -32,7 +32,7 @@ from a2a_trust import (
 )
 from a2a_trust.cli.main import main
 from a2a_trust.client import TrustOnFirstUse, UnsafePassAnything, UnverifiedCardError
-from a2a_trust.client.memory import Admitted, VolatileCardMemory
+from a2a_trust.client.memory import AdmittedCard, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.client.verification import FetchOptions
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError
@@ -68,7 +68,7 @@ def published(*signers: LocalSigner) -> TrustStore:
     return TOFU.trust_store([signer.public_key for signer in signers], SITE, NOBODY)
 
 
-def seen(memory: Memory, document: bytes, trust: TrustStore, url: str) -> Admitted:
+def seen(memory: Memory, document: bytes, trust: TrustStore, url: str) -> AdmittedCard:
     """What a client does with a card that it asked from that URL."""
     verified = verify_card(document, trust, origin=url, now=NOW)
     return memory.admit(verified, url, now=NOW)

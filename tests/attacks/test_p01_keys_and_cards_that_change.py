@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, verify_card
-from a2a_trust.client.memory import Admitted, Remembered, VolatileCardMemory
+from a2a_trust.client.memory import AdmittedCard, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.client.verification import TrustOnFirstUse
@@ -67,7 +67,7 @@ def published(*signers: LocalSigner, trust: TrustStore = NOBODY, origin: str = A
     return TOFU.trust_store([signer.public_key for signer in signers], origin, trust)
 
 
-def seen(memory: Memory, document: bytes, trust: TrustStore, *, origin: str = ORIGIN, now: float = NOW) -> Admitted:
+def seen(memory: Memory, document: bytes, trust: TrustStore, *, origin: str = ORIGIN, now: float = NOW) -> AdmittedCard:
     """What a client does with a card."""
     verified = verify_card(document, trust, origin=origin, now=now)
     return memory.admit(verified, origin, now=now)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust import CardVerifier, Origins, TrustedKey, TrustStore
-from a2a_trust.client.memory import Admitted
+from a2a_trust.client.memory import AdmittedCard
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError, UntrustedCardError
@@ -31,7 +31,7 @@ def signed(card: JSONObject, signer: LocalSigner, iat: float) -> bytes:
     return served(card, entry(header, canonical(card), signs(signer.private_key, signer.alg)))
 
 
-def seen(memory: Memory, document: bytes, trust: TrustStore, origin: str = ORIGIN, now: float = NOW) -> Admitted:
+def seen(memory: Memory, document: bytes, trust: TrustStore, origin: str = ORIGIN, now: float = NOW) -> AdmittedCard:
     """What a client does; its verifier remembers proofs, which lets no older card past the memory."""
     verified = CardVerifier(trust, clock=lambda: now).verify(document, origin=origin)
     return memory.admit(verified, origin, now=now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_trust.auth.guard import Guard, Refused
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.principal import Anonymous, Principal
 
 __all__ = ["admitted", "refused"]
@@ -13,13 +13,13 @@ __all__ = ["admitted", "refused"]
 async def admitted(guard: Guard, scope: Any, now: float) -> Principal | Anonymous:
     """Who is admitted; the error of a refusal is raised."""
     decision = await guard.authenticate(scope, now)
-    if isinstance(decision, Refused):
+    if isinstance(decision, Rejected):
         raise decision.error
     return decision
 
 
-async def refused(guard: Guard, scope: Any, now: float) -> Refused:
+async def refused(guard: Guard, scope: Any, now: float) -> Rejected:
     """Why nobody is admitted."""
     decision = await guard.authenticate(scope, now)
-    assert isinstance(decision, Refused)
+    assert isinstance(decision, Rejected)
     return decision

@@ -93,7 +93,7 @@ def test_the_command_in_the_refusal_of_an_older_card_forgets(
 
 def test_a_thumbprint_that_begins_with_a_dash_goes_through_the_shell(run: Run, memory: SqliteCardMemory) -> None:
     odd = f"-{'x' * 42}"
-    command = memory._way_out("accept", AGENT, [odd, "_" * 43])
+    command = memory._hint("accept", AGENT, [odd, "_" * 43])
     assert run(*shlex.split(command)[1:]).code == 0
     (record,) = memory.records()
     assert record.thumbprints == {odd, "_" * 43}

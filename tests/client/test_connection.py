@@ -85,7 +85,7 @@ def test_two_event_loops_share_one_search() -> None:
 
     async def second() -> int:
         calling = asyncio.create_task(call())
-        while len(*transport._connection._turns._queues.values()) < 2:
+        while len(*transport._connection._slots._queues.values()) < 2:
             await asyncio.sleep(0)
         asked.set()
         return await calling
@@ -107,7 +107,7 @@ def test_a_transport_that_calls_through_its_own_client_goes_on(nested: Any, *, h
     async def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path == NEW and not answers:
             answers.append(0)
-            while len(*transport._connection._turns._queues.values()) < 2:
+            while len(*transport._connection._slots._queues.values()) < 2:
                 await asyncio.sleep(0)
             answers.append(await nested(call()))
         return httpx.Response(200, content=CARD if request.url.path == NEW else b"")
@@ -127,7 +127,7 @@ def test_a_transport_that_calls_through_its_own_client_goes_on(nested: Any, *, h
             http = verifying_client(ORIGIN, trust=trusting(HOST), credentials=credentials)
         transport = http._transport  # type: ignore[assignment]
     assert (asyncio.run(calls()), answers) == ([200, 200], [0, 200])
-    assert not transport._connection._turns._queues
+    assert not transport._connection._slots._queues
 
 
 def test_a_transport_of_a_thread_that_calls_through_its_own_client_goes_on() -> None:
@@ -138,7 +138,7 @@ def test_a_transport_of_a_thread_that_calls_through_its_own_client_goes_on() -> 
         if request.url.path == NEW and not answers:
             answers.append(0)
             waiting.start()
-            while len(*transport._connection._turns._queues.values()) < 2:
+            while len(*transport._connection._slots._queues.values()) < 2:
                 waiting.join(0.01)
             answers.append(call())
         return httpx.Response(200, content=CARD if request.url.path == NEW else b"")

@@ -13,14 +13,14 @@ from a2a_trust.client.answer import Answer
 from a2a_trust.client.decisions import (
     Again,
     Purpose,
-    Rejection,
+    RejectingReply,
     cards_in,
     check_head,
     no_card_names,
     once_more,
     place_of,
     purpose_of,
-    united,
+    unite,
 )
 from a2a_trust.client.destinations import Destination
 from a2a_trust.client.messages import Reply, Request
@@ -143,10 +143,10 @@ def test_a_search_in_vain_names_the_option_that_admits_the_request(
 def test_why_a_request_is_sent_once_more(status: int, challenge: str, tried: Any, expected: Again | None) -> None:
     reply = Reply(status=status, headers=Lines({"WWW-Authenticate": challenge, "DPoP-Nonce": "n"}), handle=None)
     view = read_card(card_of(AGENT))
-    rejection = Rejection(view=view, demands=(), answer=Answer(), values=[], request=request(), reply=reply)
+    rejection = RejectingReply(view=view, demands=(), answer=Answer(), values=[], request=request(), reply=reply)
     assert once_more(rejection, {}, tried) == (expected, {})
 
 
 def test_scopes_are_united_by_scheme() -> None:
     one, two = {"a": frozenset("x"), "b": frozenset("y")}, {"b": frozenset("z")}
-    assert united(one, two) == {"a": {"x"}, "b": {"y", "z"}}
+    assert unite(one, two) == {"a": {"x"}, "b": {"y", "z"}}

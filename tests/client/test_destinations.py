@@ -309,7 +309,7 @@ def test_failures_and_cards_are_remembered_of_the_last_ones() -> None:
             with pytest.raises(UnverifiedCardError):
                 http.post(f"https://agent{index}.test/rpc")
         assert len(http._transport._connection._failed) == 256  # type: ignore[attr-defined]
-        assert not http._transport._connection._turns._queues  # type: ignore[attr-defined]
+        assert not http._transport._connection._slots._queues  # type: ignore[attr-defined]
 
 
 def test_a_key_for_every_host_names_only_what_its_card_says() -> None:

@@ -27,7 +27,7 @@ from a2a_trust.client import (
 )
 from a2a_trust.client.answer import Answer
 from a2a_trust.client.credentials import CredentialValue, DPoPProofs, nonce_of
-from a2a_trust.client.decisions import Rejection
+from a2a_trust.client.decisions import RejectingReply
 from a2a_trust.client.messages import Reply, Request
 from a2a_trust.errors import TokenRequestError
 from a2a_trust.keys import PublicKey
@@ -243,7 +243,7 @@ def test_the_demand_for_a_nonce_names_scheme_and_error(challenge: str, wanted: b
     reply = Reply(status=401, headers=response.headers, handle=response)
     sent = [CredentialValue("t", DPoPProofs(SIGNER))]
     view = read_card(card_of("https://agent.example"))
-    rejection = Rejection(view=view, demands=(), answer=Answer(), values=sent, request=request, reply=reply)
+    rejection = RejectingReply(view=view, demands=(), answer=Answer(), values=sent, request=request, reply=reply)
     assert rejection.wants_nonce is wanted
 
 

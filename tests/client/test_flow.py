@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from a2a_trust.client.flow import Ask, Awaited, Awaiting, Flow, InThread, Turns, Within, run, run_async
+from a2a_trust.client.flow import Ask, Awaited, Awaiting, Flow, InThread, Slots, Within, run, run_async
 from tests.attacks.test_c05_traces_of_credentials import traces_of
 
 Run = Callable[[Flow[Any]], Any]
@@ -84,7 +84,7 @@ def test_a_result_is_in_no_traceback_of_the_package(drive: Run) -> None:
 
 
 def test_a_cancelled_flow_cleans_up_and_ends_its_turn() -> None:
-    driver, turns, done = Awaiting(), Turns(), list[str]()
+    driver, turns, done = Awaiting(), Slots(), list[str]()
 
     def flow() -> Flow[None]:
         turn = turns.begin("key")
@@ -108,7 +108,7 @@ def one_step(step: Any) -> Flow[Any]:
     return (yield step)
 
 
-def taking(turns: Turns, order: list[str], name: str, key: str = "key") -> Flow[None]:
+def taking(turns: Slots, order: list[str], name: str, key: str = "key") -> Flow[None]:
     turn = turns.begin(key)
     try:
         if (yield from turn.wait()):
@@ -121,7 +121,7 @@ def taking(turns: Turns, order: list[str], name: str, key: str = "key") -> Flow[
 
 
 def test_flows_of_one_key_run_one_after_the_other() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = Slots(), list[str]()
 
     async def main() -> None:
         driver = Awaiting()
@@ -139,7 +139,7 @@ def test_flows_of_one_key_run_one_after_the_other() -> None:
 
 
 def test_a_flow_that_is_cancelled_while_it_waits_lets_the_next_one_in() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = Slots(), list[str]()
 
     async def main() -> None:
         driver, first = Awaiting(), turns.begin("key")
@@ -156,7 +156,7 @@ def test_a_flow_that_is_cancelled_while_it_waits_lets_the_next_one_in() -> None:
 
 
 def test_a_turn_that_comes_to_a_cancelled_flow_is_passed_on() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = Slots(), list[str]()
 
     async def main() -> None:
         driver, first = Awaiting(), turns.begin("key")
@@ -173,7 +173,7 @@ def test_a_turn_that_comes_to_a_cancelled_flow_is_passed_on() -> None:
 
 
 def test_threads_wait_for_each_other() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = Slots(), list[str]()
     first = turns.begin("key")
     thread = threading.Thread(target=lambda: run(taking(turns, order, "thread")))
     thread.start()
@@ -186,7 +186,7 @@ def test_threads_wait_for_each_other() -> None:
 
 
 def test_a_call_within_a_call_of_its_thread_does_not_wait_for_itself() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = Slots(), list[str]()
     outer = turns.begin("key")
     run(taking(turns, order, "inner"))
     assert order[-1:] == ["inner ends"]

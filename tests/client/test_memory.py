@@ -401,7 +401,7 @@ def test_an_older_card_at_another_location_may_not_name_the_interface(
         memory.admit(proof(ALICE, iat=elsewhere), f"{AGENT}/team", now=NOW)
     assert (caught.value.location, caught.value.issued, caught.value.remembered) == (f"{AGENT}/team", elsewhere, here)
     assert memory.records() == (first,)
-    assert str(caught.value).endswith(memory._way_out("forget", AGENT))
+    assert str(caught.value).endswith(memory._hint("forget", AGENT))
     memory.forget(AGENT)
     assert memory.admit(proof(ALICE, iat=elsewhere), f"{AGENT}/team", now=NOW).remembered.interfaces
 

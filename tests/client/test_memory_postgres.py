@@ -125,7 +125,7 @@ def test_of_two_hosts_that_name_one_interface_at_once_the_second_is_checked_agai
     with ThreadPoolExecutor(1) as thread:
         with memory._writing() as table:
             location = location_of(f"https://{hosts[0]}")
-            table.put(Admission(table, newer, location, now=NOW, way_out=memory._way_out).decide().remembered)
+            table.put(Admission(table, newer, location, now=NOW, hint=memory._hint).decide().remembered)
             second = thread.submit(memory.admit, older, f"https://{hosts[1]}", now=NOW)
             eventually(lambda: postgres.sql(waiting))
         with pytest.raises(RolledBackCardError, match=hosts[0]):
@@ -568,13 +568,13 @@ def test_hosts_that_a_pattern_would_take_for_neighbours_are_none(memory: Postgre
 def test_the_way_out_names_the_database_without_its_password() -> None:
     url = "postgresql://ann:hunter2@db.example:5433/cards?sslmode=verify-full&password=hunter2&options=-chunter2"
     memory = PostgresCardMemory(url)
-    command = memory._way_out("accept", AGENT, ["-" + "x" * 42])
+    command = memory._hint("accept", AGENT, ["-" + "x" * 42])
     assert "hunter2" not in command + repr(memory._database.url) + memory._database.what
     assert shlex.split(command) == [
         "a2a-sign", "memory", "accept", "--file", "postgresql://ann@db.example:5433/cards?sslmode=verify-full", "--",
         AGENT, "-" + "x" * 42,
     ]  # fmt: skip
-    assert shlex.split(memory._way_out("forget", AGENT))[-3:] == [
+    assert shlex.split(memory._hint("forget", AGENT))[-3:] == [
         "--file", "postgresql://ann@db.example:5433/cards?sslmode=verify-full", AGENT,
     ]  # fmt: skip
 

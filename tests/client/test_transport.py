@@ -35,7 +35,7 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
-from a2a_trust.client.memory import Admitted, VolatileCardMemory
+from a2a_trust.client.memory import AdmittedCard, VolatileCardMemory
 from a2a_trust.errors import (
     CardMemoryError,
     FetchError,
@@ -599,7 +599,7 @@ def test_a_mistake_of_the_operator_is_no_refusal_of_a_card(make: Make, agent: Ag
     class Broken(VolatileCardMemory):
         is_broken = True
 
-        def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
+        def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> AdmittedCard:
             if self.is_broken:
                 raise ConfigurationError("the memory is of another release")
             return super().admit(verified, url, now=now)

@@ -15,7 +15,7 @@ from a2a_trust.errors import AuthenticationError, KeySourceUnavailableError
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.middleware.audit import Reason, RepeatedRefusals
+from a2a_trust.middleware.audit import Reason, RepeatedRejections
 from a2a_trust.middleware.card import CardFile
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.options import RequestRules
@@ -140,25 +140,25 @@ def test_who_is_refused_for_an_invalid_credential_is_nobody(caplog: pytest.LogCa
 
 def test_refusals_of_one_outage_are_counted_by_the_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = [0.0]
-    outages = RepeatedRefusals(Reason.KEY_SOURCE_UNAVAILABLE, clock=lambda: clock[0])
+    outages = RepeatedRejections(Reason.KEY_SOURCE_UNAVAILABLE, clock=lambda: clock[0])
     scope = {"type": "http", "method": "POST", "path": "/rpc"}
     for clock[0] in (0.0, 1.0, 30.0, 59.9):
-        outages.refused(scope, "a is down")
-    outages.refused(scope, "b is down")
+        outages.log(scope, "a is down")
+    outages.log(scope, "b is down")
     told = [(event["detail"], event.get("count")) for event in events(caplog)]
     assert told == [("a is down", None), ("b is down", None)]
     caplog.clear()
     clock[0] = 60.0
-    outages.refused(scope, "a is down")  # it is of the next minute, which begins with the count
+    outages.log(scope, "a is down")  # it is of the next minute, which begins with the count
     assert [(event["detail"], event.get("count")) for event in events(caplog)] == [("a is down", 3)]
     caplog.clear()
     clock[0] = 120.0
-    outages.refused(scope, "b is down")  # for a minute there was none
+    outages.log(scope, "b is down")  # for a minute there was none
     told = [(event["detail"], event.get("count")) for event in events(caplog)]
     assert told == [("a is down", 1), ("b is down", None)]
     caplog.clear()
     clock[0] = 180.0
-    outages.refused(scope, "a is down")
+    outages.log(scope, "a is down")
     assert [(event["detail"], event.get("count")) for event in events(caplog)] == [("a is down", None)]
     caplog.clear()
     outages.flush()
@@ -167,11 +167,11 @@ def test_refusals_of_one_outage_are_counted_by_the_minute(caplog: pytest.LogCapt
 
 def test_a_cause_has_one_event_a_minute_for_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
     clock = [0.0]
-    refusals = RepeatedRefusals(Reason.TOO_MANY_REQUESTS, clock=lambda: clock[0])
+    refusals = RepeatedRejections(Reason.TOO_MANY_REQUESTS, clock=lambda: clock[0])
     scope = {"type": "http", "method": "POST", "path": "/rpc"}
     for second in range(600):
         clock[0] = float(second)
-        refusals.refused(scope, f"too many ({second % 3})", "too many")
+        refusals.log(scope, f"too many ({second % 3})", "too many")
     told = [(event["detail"], event.get("count")) for event in events(caplog)]
     assert told == [("too many (0)", None), ("too many (0)", 59), *[("too many (0)", 60)] * 8]
     refusals.flush()
@@ -182,10 +182,10 @@ def test_a_cause_has_one_event_a_minute_for_as_long_as_it_lasts(caplog: pytest.L
 
 def test_the_causes_that_are_kept_apart_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     clock = [0.0]
-    refusals = RepeatedRefusals(Reason.TOO_MANY_REQUESTS, clock=lambda: clock[0])
+    refusals = RepeatedRejections(Reason.TOO_MANY_REQUESTS, clock=lambda: clock[0])
     for clock[0] in (0.0, 1.0, 61.0, 122.0):
         for number in range(1000):
-            refusals.refused({"type": "http", "path": "/rpc"}, f"peer {number}")
+            refusals.log({"type": "http", "path": "/rpc"}, f"peer {number}")
         assert len(refusals._open) == 65
     refusals.flush()
     assert sum(event.get("count", 1) for event in events(caplog)) == 4000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from a2a_trust.card.operations import METHODS, Binding, Operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.middleware import calls
-from a2a_trust.middleware.calls import MAX_MEMBERS, CallRefusedError, check_media_type, read_call, tenants_in_query
+from a2a_trust.middleware.calls import MAX_MEMBERS, CallRejectedError, check_media_type, read_call, tenants_in_query
 from a2a_trust.middleware.routing import Target
 from tests.tables import walk
 
@@ -27,8 +27,8 @@ def request(method: str = "SendMessage", params: Any = None, **members: Any) -> 
     return json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, **given, **members}).encode()
 
 
-def refused(body: bytes, target: Target = JSON_RPC) -> CallRefusedError:
-    with pytest.raises(CallRefusedError) as caught:
+def refused(body: bytes, target: Target = JSON_RPC) -> CallRejectedError:
+    with pytest.raises(CallRejectedError) as caught:
         read_call(target, body, b"")
     return caught.value
 
@@ -276,13 +276,13 @@ def test_media_types_that_are_json(value: bytes) -> None:
     ],
 )
 def test_media_types_that_another_reader_reads_otherwise(values: list[bytes]) -> None:
-    with pytest.raises(CallRefusedError) as caught:
+    with pytest.raises(CallRejectedError) as caught:
         check_media_type([(b"content-type", value) for value in values])
     assert (caught.value.error.code, caught.value.error.status) == (-32005, 415)
 
 
 def test_an_alias_of_the_media_type_is_a_second_one() -> None:
-    with pytest.raises(CallRefusedError):
+    with pytest.raises(CallRejectedError):
         check_media_type([(b"content-type", b"application/json"), (b"content_type", b"text/plain")])
 
 
@@ -312,7 +312,7 @@ def test_tenants_of_a_query(query: bytes, tenants: set[str]) -> None:
     ],
 )
 def test_a_query_that_names_a_tenant_oddly_is_refused(query: bytes) -> None:
-    with pytest.raises(CallRefusedError):
+    with pytest.raises(CallRejectedError):
         tenants_in_query(query)
 
 
@@ -374,7 +374,7 @@ def test_a_call_that_is_read_names_the_tenants_that_protobuf_would_see(
     seen += [push.get("tenant")] if isinstance(push, dict) else []
     try:
         call = read_call(JSON_RPC, data, b"")
-    except CallRefusedError:
+    except CallRejectedError:
         assert (
             any(not isinstance(tenant, str | None) for tenant in seen)
             or isinstance(configuration, list)

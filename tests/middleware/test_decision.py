@@ -27,7 +27,7 @@ from a2a_trust.middleware.decision import (
 )
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.options import RequestRules
-from a2a_trust.middleware.refusal import Refusal
+from a2a_trust.middleware.rejection import Rejection
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof
 from tests.auth.test_jwt import NOW
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, verifiers
@@ -64,7 +64,7 @@ def front(rules: RequestRules = RULES, **options: Any) -> tuple[Access, CallRule
 
 async def decision(
     method: str, path: str, body: bytes | None = None, *, key: str = KEY, kind: str = "http", **scope: Any
-) -> Admitted | ForExtendedCard | NeedsBody | Refusal:
+) -> Admitted | ForExtendedCard | NeedsBody | Rejection:
     access, calls = front()
     headers = [(b"content-type", b"application/json"), *([(b"x-api-key", key.encode())] if key else [])]
     request = {"type": kind, "method": method, "path": path, **scope, "headers": [*headers, *scope.get("headers", ())]}
@@ -115,7 +115,7 @@ async def test_the_rules_reject_with_the_error_of_the_protocol(
     method: str, path: str, body: bytes | None, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     rejected = await decision(method, path, body)
-    assert isinstance(rejected, Refusal)
+    assert isinstance(rejected, Rejection)
     assert rejected.status == status
     assert b'"error"' in rejected.body
     assert (events(caplog)[-1]["event"], events(caplog)[-1]["caller"]) == ("refused", "key:ann@api-keys")
@@ -128,7 +128,7 @@ async def test_the_guard_comes_first_with_and_without_a_body(
 ) -> None:
     for path in ("/rpc", "/docs", "/nowhere"):
         refused = await decision("POST", path, body, key=key)
-        assert isinstance(refused, Refusal)
+        assert isinstance(refused, Rejection)
         assert refused.status == 401
         assert b"www-authenticate" in dict(refused.headers)
     kind = "invalid-credentials" if key else "missing-credentials"
@@ -137,7 +137,7 @@ async def test_the_guard_comes_first_with_and_without_a_body(
 
 async def test_a_caller_that_lacks_scopes_is_refused_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
     refused = await decision("POST", "/rpc", key=POOR_KEY)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Rejection)
     assert refused.status == 403
     assert [event["caller"] for event in events(caplog)] == ["key:bob@api-keys"]
 
@@ -152,13 +152,13 @@ async def test_other_paths_need_no_body_and_public_ones_no_caller() -> None:
     assert (public.caller, public.call) == (None, None)
     with pytest.raises(ConfigurationError):
         principal_of(public.request)
-    assert isinstance(await decision("GET", "/healthz", key="", raw_path=b"/%68ealthz"), Refusal)
-    assert isinstance(await decision("POST", "/healthz", key=""), Refusal)
+    assert isinstance(await decision("GET", "/healthz", key="", raw_path=b"/%68ealthz"), Rejection)
+    assert isinstance(await decision("POST", "/healthz", key=""), Rejection)
 
 
 async def test_a_websocket_is_of_no_interface() -> None:
     assert isinstance(await decision("GET", "/docs", kind="websocket"), Admitted)
-    assert isinstance(await decision("GET", "/rpc", kind="websocket"), Refusal)
+    assert isinstance(await decision("GET", "/rpc", kind="websocket"), Rejection)
 
 
 async def test_the_application_gets_the_caller_in_place_of_the_credential() -> None:
@@ -179,14 +179,14 @@ async def test_a_preflight_must_not_carry_a_call() -> None:
     assert needs.admitted.caller is None
     assert b"content-length" not in dict(needs.admitted.request["headers"])
     assert decide_with_body(calls, needs, b"") is needs.admitted
-    assert isinstance(decide_with_body(calls, needs, call("acme")), Refusal)
+    assert isinstance(decide_with_body(calls, needs, call("acme")), Rejection)
 
 
 async def test_an_announced_body_that_is_too_long_is_rejected_unread() -> None:
     for announced, path in ((b"100", "/rpc"), (b"1", "/rest/tasks/5"), (b"-1", "/rpc"), (b"1" * 99, "/rpc")):
         method = "POST" if path == "/rpc" else "GET"
         rejected = await decision(method, path, headers=[(b"content-length", announced)])
-        assert isinstance(rejected, Refusal)
+        assert isinstance(rejected, Rejection)
         assert rejected.status in (400, 413)
     assert isinstance(await decision("POST", "/rpc", headers=[(b"Content-Length", b"99")]), NeedsBody)
 
@@ -204,10 +204,10 @@ async def test_a_proof_is_used_once_though_the_body_comes_later() -> None:
     assert isinstance(admitted, Admitted)
     assert admitted.dpop_nonce == nonces.given(NOW) != old
     rejected = decide_with_body(calls, needs, call("other"))
-    assert isinstance(rejected, Refusal)
+    assert isinstance(rejected, Rejection)
     assert dict(rejected.headers)[b"dpop-nonce"] == admitted.dpop_nonce.encode()
     again = await decide(access, calls, request, NOW)
-    assert isinstance(again, Refusal)
+    assert isinstance(again, Rejection)
     assert again.status == 401
 
 

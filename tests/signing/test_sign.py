@@ -544,7 +544,7 @@ def test_a_signer_that_contradicts_its_public_key_is_a_mistake() -> None:
     for name, value in (("alg", "ES384"), ("kid", "bob")):
         signer = Faulty(ALICE.public_key, b"")
         setattr(signer, name, value)
-        with pytest.raises(ConfigurationError, match="must be those of its public_key"):
+        with pytest.raises(ConfigurationError, match="must be the same as in its public_key"):
             sign_card(full_card(), signer)
 
 

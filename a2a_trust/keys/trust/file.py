@@ -344,7 +344,7 @@ def _read_entry(table: _Table) -> TrustEntry:
         raise table.error("alg", str(error)) from None
     starts, ends = table.moment("not_before", -math.inf), table.moment("not_after", math.inf)
     if not starts < ends:
-        raise table.error("not_after", "write a later moment than that of not_before")
+        raise table.error("not_after", "write a later moment than not_before")
     any_host = table.members.get("unsafe_any_origin", False)
     if any_host is not False and (any_host is not True or "origins" in table.members):
         raise table.error("unsafe_any_origin", "write true, and remove origins")

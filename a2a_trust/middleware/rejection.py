@@ -11,7 +11,7 @@ from typing import Final
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS
-from a2a_trust.auth.guard import Guard, Refused
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.card.operations import Binding
 from a2a_trust.errors import (
     AuthorizationError,
@@ -24,19 +24,18 @@ from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket
 RETRY_AFTER: Final = 5
 """The seconds after which a caller may retry when the source of keys is down."""
 
-
 _CHALLENGE: Final = b"www-authenticate"
+_BASIC: Final = HttpAuthorization("basic")
+_ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A response that is ready to be sent."""
-
+class Rejection:
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
 
-    def with_one_challenge_line(self) -> Refusal:
+    def with_one_challenge_line(self) -> Rejection:
         """The same with all challenges in one line, which is equivalent (RFC 9110 11.6.1).
 
         For websockets: granian 2.8.7 crashes, with all connections, when it rejects one with two such lines.
@@ -84,26 +83,26 @@ NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is
 UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
 
 
-def refusal_for(
-    refused: Refused,
+def rejection_for(
+    rejected: Rejected,
     guard: Guard,
     binding: Binding,
     *,
     legacy: bool = False,
     resource_metadata: str | None = None,
     dpop_nonce: str | None = None,
-) -> Refusal:
+) -> Rejection:
     """The answer to a request that the guard has rejected.
 
     ``binding`` is the binding of the interface that was called; ``legacy``: it speaks a version before 1.0.
     ``resource_metadata`` is the URL that challenges for tokens name (RFC 9728 5.1). ``dpop_nonce`` is the nonce that
     the next proof must have (RFC 9449 9).
     """
-    error = refused.error
+    error = rejected.error
     headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
     if isinstance(error, AuthorizationError):
         kind = FORBIDDEN
-        headers += _challenges(guard, _wanting(error, guard), refused.by_dpop, resource_metadata)
+        headers += _challenges(guard, _wanting(error, guard), rejected.by_dpop, resource_metadata)
     elif isinstance(error, TooManyRequestsError):
         kind = TOO_MANY
         headers.append((b"retry-after", b"%d" % error.retry_after))
@@ -112,22 +111,21 @@ def refusal_for(
         headers.append((b"retry-after", b"%d" % RETRY_AFTER))
     else:
         kind = UNAUTHENTICATED
-        headers += _challenges(guard, _wrong(refused, guard), refused.by_dpop, resource_metadata)
+        headers += _challenges(guard, _wrong(rejected, guard), rejected.by_dpop, resource_metadata)
         if dpop_nonce is not None:
             headers.append((b"dpop-nonce", dpop_nonce.encode("ascii")))
     body = _body(kind, binding)
     # A2A 1.0 has its own media type for HTTP+JSON; clients of 0.3 know only application/json.
     media_type = b"application/json" if legacy or binding is Binding.JSONRPC else b"application/a2a+json"
     headers += [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
-    return Refusal(kind.status, tuple(headers), body)
+    return Rejection(kind.status, tuple(headers), body)
 
 
-def refusal_of(error: Error, call_id: bytes | None) -> Refusal:
-    """The answer to a request that the guard has admitted, or that is for no agent; as JSON-RPC when ``call_id`` is
-    given."""
+def rejection_of(error: Error, call_id: bytes | None) -> Rejection:
+    """The answer to a request that the guard has admitted, or that is for no agent; with ``call_id``, as JSON-RPC."""
     # Errors of the protocol have the status 200 in JSON-RPC; errors of HTTP keep theirs.
     status = error.status if call_id is None or error.is_of_http else 200
-    return Refusal(status, *for_caller(error.body(call_id)))
+    return Rejection(status, *for_caller(error.body(call_id)))
 
 
 def for_caller(body: bytes) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
@@ -141,40 +139,34 @@ def for_caller(body: bytes) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
     return headers, body
 
 
-async def send_refusal(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+async def send_rejection(rejection: Rejection, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer the request; a websocket is closed before it is accepted, if the server can send no answer."""
     if scope["type"] == "websocket":
         if "websocket.http.response" not in (scope.get("extensions") or {}):
             await close_websocket(receive, send)
             return
-        refusal = refusal.with_one_challenge_line()
-    await respond(scope, send, refusal.status, refusal.headers, refusal.body)
+        rejection = rejection.with_one_challenge_line()
+    await respond(scope, send, rejection.status, rejection.headers, rejection.body)
 
 
-def _wrong(refused: Refused, guard: Guard) -> dict[Extractor, str]:
+def _wrong(rejected: Rejected, guard: Guard) -> dict[Extractor, str]:
     """The error by the place of the wrong credential; empty if no credential came (RFC 6750 3.1)."""
-    if not isinstance(refused.error, InvalidCredentialsError) or refused.scheme is None:
+    if not isinstance(rejected.error, InvalidCredentialsError) or rejected.scheme is None:
         return {}
-    return {guard.place(refused.scheme): f'error="{refused.error.oauth_error}"'}
+    return {guard.place(rejected.scheme): f'error="{rejected.error.oauth_error}"'}
 
 
 def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
-    """The errors by the places of valid credentials that lack scopes."""
     scopes: dict[Extractor, set[str]] = {}
     for scheme, needed in error.by_scheme.items():
         scopes.setdefault(guard.place(scheme), set()).update(needed)
     return {place: f'error="insufficient_scope", scope="{" ".join(sorted(found))}"' for place, found in scopes.items()}
 
 
-_BASIC: Final = HttpAuthorization("basic")
-_ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
-
-
 def _challenges(
     guard: Guard, about: dict[Extractor, str], by_dpop: bool, resource_metadata: str | None
 ) -> list[tuple[bytes, bytes]]:
-    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1), without duplicates. Client certificates have
-    no such scheme: TLS asks for them.
+    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1), each once; TLS asks for certificates.
 
     ``about`` has the errors by the place of the token. With ``by_dpop`` they stand in the challenge of DPoP
     (RFC 9449 7.1), else in the challenge of Bearer.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.dpop import DPoP, ServerNonces
-from a2a_trust.auth.guard import Guard, Refused
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.card.operations import Binding
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
@@ -17,7 +17,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MissingCredentialsError,
 )
-from a2a_trust.middleware.refusal import Refusal, refusal_for
+from a2a_trust.middleware.rejection import Rejection, rejection_for
 from tests.auth.test_jwt import NOW
 from tests.middleware.agent import CARD, verifiers
 from tests.tables import walk
@@ -25,20 +25,22 @@ from tests.tables import walk
 INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "a2a-protocol.org"}
 
 
-def invalid(scheme: str | None) -> Refused:
-    return Refused(InvalidCredentialsError("secret reason"), scheme)
+def invalid(scheme: str | None) -> Rejected:
+    return Rejected(InvalidCredentialsError("secret reason"), scheme)
 
 
-def forbidden(scopes: tuple[str, ...], by_scheme: dict[str, tuple[str, ...]], *, by_dpop: bool = False) -> Refused:
-    return Refused(AuthorizationError("secret reason", scopes, by_scheme), by_dpop=by_dpop)
+def forbidden(scopes: tuple[str, ...], by_scheme: dict[str, tuple[str, ...]], *, by_dpop: bool = False) -> Rejected:
+    return Rejected(AuthorizationError("secret reason", scopes, by_scheme), by_dpop=by_dpop)
 
 
-MISSING, INVALID = Refused(MissingCredentialsError("secret reason")), invalid("oauth")
+MISSING, INVALID = Rejected(MissingCredentialsError("secret reason")), invalid("oauth")
 FORBIDDEN = forbidden(("read", "write"), {"oauth": ("read", "write")})
-DOWN = Refused(KeySourceUnavailableError("secret reason"))
+DOWN = Rejected(KeySourceUnavailableError("secret reason"))
 
 
-def refuse(error: Refused, binding: Binding = Binding.JSONRPC, *, dpop: DPoP | None = None, **members: Any) -> Refusal:
+def answer(
+    error: Rejected, binding: Binding = Binding.JSONRPC, *, dpop: DPoP | None = None, **members: Any
+) -> Rejection:
     card = {**CARD, **members}
     used = {name for item in card["securityRequirements"] for name in item["schemes"]}
     given = verifiers()
@@ -46,11 +48,11 @@ def refuse(error: Refused, binding: Binding = Binding.JSONRPC, *, dpop: DPoP | N
         given["key"] = given["oauth"]
     chosen = {name: verifier for name, verifier in given.items() if name in used}
     nonce = None if dpop is None else dpop.nonce(NOW)
-    return refusal_for(error, Guard(read_card(card), chosen, dpop=dpop), binding, dpop_nonce=nonce)
+    return rejection_for(error, Guard(read_card(card), chosen, dpop=dpop), binding, dpop_nonce=nonce)
 
 
-def values(refusal: Refusal, name: bytes) -> list[str]:
-    return [value.decode() for line, value in refusal.headers if line == name]
+def values(rejection: Rejection, name: bytes) -> list[str]:
+    return [value.decode() for line, value in rejection.headers if line == name]
 
 
 @pytest.mark.parametrize(
@@ -62,15 +64,15 @@ def values(refusal: Refusal, name: bytes) -> list[str]:
         (DOWN, 503, -32603, "UNAVAILABLE", "Credentials cannot be checked now."),
     ],
 )
-def test_the_body_of_json_rpc(error: Refused, status: int, code: int, reason: str, message: str) -> None:
-    refusal = refuse(error, Binding.JSONRPC)
-    assert refusal.status == status
-    assert json.loads(refusal.body) == {
+def test_the_body_of_json_rpc(error: Rejected, status: int, code: int, reason: str, message: str) -> None:
+    rejection = answer(error, Binding.JSONRPC)
+    assert rejection.status == status
+    assert json.loads(rejection.body) == {
         "jsonrpc": "2.0",
         "id": None,
         "error": {"code": code, "message": message, "data": [{**INFO, "reason": reason}]},
     }
-    assert values(refusal, b"content-type") == ["application/json"]
+    assert values(rejection, b"content-type") == ["application/json"]
 
 
 @pytest.mark.parametrize(
@@ -82,22 +84,22 @@ def test_the_body_of_json_rpc(error: Refused, status: int, code: int, reason: st
         (DOWN, 503, "UNAVAILABLE", "UNAVAILABLE"),
     ],
 )
-def test_the_body_of_http_json(error: Refused, status: int, name: str, reason: str) -> None:
-    refusal = refuse(error, Binding.HTTP_JSON)
-    assert refusal.status == status
-    body = json.loads(refusal.body)
+def test_the_body_of_http_json(error: Rejected, status: int, name: str, reason: str) -> None:
+    rejection = answer(error, Binding.HTTP_JSON)
+    assert rejection.status == status
+    body = json.loads(rejection.body)
     assert body["error"].pop("message")
     assert body == {"error": {"code": status, "status": name, "details": [{**INFO, "reason": reason}]}}
-    assert values(refusal, b"content-type") == ["application/a2a+json"]
+    assert values(rejection, b"content-type") == ["application/a2a+json"]
 
 
 @walk("binding", list(Binding))
 @walk("error", [MISSING, INVALID, FORBIDDEN, DOWN])
-def test_every_refusal_is_complete_is_not_cached_and_does_not_say_why(error: Refused, binding: Binding) -> None:
-    refusal = refuse(error, binding)
-    assert values(refusal, b"content-length") == [str(len(refusal.body))]
-    assert values(refusal, b"cache-control") == ["no-store"]
-    assert b"secret" not in refusal.body + b"".join(name + value for name, value in refusal.headers)
+def test_every_refusal_is_complete_is_not_cached_and_does_not_say_why(error: Rejected, binding: Binding) -> None:
+    rejection = answer(error, binding)
+    assert values(rejection, b"content-length") == [str(len(rejection.body))]
+    assert values(rejection, b"cache-control") == ["no-store"]
+    assert b"secret" not in rejection.body + b"".join(name + value for name, value in rejection.headers)
 
 
 KEY_CHALLENGE = 'ApiKey in="header", name="X-API-Key"'
@@ -119,26 +121,26 @@ KEY_CHALLENGE = 'ApiKey in="header", name="X-API-Key"'
         (DOWN, []),
     ],
 )
-def test_there_is_one_challenge_for_each_scheme_that_a_caller_may_use(error: Refused, challenges: list[str]) -> None:
-    assert values(refuse(error), b"www-authenticate") == challenges
+def test_there_is_one_challenge_for_each_scheme_that_a_caller_may_use(error: Rejected, challenges: list[str]) -> None:
+    assert values(answer(error), b"www-authenticate") == challenges
 
 
 def test_only_an_outage_says_when_to_come_again() -> None:
-    assert int(values(refuse(DOWN), b"retry-after")[0]) > 0
+    assert int(values(answer(DOWN), b"retry-after")[0]) > 0
     for error in (MISSING, INVALID, FORBIDDEN):
-        assert values(refuse(error), b"retry-after") == []
+        assert values(answer(error), b"retry-after") == []
 
 
 def test_schemes_that_nothing_demands_are_not_challenged_for() -> None:
-    refusal = refuse(MISSING, securityRequirements=[{"schemes": {"key": {}}}])
-    assert values(refusal, b"www-authenticate") == [KEY_CHALLENGE]
+    rejection = answer(MISSING, securityRequirements=[{"schemes": {"key": {}}}])
+    assert values(rejection, b"www-authenticate") == [KEY_CHALLENGE]
 
 
 @pytest.mark.parametrize("location", ["query", "cookie"])
 def test_a_key_elsewhere_is_challenged_for_there(location: str) -> None:
     schemes = {"key": {"type": "apiKey", "in": location, "name": "k"}}
-    refusal = refuse(MISSING, securitySchemes=schemes, securityRequirements=[{"schemes": {"key": {}}}])
-    assert values(refusal, b"www-authenticate") == [f'ApiKey in="{location}", name="k"']
+    rejection = answer(MISSING, securitySchemes=schemes, securityRequirements=[{"schemes": {"key": {}}}])
+    assert values(rejection, b"www-authenticate") == [f'ApiKey in="{location}", name="k"']
 
 
 @pytest.mark.parametrize(
@@ -153,35 +155,35 @@ def test_a_key_elsewhere_is_challenged_for_there(location: str) -> None:
         ),
     ],
 )
-def test_two_schemes_for_one_token_make_one_challenge(error: Refused, challenge: str) -> None:
+def test_two_schemes_for_one_token_make_one_challenge(error: Rejected, challenge: str) -> None:
     schemes = {"key": {"type": "http", "scheme": "bearer"}, "oauth": {"type": "oauth2"}}
-    assert values(refuse(error, securitySchemes=schemes), b"www-authenticate") == [challenge]
+    assert values(answer(error, securitySchemes=schemes), b"www-authenticate") == [challenge]
 
 
 def test_http_json_of_versions_before_1_0_has_no_media_type_of_its_own() -> None:
     guard = Guard(read_card(CARD), verifiers())
-    new, old = (refusal_for(MISSING, guard, Binding.HTTP_JSON, legacy=legacy) for legacy in (False, True))
+    new, old = (rejection_for(MISSING, guard, Binding.HTTP_JSON, legacy=legacy) for legacy in (False, True))
     assert values(old, b"content-type") == ["application/json"]
     assert old.body == new.body
 
 
 def test_challenges_can_stand_in_one_line() -> None:
-    refusal = refuse(MISSING)
-    joined = refusal.with_one_challenge_line()
+    rejection = answer(MISSING)
+    joined = rejection.with_one_challenge_line()
     assert values(joined, b"www-authenticate") == [f"{KEY_CHALLENGE}, Bearer"]
-    assert {line for line in refusal.headers if line[0] != b"www-authenticate"} < set(joined.headers)
-    assert (joined.status, joined.body) == (refusal.status, refusal.body)
-    assert refuse(DOWN).with_one_challenge_line() == refuse(DOWN)
+    assert {line for line in rejection.headers if line[0] != b"www-authenticate"} < set(joined.headers)
+    assert (joined.status, joined.body) == (rejection.status, rejection.body)
+    assert answer(DOWN).with_one_challenge_line() == answer(DOWN)
 
 
 ALGS = 'algs="ES256 ES384 ES512 EdDSA Ed25519 RS256 RS384 RS512 PS256 PS384 PS512"'
 
 
-def of_dpop(oauth_error: str = "invalid_token") -> Refused:
-    return Refused(InvalidCredentialsError("secret reason", oauth_error=oauth_error), "oauth", by_dpop=True)
+def of_dpop(oauth_error: str = "invalid_token") -> Rejected:
+    return Rejected(InvalidCredentialsError("secret reason", oauth_error=oauth_error), "oauth", by_dpop=True)
 
 
-def lacking_by_dpop() -> Refused:
+def lacking_by_dpop() -> Rejected:
     return forbidden(("read",), {"oauth": ("read",)}, by_dpop=True)
 
 
@@ -198,21 +200,21 @@ def lacking_by_dpop() -> Refused:
     ],
 )
 def test_who_may_use_dpop_is_told_so_beside_bearer_and_hears_of_errors_where_the_token_came(
-    error: Refused, bearer: str, dpop: str
+    error: Rejected, bearer: str, dpop: str
 ) -> None:
-    refusal = refuse(error, dpop=DPoP(url="http://agent.example"))
-    assert values(refusal, b"www-authenticate") == [KEY_CHALLENGE, bearer, dpop]
-    assert values(refusal, b"dpop-nonce") == []
-    assert values(refusal.with_one_challenge_line(), b"www-authenticate") == [f"{KEY_CHALLENGE}, {bearer}, {dpop}"]
+    rejection = answer(error, dpop=DPoP(url="http://agent.example"))
+    assert values(rejection, b"www-authenticate") == [KEY_CHALLENGE, bearer, dpop]
+    assert values(rejection, b"dpop-nonce") == []
+    assert values(rejection.with_one_challenge_line(), b"www-authenticate") == [f"{KEY_CHALLENGE}, {bearer}, {dpop}"]
 
 
 def test_http_bearer_beside_oauth_is_told_of_bearer_alone() -> None:
     schemes = {"key": {"type": "http", "scheme": "bearer"}, "oauth": {"type": "oauth2"}}
-    refusal = refuse(of_dpop(), dpop=DPoP(url="http://agent.example"), securitySchemes=schemes)
-    assert values(refusal, b"www-authenticate") == ["Bearer", f'DPoP error="invalid_token", {ALGS}']
+    rejection = answer(of_dpop(), dpop=DPoP(url="http://agent.example"), securitySchemes=schemes)
+    assert values(rejection, b"www-authenticate") == ["Bearer", f'DPoP error="invalid_token", {ALGS}']
 
 
 @pytest.mark.parametrize(("error", "given"), [(MISSING, 1), (of_dpop("use_dpop_nonce"), 1), (FORBIDDEN, 0), (DOWN, 0)])
-def test_a_401_gives_the_nonce_that_the_next_proof_has_to_hold(error: Refused, given: int) -> None:
+def test_a_401_gives_the_nonce_that_the_next_proof_has_to_hold(error: Rejected, given: int) -> None:
     dpop = DPoP(url="http://agent.example", nonces=ServerNonces(b"s" * 32))
-    assert values(refuse(error, dpop=dpop), b"dpop-nonce") == [dpop.nonce(NOW)] * given
+    assert values(answer(error, dpop=dpop), b"dpop-nonce") == [dpop.nonce(NOW)] * given

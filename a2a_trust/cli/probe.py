@@ -120,7 +120,7 @@ def _prepared(options: argparse.Namespace, urls: list[str]) -> Callable[[str], P
     from a2a_trust.client.destinations import Destination, named_origins
     from a2a_trust.client.flow import waited
     from a2a_trust.keys.trust.file import TrustFile
-    from a2a_trust.probe.probing import ProbeOptions, probed, with_this_machine
+    from a2a_trust.probe.probing import ProbeOptions, probe_with, with_this_machine
 
     default = Destination.origin_of(urls[0]) if len(urls) == 1 else ""
     given = [*map(partial(_credential, "--credential", default), options.credential)]
@@ -137,7 +137,7 @@ def _prepared(options: argparse.Namespace, urls: list[str]) -> Callable[[str], P
         private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
         fetcher = Fetcher(private_origins=private)
         settings = ProbeOptions(trust=trust, origins=origins, fetcher=fetcher, allow_tasks=options.allow_tasks)
-        return waited(partial(probed, url, settings, made_for))
+        return waited(partial(probe_with, url, settings, made_for))
 
     return probe
 
@@ -194,7 +194,7 @@ def _entry(outcome: _Outcome) -> dict[str, Any]:
 
 def _put_sarif(outcomes: list[_Outcome]) -> None:
     from a2a_trust.cli.sarif import log_of, notification, result
-    from a2a_trust.probe.rules import RULES
+    from a2a_trust.probe.checks import RULES
 
     results, errors = list[dict[str, Any]](), list[dict[str, Any]]()
     for url, _, report in outcomes:

@@ -1,13 +1,15 @@
-"""The form of an agent's answers: challenges, bodies of rejections, caching, other sites, the connection, metadata.
+"""The rules of a probe and their findings: what is open, and faults in the form of the answers.
 
-These are faults of agents that enforce their card, too. This module only computes values.
+``docs/probe.md`` explains cause, proof and fix of each rule. This module only computes values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.net.metadata import challenges_of
@@ -18,14 +20,107 @@ from a2a_trust.card.view import CardView, Interface, SecurityScheme
 from a2a_trust.client.credentials import http_scheme
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.probe.answers import Kind, content_of
-from a2a_trust.probe.forgeries import Form, issuer_of, takes_token
+from a2a_trust.lint.findings import Severity
+from a2a_trust.probe.answers import AnswerKind, content_of
+from a2a_trust.probe.forgeries import Attempt, issuer_of, takes_token
 from a2a_trust.probe.requests import OTHER_SITE, PREFLIGHT
-from a2a_trust.probe.rules import ProbeFinding, finding
-from a2a_trust.probe.verdicts import Exchange
+from a2a_trust.probe.verdicts import SHOWN, Exchange, operations_of
+
+
+class ProbeRule(NamedTuple):
+    """A rule. ``section`` is the clause that an agent breaks, or "-"."""
+
+    id: str
+    severity: Severity
+    description: str
+    section: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFinding:
+    """A fault of an agent.
+
+    - ``rule`` and ``severity``: the stable id of the rule, as in docs/probe.md, and its severity.
+    - ``where``: the JSON pointer of the interface or member in the card; "" for the whole agent.
+    - ``message``: what was seen. It has no text that the agent sent in an answer.
+    - ``proof``: the exchanges that show it, each a request, what it carried, and the answer.
+    """
+
+    rule: str
+    severity: Severity
+    where: str
+    message: str
+    proof: tuple[str, ...] = ()
+
+
+_TABLE: Final = """
+error | open-operation | Callers without a credential are answered. | A2A 1.0.1 7.3
+error | open-extended-card | The extended card is given to callers without a credential. | A2A 1.0.1 13.3
+error | wrong-credential-accepted | A random or malformed credential is accepted, also in another place. | A2A 1.0.1 7.3
+error | forged-token-accepted | An unsigned token is accepted, or one of a throw-away key. | RFC 8725 3.1
+error | scope-not-checked | A credential that lacks a required scope is accepted. | RFC 6750 3.1
+error | half-accepted | One of the credentials that a requirement combines is enough. | A2A 1.0.1 4.5.1
+error | push-to-loopback | Push notifications to a loopback address are accepted. | A2A 1.0.1 13.2
+error | cors-with-credentials | Pages of every site may send the user's own credentials and read answers. | Fetch 3.2.5
+warning | credential-rejected | The credential that the operator gave is rejected everywhere. | -
+warning | other-rejection | Callers are rejected, but not by the status 401 or 403. | A2A 1.0.1 7.3
+warning | no-challenge | An answer with status 401 does not say how to authenticate. | RFC 9110 11.6.1
+warning | malformed-challenge | The header WWW-Authenticate cannot be read. | RFC 9110 11.6.1
+warning | other-challenge | The challenges do not name the scheme that the card demands. | RFC 9110 11.6.1
+warning | error-without-token | A challenge names an error although no token came. | RFC 6750 3.1
+note | no-error-code | A challenge does not name the error invalid_token for a wrong token. | RFC 6750 3.1
+note | rejection-body | The body of a rejection is not an error in the form of the binding. | A2A 1.0.1 9.5
+warning | cached-extended-card | Shared caches may keep the extended card. | RFC 9111 3.5
+warning | old-tls | TLS 1.0 or 1.1 is accepted. | RFC 8996
+warning | certificate-ends | The certificate of the server is valid for less than 14 days. | -
+warning | metadata | A key set or metadata that the card or a challenge names does not fit it. | RFC 8414, RFC 9728
+warning | card-not-verified | The signatures of the card do not verify with the given keys. | A2A 1.0.1 8.4
+warning | card-problems | The card has errors that lint finds. | A2A 1.0.1 5.7
+note | not-asked | An interface was not asked. | --
+"""
+
+RULES: Final = MappingProxyType(
+    {
+        name: ProbeRule(name, Severity(severity), description, section)
+        for severity, name, description, section in (row.split(" | ") for row in _TABLE.strip().splitlines())
+    }
+)
+"""Every rule by its id, errors first."""
+
+
+def finding(rule: str, where: str, *proof: str, message: str = "") -> ProbeFinding:
+    """A finding with the severity of its rule, and its description if there is no message."""
+    known = RULES[rule]
+    message = message or known.description.rstrip(".")
+    return ProbeFinding(rule=rule, severity=known.severity, where=where, message=message, proof=proof)
+
 
 _SOON: Final = 14 * 86_400
-_WRONG_TOKENS: Final = (Form.WRONG, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
+_WRONG_TOKENS: Final = (Attempt.WRONG, Attempt.FORGED, Attempt.UNSIGNED, Attempt.EXPIRED)
+_OPEN: Final = {
+    **dict.fromkeys((Attempt.WRONG, Attempt.MALFORMED, Attempt.ELSEWHERE), "wrong-credential-accepted"),
+    **dict.fromkeys((Attempt.FORGED, Attempt.UNSIGNED, Attempt.EXPIRED), "forged-token-accepted"),
+    Attempt.NOTHING: "open-operation",
+    Attempt.LESS: "scope-not-checked",
+    Attempt.HALF: "half-accepted",
+}
+
+
+def open_findings(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator[ProbeFinding]:
+    """One finding for each rule by which an interface is open."""
+    opened: dict[str, list[Exchange]] = {}
+    for each in exchanges:
+        if each.is_open:
+            is_card = each.request.operation == Operation.GET_EXTENDED_CARD and each.attempt is Attempt.NOTHING
+            opened.setdefault("open-extended-card" if is_card else _OPEN[each.attempt], []).append(each)
+    good = [each for each in exchanges if each.attempt is Attempt.GOOD]
+    for rule, those in opened.items():
+        attempts = ", ".join(dict.fromkeys(each.attempt.value for each in those))
+        control = [each for each in good if each.request is those[0].request]
+        proof = map(str, [*those[:SHOWN], *control])
+        yield finding(rule, interface.pointer, *proof, message=f"{operations_of(those)}: answered with {attempts}")
+    if good and all(each.kind is AnswerKind.REJECTED for each in good):
+        yield finding("credential-rejected", interface.pointer, str(good[0]))
 
 
 def checks_of(
@@ -43,7 +138,7 @@ def checks_of(
 
 
 def _faults(exchange: Exchange, words: set[str], interface: Interface, now: float) -> Iterator[str]:
-    answer, request, kind = exchange.answer, exchange.request, exchange.reading.kind
+    answer, request, kind = exchange.answer, exchange.request, exchange.kind
     if answer is None:
         return
     headers = {name: value.strip().lower() for name, value in answer.headers.items()}
@@ -53,19 +148,19 @@ def _faults(exchange: Exchange, words: set[str], interface: Interface, now: floa
         origin, credentials = (headers.get(f"access-control-allow-{name}") for name in ("origin", "credentials"))
         if (origin, credentials) == (OTHER_SITE, "true"):
             yield "cors-with-credentials"
-    elif exchange.form is Form.GOOD:
+    elif exchange.attempt is Attempt.GOOD:
         directives = {each.partition("=")[0].strip() for each in headers.get("cache-control", "").split(",")}
-        is_card = request.operation == Operation.GET_EXTENDED_CARD and kind is Kind.ANSWERED
+        is_card = request.operation == Operation.GET_EXTENDED_CARD and kind is AnswerKind.ANSWERED
         if is_card and directives.isdisjoint({"private", "no-store"}):
             yield "cached-extended-card"
-    elif kind is Kind.DENIED:
+    elif kind is AnswerKind.DENIED and answer.status != 403:
         yield "other-rejection"
-    elif kind is Kind.REJECTED:
+    elif kind is AnswerKind.REJECTED:
         is_here = request.url == interface.url or interface.binding == Binding.HTTP_JSON
         if is_here and not request.is_other and not _is_error(request.binding, content_of(answer)):
             yield "rejection-body"
         if answer.status == 401:
-            yield from _challenge(exchange.form, answer.headers.get("www-authenticate", ""), words)
+            yield from _challenge(exchange.attempt, answer.headers.get("www-authenticate", ""), words)
 
 
 def _is_error(binding: Binding, body: Any) -> bool:
@@ -73,7 +168,7 @@ def _is_error(binding: Binding, body: Any) -> bool:
     return is_object and (binding is Binding.HTTP_JSON or body.get("jsonrpc") == "2.0")
 
 
-def _challenge(form: Form, line: str, words: set[str]) -> Iterator[str]:
+def _challenge(attempt: Attempt, line: str, words: set[str]) -> Iterator[str]:
     challenges = challenges_of([line])
     if not challenges:
         yield "malformed-challenge" if line else "no-challenge"
@@ -82,9 +177,9 @@ def _challenge(form: Form, line: str, words: set[str]) -> Iterator[str]:
     if words - offered:
         yield "other-challenge"
     errors = [each.parameters.get("error") for each in challenges if each.scheme in ("bearer", "dpop")]
-    if form is Form.NOTHING and any(errors):
+    if attempt is Attempt.NOTHING and any(errors):
         yield "error-without-token"
-    if form in _WRONG_TOKENS and words == {"bearer"} and errors and "invalid_token" not in errors:
+    if attempt in _WRONG_TOKENS and words == {"bearer"} and errors and "invalid_token" not in errors:
         yield "no-error-code"
 
 
@@ -111,7 +206,7 @@ def _of_issuer(scheme: SecurityScheme, found: dict[str, Any]) -> str:
     tokens = {url for flow in getattr(scheme, "flows", ()) for name, url in flow.urls if name == "tokenUrl"}
     if str(found.get("issuer")).rstrip("/") != issuer_of(scheme).rstrip("/"):
         return "the metadata names another issuer than its URL"
-    if tokens and found.get("token_endpoint") not in tokens:
+    if tokens and str(found.get("token_endpoint")) not in tokens:
         return "the metadata names another token endpoint than the card"
     return ""
 
@@ -123,8 +218,12 @@ def _of_key(kid: object, found: dict[str, Any]) -> str:
 
 
 def resource_of(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator[tuple[str, str, Fits]]:
-    """The same for the metadata that a challenge names (RFC 9728 5.1); nothing without one."""
-    lines = [each.answer.headers.get("www-authenticate", "") for each in exchanges if each.answer is not None]
+    """The same for the metadata that a challenge names (RFC 9728 5.1); nothing without one.
+
+    Only challenges to requests without a credential count: a log shows the URL, and the agent could put one into it.
+    """
+    plain = [each.answer for each in exchanges if each.attempt is Attempt.NOTHING and each.answer is not None]
+    lines = [answer.headers.get("www-authenticate", "") for answer in plain]
     urls = (challenge.resource_metadata for line in dict.fromkeys(lines) for challenge in challenges_of([line]))
     for url in [url for url in urls if url][:1]:
         yield interface.pointer, url, partial(_of_resource, interface)

@@ -15,7 +15,7 @@ import json
 import re
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -44,8 +44,8 @@ from a2a_trust.keys.signer import generate_signer, sign_jwt
 from a2a_trust.probe.requests import ProbeRequest
 
 
-class Form(Enum):
-    """The credential of a request, in the words of reports."""
+class Attempt(Enum):
+    """What a request carries, in the words of reports."""
 
     NOTHING = "no credential"
     WRONG = "a random credential"
@@ -60,28 +60,34 @@ class Form(Enum):
 
 
 #: The wrong ones; the last three are tokens.
-_FORMS: Final = (Form.WRONG, Form.MALFORMED, Form.ELSEWHERE, Form.FORGED, Form.UNSIGNED, Form.EXPIRED)
+_WRONG: Final = (Attempt.WRONG, Attempt.MALFORMED, Attempt.ELSEWHERE, Attempt.FORGED, Attempt.UNSIGNED, Attempt.EXPIRED)
 _NO_ONE: Final = ApiKey("none", origins=["https://probe.invalid"])
 _WELL_KNOWN: Final = re.compile(r"/\.well-known/[a-z-]+")
 _HOUR: Final = 3600
 
 
-def forms_for(view: CardView, alternative: Alternative) -> tuple[Form, ...]:
-    """The forms of wrong credentials; empty if no request can carry a credential for the alternative."""
+def attempts_for(view: CardView, alternative: Alternative) -> tuple[Attempt, ...]:
+    """The attempts with wrong credentials; empty if no request can carry a credential for the alternative."""
     schemes = [part.scheme for part in _parts(view, alternative)]
-    forms = _FORMS if any(map(takes_token, schemes)) else _FORMS[:3]
-    return forms if schemes else ()
+    attempts = _WRONG if any(map(takes_token, schemes)) else _WRONG[:3]
+    return attempts if schemes else ()
 
 
-def forged(view: CardView, alternative: Alternative, form: Form, request: ProbeRequest) -> Attachment:
+def forge(view: CardView, alternative: Alternative, attempt: Attempt, request: ProbeRequest) -> Attachment:
     """A wrong credential for each scheme of the alternative that a request can carry one for."""
     parts, values = _parts(view, alternative), list[CredentialValue]()
     for at, part in enumerate(parts):
-        is_key = isinstance(part.scheme, ApiKeyScheme)
-        if form is Form.ELSEWHERE:
-            parts[at] = replace(part, place=None if is_key else HeaderPlace("X-API-Key"))
-        values.append(CredentialValue("?" if form is Form.MALFORMED else _value(part.scheme, form, view, request.url)))
-    return attachment_of(_plain(request), Answer((), tuple(parts)), values, "")
+        scheme, value = part.scheme, token_urlsafe(32)
+        if attempt is Attempt.ELSEWHERE:
+            parts[at] = replace(part, place=None if isinstance(scheme, ApiKeyScheme) else HeaderPlace("X-API-Key"))
+        if attempt is Attempt.MALFORMED:
+            value = "?"
+        elif http_scheme(scheme) == "basic":
+            value = b64encode(f"probe-{token_urlsafe(9)}:{token_urlsafe(16)}".encode()).decode()
+        elif takes_token(scheme) and attempt in _WRONG[3:]:
+            value = _token(attempt, issuer_of(scheme), request.url, view)
+        values.append(CredentialValue(value))
+    return _attach(request, parts, values)
 
 
 def _parts(view: CardView, alternative: Alternative) -> list[Part]:
@@ -96,20 +102,16 @@ def _parts(view: CardView, alternative: Alternative) -> list[Part]:
     return found
 
 
-def _plain(request: ProbeRequest) -> Request:
-    return Request(method=request.method, url=request.url, headers={}, timeout={})
+def _attach(
+    request: ProbeRequest, parts: Sequence[Part], values: list[CredentialValue], origin: str = ""
+) -> Attachment:
+    plain = Request(method=request.method, url=request.url, headers={}, timeout={})
+    return attachment_of(plain, Answer((), tuple(parts)), values, origin)
 
 
 def takes_token(scheme: SecurityScheme) -> bool:
     """Whether the scheme's credential is a token in ``Authorization: Bearer``."""
     return isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme) or http_scheme(scheme) == "bearer"
-
-
-def _value(scheme: SecurityScheme, form: Form, view: CardView, audience: str) -> str:
-    if http_scheme(scheme) == "basic":
-        return b64encode(f"probe-{token_urlsafe(9)}:{token_urlsafe(16)}".encode()).decode()
-    is_token = takes_token(scheme) and form in _FORMS[3:]
-    return _token(form, issuer_of(scheme), audience, view) if is_token else token_urlsafe(32)
 
 
 def issuer_of(scheme: SecurityScheme) -> str:
@@ -120,13 +122,13 @@ def issuer_of(scheme: SecurityScheme) -> str:
     return _WELL_KNOWN.sub("", getattr(scheme, "metadata_url", None) or "/".join("".join(urls[:1]).split("/")[:3]))
 
 
-def _token(form: Form, issuer: str, audience: str, view: CardView) -> str:
-    now = int(time.time()) - (_HOUR if form is Form.EXPIRED else 0)
+def _token(attempt: Attempt, issuer: str, audience: str, view: CardView) -> str:
+    now = int(time.time()) - (_HOUR if attempt is Attempt.EXPIRED else 0)
     scopes = sorted({scope for each in view.alternatives for _, wanted in each.schemes for scope in wanted})
     names = {"iss": issuer, "sub": f"probe-{token_urlsafe(9)}", "aud": audience, "client_id": "probe"}
     times = {"iat": now - 60, "exp": now + 300, "jti": token_urlsafe(9)}
     claims = {**names, **times, "scope": " ".join(scopes)[:1024]}
-    if form is Form.UNSIGNED:
+    if attempt is Attempt.UNSIGNED:
         parts = ({"alg": "none", "typ": "at+jwt"}, claims)
         return ".".join([*(base64url.encode(json.dumps(part).encode()) for part in parts), ""])
     signer = generate_signer("ES256")
@@ -137,33 +139,30 @@ def _token(form: Form, issuer: str, audience: str, view: CardView) -> str:
 class Own:
     """The operator's credentials for one alternative at one origin: complete, or a part of what is needed."""
 
-    form: Form
+    attempt: Attempt
     parts: tuple[Part, ...]
     origin: str
 
     async def attachment(self, request: ProbeRequest, fetcher: Fetcher | None) -> Attachment:
         """TrustError: a credential cannot be obtained."""
         values = [await run_async(part.credential.obtain(part.scopes), fetcher) for part in self.parts]
-        return attachment_of(_plain(request), Answer((), self.parts), values, self.origin)
+        return _attach(request, self.parts, values, self.origin)
 
 
 def own_of(
     view: CardView, alternative: Alternative, given: Credentials, lacking: Credentials, origin: str
 ) -> Iterator[Own]:
-    """The operator's credentials for the alternative: those that satisfy it first, then those that must not.
-
-    Nothing, if they do not satisfy it at that origin.
-    """
+    """The credentials that satisfy the alternative at that origin, if any; then those that must not satisfy it."""
     try:
         parts = answer_for(view, (alternative,), given, origin, is_whole=True).parts
     except TrustError:
         return
     if not parts:  # a client certificate, which no request shows
         return
-    yield Own(Form.GOOD, parts, origin)
+    yield Own(Attempt.GOOD, parts, origin)
     if len(parts) > 1:
-        yield from (Own(Form.HALF, (part,), origin) for part in parts)
+        yield from (Own(Attempt.HALF, (part,), origin) for part in parts)
     for name in {part.name for part in parts} & lacking.keys():
         with suppress(TrustError):
             weaker = answer_for(view, (alternative,), {**given, name: lacking[name]}, origin, is_whole=True)
-            yield Own(Form.LESS, weaker.parts, origin)
+            yield Own(Attempt.LESS, weaker.parts, origin)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -42,13 +42,11 @@ from a2a_trust.errors import FetchError, TrustError
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
-from a2a_trust.probe.answers import Kind, content_of, read
-from a2a_trust.probe.checks import Fits, checks_of, documents_of, resource_of
-from a2a_trust.probe.forgeries import Form, Own, forged, forms_for, own_of
-from a2a_trust.probe.push import push_to_loopback
-from a2a_trust.probe.requests import SENDING, UNKNOWN, ProbeRequest, requests_of
-from a2a_trust.probe.rules import ProbeFinding, finding
-from a2a_trust.probe.verdicts import Exchange, Row, Verdict, findings_of, of_agent, row_of
+from a2a_trust.probe.answers import AnswerKind, content_of, read
+from a2a_trust.probe.checks import Fits, ProbeFinding, checks_of, documents_of, finding, open_findings, resource_of
+from a2a_trust.probe.forgeries import Attempt, Own, attempts_for, forge, own_of
+from a2a_trust.probe.requests import SENDING, UNKNOWN, ProbeRequest, request_of, requests_of
+from a2a_trust.probe.verdicts import Exchange, Row, Verdict, discount, row_of
 
 _MOST_REQUESTS: Final = 60
 _MOST_INTERFACES: Final = 4
@@ -61,7 +59,7 @@ INTERVAL: Final = 0.1
 """Seconds between two requests."""
 Sender: TypeAlias = Callable[[ProbeRequest, str, dict[str, str]], Awaitable[AnyAnswer]]
 """Sends a request to that URL, the request's own with credentials, and with these headers; FetchError: no answer."""
-_Step: TypeAlias = tuple[ProbeRequest, Form, Alternative | None, Own | None]
+_Step: TypeAlias = tuple[ProbeRequest, Attempt, Alternative | None, Own | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,26 +106,27 @@ def probe_agent(url: str, options: ProbeOptions = ProbeOptions()) -> ProbeReport
 
 async def async_probe_agent(url: str, options: ProbeOptions = ProbeOptions()) -> ProbeReport:
     """As ``probe_agent``, on the running event loop."""
-    return await probed(url, options, lambda _: (options.credentials, options.lacking))
+    return await probe_with(url, options, lambda _: (options.credentials, options.lacking))
 
 
-async def probed(
-    url: str, options: ProbeOptions, given: Callable[[CardView], tuple[Credentials, Credentials]]
+async def probe_with(
+    url: str, options: ProbeOptions, make: Callable[[CardView], tuple[Credentials, Credentials]]
 ) -> ProbeReport:
     """As ``async_probe_agent``, with credentials, and lacking ones, that depend on the card."""
     until, fetcher = time.monotonic() + _SECONDS, options.fetcher or Fetcher()
     place, fetched = await run_async(finding_card(url), fetcher)
     view = read_card(fetched.body)
-    state, problems = await _judged(fetched.body, place, options.trust, fetcher)
+    state, problems = await _judge_card(fetched.body, place, options.trust, fetcher)
     listed = with_this_machine({Destination.origin_of(url), *options.origins})
     signed = {Destination.origin_of(each.url) for each in view.interfaces} if state == "verified" else set()
-    credentials, lacking = given(view)
+    given, lacking = make(view)
+    sender = PacedSender(_send_over(fetcher, listed), until=until, interval=INTERVAL)
     prober = Prober(
         view=view,
         card=strict_json.parse(fetched.body, what="card"),
-        session=Session(_over(fetcher, listed), until=until, interval=INTERVAL),
+        sender=sender,
         origins=listed | signed,
-        given=credentials,
+        given=given,
         lacking=lacking,
         fetcher=fetcher,
     )
@@ -139,7 +138,7 @@ async def probed(
     return replace(report, findings=(*problems, *report.findings))
 
 
-async def _judged(
+async def _judge_card(
     document: bytes, place: str, trust: TrustSource | None, fetcher: Fetcher
 ) -> tuple[str, list[ProbeFinding]]:
     """Whether the card is verified, in words, and its problems."""
@@ -150,8 +149,7 @@ async def _judged(
     try:
         verified = await run_async(Verification(trust=trust).verify(document, place), fetcher)
     except TrustError as error:
-        found.append(finding("card-not-verified", "/signatures", error.code))
-        return "not verified", found
+        return "not verified", [*found, finding("card-not-verified", "/signatures", error.code)]
     return ("verified in part" if verified.unverified else "verified"), found
 
 
@@ -164,12 +162,16 @@ def with_this_machine(origins: Iterable[str]) -> set[str]:
     return found
 
 
-def _over(fetcher: Fetcher, listed: Iterable[str]) -> Sender:
+def _origin_of(url: str) -> str:
+    return Destination.origin_of(url.partition("?")[0])
+
+
+def _send_over(fetcher: Fetcher, listed: Iterable[str]) -> Sender:
     name = f"a2a-trust-probe/{version('a2a-trust')} (security test, started by an operator)"
     own = {"User-Agent": name, "Accept": "application/json, application/a2a+json, text/event-stream"}
 
     async def send(request: ProbeRequest, url: str, headers: dict[str, str]) -> AnyAnswer:
-        is_listed, headers = Destination.origin_of(url.partition("?")[0]) in listed, {**headers, **own}
+        is_listed, headers = _origin_of(url) in listed, {**headers, **own}
         return await fetcher.exchange(
             request.method, url, configured=is_listed, headers=headers, content=request.content
         )
@@ -177,7 +179,7 @@ def _over(fetcher: Fetcher, listed: Iterable[str]) -> Sender:
     return send
 
 
-class Session:
+class PacedSender:
     """Sends requests, at most one in ``interval`` seconds, and none after ``until`` of the monotonic clock."""
 
     def __init__(self, send: Sender, *, until: float, interval: float) -> None:
@@ -190,6 +192,8 @@ class Session:
         """The answer; None: there is none."""
         now = time.monotonic()
         at = max(now, self._next)
+        if at > self._until:
+            return None
         self._next = at + self._interval
         await asyncio.sleep(at - now)
         async with self._slots:
@@ -215,7 +219,7 @@ class Prober:
 
     view: CardView
     card: JSONObject
-    session: Session
+    sender: PacedSender
     origins: set[str]
     given: Credentials = field(repr=False)
     lacking: Credentials = field(default_factory=dict, repr=False)
@@ -223,40 +227,36 @@ class Prober:
 
     async def run(self, url: str, state: str, *, allow_tasks: bool = False) -> ProbeReport:
         """The report. ``state`` says whether the card is verified."""
-        rows: list[Row] = []
-        findings: list[ProbeFinding] = []
-        asked: list[Interface] = []
+        rows, findings, asked = list[Row](), list[ProbeFinding](), 0
+        capabilities = self.card.get("capabilities")
+        streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
         for interface in self.view.interfaces:
-            verdict, reason = self._why_not(interface, len(asked))
+            verdict, reason = self._why_not(interface, asked)
             if verdict is not None:
                 rows.append(Row(interface=interface, requirement="", verdict=verdict, reason=reason))
-                findings += [finding("not-asked", interface.pointer, message=reason)]
+                findings.append(finding("not-asked", interface.pointer, message=reason))
                 continue
-            asked.append(interface)
+            asked += 1
             exchanges = await self._exchanges(interface)
-            rows += [row_of(interface, each, exchanges, self._needed()) for each in self.view.requirements or ()]
-            findings += findings_of(interface, exchanges)
+            needed = SENDING if streams else SENDING[:1]
+            rows += [row_of(interface, each, exchanges, needed) for each in self.view.requirements or ()]
+            findings += open_findings(interface, exchanges)
             findings += checks_of(interface, self.view, exchanges, time.time())
-            findings += await self._unfit(each for each in resource_of(interface, exchanges) if self._is_named(each[1]))
+            documents = resource_of(interface, exchanges)
+            findings += await self._unfit(each for each in documents if _origin_of(each[1]) in self.origins)
             if allow_tasks:
-                findings += await push_to_loopback(interface, self._with_given)
+                findings += await self._push_to_loopback(interface)
         findings += await self._unfit([*documents_of(self.card, self.view)][:_MOST_DOCUMENTS])
+        verdicts = {each.verdict for each in rows} or {Verdict.CANNOT_TELL}
         return ProbeReport(
             url=url,
             name=self.view.name,
             card=state,
-            verdict=of_agent(rows),
-            requests=self.session.count,
+            verdict=next(each for each in Verdict if each in verdicts),
+            requests=self.sender.count,
             requirements=tuple(rows),
             findings=tuple(findings),
         )
-
-    def _needed(self) -> tuple[Operation, ...]:
-        capabilities = self.card.get("capabilities")
-        return SENDING if isinstance(capabilities, dict) and capabilities.get("streaming") is True else SENDING[:1]
-
-    def _is_named(self, url: str) -> bool:
-        return Destination.origin_of(url.partition("?")[0]) in self.origins
 
     def _why_not(self, interface: Interface, asked: int) -> tuple[Verdict | None, str]:
         """The verdict on an interface that is not asked, and why."""
@@ -264,60 +264,89 @@ class Prober:
             return Verdict.NOTHING_DEMANDED, "the card admits callers without a credential"
         if interface.binding not in (Binding.JSONRPC, Binding.HTTP_JSON):
             return Verdict.CANNOT_TELL, "not asked: its binding is not JSON-RPC or HTTP+JSON"
-        if not self._is_named(interface.url):
+        if _origin_of(interface.url) not in self.origins:
             return Verdict.CANNOT_TELL, "not asked: it is at another origin; name it with --interface-origin"
         if asked >= _MOST_INTERFACES:
             return Verdict.CANNOT_TELL, f"not asked: it is beyond the limit of {_MOST_INTERFACES} interfaces"
         return None, ""
 
+    def _own(self, alternative: Alternative, url: str) -> list[Own]:
+        return [*own_of(self.view, alternative, self.given, self.lacking, _origin_of(url))]
+
     async def _exchanges(self, interface: Interface) -> list[Exchange]:
-        alternatives, origin = self.view.requirements or (), Destination.origin_of(interface.url.partition("?")[0])
-        owns = {each: [*own_of(self.view, each, self.given, self.lacking, origin)] for each in alternatives}
         requests = [*requests_of(interface, str(uuid4()))]
-        named = [each for each in requests if not each.is_other]
-        found = await self._all([(each, Form.NOTHING, None, None) for each in requests])
-        wrong = next((each for each in alternatives if forms_for(self.view, each)), None)
-        good = next((each for each, own in owns.items() if own), None)
-        plan: list[_Step] = [] if good is None else [(each, Form.GOOD, good, owns[good][0]) for each in named]
-        plan += [] if wrong is None else [(each, Form.WRONG, wrong, None) for each in named]
-        target = _target(found)
+        found = await self._all([(each, Attempt.NOTHING, None, None) for each in requests])
+        plan = list[_Step]()
+        for steps in self._steps([each for each in requests if not each.is_other], _target(found)):
+            if len(found) + len(plan) + len(steps) > _MOST_REQUESTS:  # an alternative is tried with all or nothing
+                break
+            plan += steps
+        return discount(found + await self._all(plan))
+
+    def _steps(self, named: Sequence[ProbeRequest], target: ProbeRequest) -> Iterator[list[_Step]]:
+        """What is sent with credentials: two of them for every operation, and then all others of each alternative."""
+        alternatives = self.view.requirements or ()
+        wrong = next((each for each in alternatives if attempts_for(self.view, each)), None)
+        own = next(((each, own[0]) for each in alternatives if (own := self._own(each, target.url))), None)
+        yield [] if own is None else [(each, Attempt.GOOD, *own) for each in named]
+        yield [] if wrong is None else [(each, Attempt.WRONG, wrong, None) for each in named]
         for each in alternatives:
-            plan += [
-                (target, form, each, None) for form in forms_for(self.view, each) if (form, each) != (Form.WRONG, wrong)
-            ]
-            plan += [(target, own.form, each, own) for own in owns[each] if (own.form, each) != (Form.GOOD, good)]
-        return found + await self._all(plan[: _MOST_REQUESTS - len(found)])
+            tried = [(Attempt.WRONG, wrong), (Attempt.GOOD, own and own[0])]
+            steps: list[_Step] = [(target, attempt, each, None) for attempt in attempts_for(self.view, each)]
+            steps += [(target, other.attempt, each, other) for other in self._own(each, target.url)]
+            yield [step for step in steps if (step[1], step[2]) not in tried]
 
     async def _all(self, plan: Sequence[_Step]) -> list[Exchange]:
         return [*await asyncio.gather(*(self._exchange(*each) for each in plan))]
 
     async def _exchange(
-        self, request: ProbeRequest, form: Form, alternative: Alternative | None, own: Own | None
+        self, request: ProbeRequest, attempt: Attempt, alternative: Alternative | None, own: Own | None
     ) -> Exchange:
         answer, attachment = None, NOTHING
         with suppress(TrustError):  # the credential cannot be obtained, or cannot stand in a request
             if own is not None:
                 attachment = await own.attachment(request, self.fetcher)
             elif alternative is not None:
-                attachment = forged(self.view, alternative, form, request)
-            answer = await self.session.answer(request, attachment)
+                attachment = forge(self.view, alternative, attempt, request)
+            answer = await self.sender.answer(request, attachment)
         places = [each.parameter for each in self.view.schemes.values() if isinstance(each, ApiKeyScheme)]
-        reading = read(request, answer, places, self.card)
-        return Exchange(request=request, form=form, alternative=alternative, answer=answer, reading=reading)
+        kind, text = read(request, answer, places, self.card)
+        return Exchange(request=request, attempt=attempt, alternative=alternative, answer=answer, kind=kind, text=text)
 
-    async def _with_given(self, request: ProbeRequest) -> Exchange:
-        """The exchange with the given credential, or without one if none is given."""
-        origin = Destination.origin_of(request.url.partition("?")[0])
-        for each in self.view.requirements or ():
-            for own in own_of(self.view, each, self.given, {}, origin):
-                return await self._exchange(request, Form.GOOD, each, own)
-        return await self._exchange(request, Form.NOTHING, None, None)
+    async def _push_to_loopback(self, interface: Interface) -> list[ProbeFinding]:
+        """The finding, if the agent accepts for a new task a URL that leads to itself (A2A 1.0.1 13.2; 0.3 7.5)."""
+        owns = [(each, own) for each in self.view.requirements or () for own in self._own(each, interface.url)]
+        step = (Attempt.GOOD, *owns[0]) if owns else (Attempt.NOTHING, None, None)
+
+        async def result(operation: Operation, task: str, params: dict[str, Any]) -> tuple[Any, str]:
+            for request in request_of(interface, operation, task, params):
+                exchange = await self._exchange(request, *step)
+                if exchange.answer is not None and exchange.answer.status < 300:
+                    body = content_of(exchange.answer)
+                    is_result = isinstance(body, dict) and "error" not in body
+                    return (body.get("result", body) if is_result else None), str(exchange)
+            return None, ""
+
+        is_1_0, url = not interface.is_legacy, {"url": "http://127.0.0.1:9/"}
+        part = {"text": "A security test; please ignore."} | ({} if is_1_0 else {"kind": "text"})
+        message = {"messageId": str(uuid4()), "role": "ROLE_USER" if is_1_0 else "user", "parts": [part]}
+        at_once = {"returnImmediately": True} if is_1_0 else {"blocking": False}
+        params = {"message": message | ({} if is_1_0 else {"kind": "message"}), "configuration": at_once}
+        made, _ = await result(Operation.SEND_MESSAGE, "", params)
+        made = made.get("task", made) if isinstance(made, dict) else None
+        if not isinstance(made, dict) or not isinstance(made.get("id"), str) or "status" not in made:
+            return []  # the agent has answered with a message
+        task = made["id"][:128]
+        config = {"taskId": task, **(url if is_1_0 else {"pushNotificationConfig": url})}
+        accepted, proof = await result(Operation.CREATE_PUSH_CONFIG, task, config)
+        await result(Operation.CANCEL_TASK, task, {"id": task})
+        return [] if accepted is None else [finding("push-to-loopback", interface.pointer, proof)]
 
     async def _unfit(self, named: Iterable[tuple[str, str, Fits]]) -> list[ProbeFinding]:
         found = []
         for where, url, fits in named:
             asked = ProbeRequest(operation="metadata", binding=Binding.HTTP_JSON, method="GET", url=url)
-            answer = await self.session.answer(asked)
+            answer = await self.sender.answer(asked)
             body = None if answer is None or answer.status != 200 else content_of(answer)
             wrong = fits(body) if isinstance(body, dict) else "the document that it names cannot be fetched from here"
             found += [finding("metadata", where, message=wrong)] if wrong else []
@@ -325,7 +354,7 @@ class Prober:
 
 
 def _target(found: Sequence[Exchange]) -> ProbeRequest:
-    """The operation for all forms of wrong credentials: one that rejects callers without a credential."""
+    """The operation for all wrong credentials: one that rejects callers without a credential."""
     named = [each for each in found if not each.request.is_other and each.request.operation != UNKNOWN]
-    rejecting = [each for each in named if each.reading.kind is Kind.REJECTED] or named
+    rejecting = [each for each in named if each.kind is AnswerKind.REJECTED] or named
     return max(rejecting, key=lambda each: each.request.operation == Operation.GET_TASK).request

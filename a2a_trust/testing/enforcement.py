@@ -14,7 +14,7 @@ from a2a_trust.client.answer import Credentials, check_credentials
 from a2a_trust.client.destinations import Destination
 from a2a_trust.errors import FetchError
 from a2a_trust.middleware.documents import ASGIApp
-from a2a_trust.probe.probing import Prober, Session
+from a2a_trust.probe.probing import PacedSender, Prober
 from a2a_trust.probe.requests import ProbeRequest
 from a2a_trust.testing.agents import memory_client
 
@@ -43,8 +43,8 @@ async def assert_enforced(app: ASGIApp, *, card: GivenCard, credentials: Credent
                 raise FetchError(f"{request.operation}: no answer ({type(error).__name__})") from None
             return AnyAnswer(status=answer.status_code, headers=dict(answer.headers), body=answer.content)
 
-        session = Session(send, until=math.inf, interval=0.0)
-        prober = Prober(view=view, card=parsed, session=session, origins={origin}, given=credentials or {})
+        sender = PacedSender(send, until=math.inf, interval=0.0)
+        prober = Prober(view=view, card=parsed, sender=sender, origins={origin}, given=credentials or {})
         report = await prober.run(origin, "given")
     if report.verdict != "enforced":
         rows = [row for row in report.requirements if row.verdict != "enforced"]

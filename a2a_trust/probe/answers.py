@@ -1,14 +1,6 @@
 """How an answer is read: did the agent reject the caller, or did its application answer?
 
-The rules:
-
-1. 401, 403 and 407 are a rejection. An error that speaks of credentials in another form, or a page with 403, which may
-   be a firewall's, is one only if a request with the right credential is answered.
-2. The application has answered if it gives a result, says that the task is unknown, or names a mistake in the
-   parameters.
-3. "No such method", "not supported" and paths that do not exist say nothing about callers.
-4. Everything else is unclear: 429, 5xx, redirects, pages for people, internal errors, no answer.
-
+The rules are those of docs/probe.md, "How it concludes".
 Only the status and codes of the protocol are kept. Texts of an agent never get into a report: they may be anything,
 also the credential. This module only computes values. Source: A2A 1.0.1 5.4, 9.5, 11.6; JSON-RPC 2.0 5.1.
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from a2a_trust.base import strict_json
@@ -79,20 +78,15 @@ warning | card-problems | The card has errors that lint finds. | A2A 1.0.1 5.7
 note | not-asked | An interface was not asked. | --
 """
 
-RULES: Final = MappingProxyType(
-    {
-        name: ProbeRule(name, Severity(severity), description, section)
-        for severity, name, description, section in (row.split(" | ") for row in _TABLE.strip().splitlines())
-    }
-)
+_ROWS: Final = [line.split(" | ") for line in _TABLE.strip().splitlines()]
+RULES: Final = {name: ProbeRule(name, Severity(severity), *texts) for severity, name, *texts in _ROWS}
 """Every rule by its id, errors first."""
 
 
 def finding(rule: str, where: str, *proof: str, message: str = "") -> ProbeFinding:
     """A finding with the severity of its rule, and its description if there is no message."""
-    known = RULES[rule]
-    message = message or known.description.rstrip(".")
-    return ProbeFinding(rule=rule, severity=known.severity, where=where, message=message, proof=proof)
+    message = message or RULES[rule].description.rstrip(".")
+    return ProbeFinding(rule=rule, severity=RULES[rule].severity, where=where, message=message, proof=proof)
 
 
 _SOON: Final = 14 * 86_400

@@ -15,10 +15,11 @@ because an unsigned card can name any host.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
@@ -44,7 +45,7 @@ from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.probe.answers import AnswerKind, content_of, read
 from a2a_trust.probe.checks import Fits, ProbeFinding, checks_of, documents_of, finding, open_findings, resource_of
-from a2a_trust.probe.forgeries import Attempt, Own, attempts_for, forge, own_of
+from a2a_trust.probe.forgeries import Attempt, Trial, own_of, wrong_of
 from a2a_trust.probe.requests import SENDING, UNKNOWN, ProbeRequest, request_of, requests_of
 from a2a_trust.probe.verdicts import Exchange, Row, Verdict, discount, row_of
 
@@ -59,7 +60,7 @@ INTERVAL: Final = 0.1
 """Seconds between two requests."""
 Sender: TypeAlias = Callable[[ProbeRequest, str, dict[str, str]], Awaitable[AnyAnswer]]
 """Sends a request to that URL, the request's own with credentials, and with these headers; FetchError: no answer."""
-_Step: TypeAlias = tuple[ProbeRequest, Attempt, Alternative | None, Own | None]
+_Step: TypeAlias = tuple[ProbeRequest, Trial]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,22 +121,41 @@ async def probe_with(
     listed = with_this_machine({Destination.origin_of(url), *options.origins})
     signed = {Destination.origin_of(each.url) for each in view.interfaces} if state == "verified" else set()
     given, lacking = make(view)
-    sender = PacedSender(_send_over(fetcher, listed), until=until, interval=INTERVAL)
+    name = f"a2a-trust-probe/{version('a2a-trust')} (security test, started by an operator)"
+    own = {"User-Agent": name, "Accept": "application/json, application/a2a+json, text/event-stream"}
+
+    async def send(request: ProbeRequest, url: str, headers: dict[str, str]) -> AnyAnswer:
+        is_listed, headers = _origin_of(url) in listed, {**headers, **own}
+        return await fetcher.exchange(
+            request.method, url, configured=is_listed, headers=headers, content=request.content
+        )
+
     prober = Prober(
         view=view,
         card=strict_json.parse(fetched.body, what="card"),
-        sender=sender,
+        send=send,
+        until=until,
+        interval=INTERVAL,
         origins=listed | signed,
         given=given,
         lacking=lacking,
         fetcher=fetcher,
     )
-    report = await prober.run(url, state, allow_tasks=options.allow_tasks)
+    rows, found = await prober.run(allow_tasks=options.allow_tasks)
     with suppress(FetchError):
         if url.startswith("https:") and time.monotonic() < until:
             old = await fetcher.with_old_tls().exchange("GET", place, configured=True, headers={})
             problems.append(finding("old-tls", "", old.tls))
-    return replace(report, findings=(*problems, *report.findings))
+    verdicts = {each.verdict for each in rows} or {Verdict.CANNOT_TELL}
+    return ProbeReport(
+        url=url,
+        name=view.name,
+        card=state,
+        verdict=next(each for each in Verdict if each in verdicts),
+        requests=prober.count,
+        requirements=tuple(rows),
+        findings=(*problems, *found),
+    )
 
 
 async def _judge_card(
@@ -166,75 +186,36 @@ def _origin_of(url: str) -> str:
     return Destination.origin_of(url.partition("?")[0])
 
 
-def _send_over(fetcher: Fetcher, listed: Iterable[str]) -> Sender:
-    name = f"a2a-trust-probe/{version('a2a-trust')} (security test, started by an operator)"
-    own = {"User-Agent": name, "Accept": "application/json, application/a2a+json, text/event-stream"}
-
-    async def send(request: ProbeRequest, url: str, headers: dict[str, str]) -> AnyAnswer:
-        is_listed, headers = _origin_of(url) in listed, {**headers, **own}
-        return await fetcher.exchange(
-            request.method, url, configured=is_listed, headers=headers, content=request.content
-        )
-
-    return send
-
-
-class PacedSender:
-    """Sends requests, at most one in ``interval`` seconds, and none after ``until`` of the monotonic clock."""
-
-    def __init__(self, send: Sender, *, until: float, interval: float) -> None:
-        self.count: int = 0
-        self._send, self._until, self._interval = send, until, interval
-        self._next, self._bytes = 0.0, 0
-        self._slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def answer(self, request: ProbeRequest, attachment: Attachment = NOTHING) -> AnyAnswer | None:
-        """The answer; None: there is none."""
-        now = time.monotonic()
-        at = max(now, self._next)
-        if at > self._until:
-            return None
-        self._next = at + self._interval
-        await asyncio.sleep(at - now)
-        async with self._slots:
-            if time.monotonic() > self._until or self._bytes > _MOST_BYTES:
-                return None
-            self.count += 1
-            headers = {**request.headers, **{name.decode(): value.decode() for name, value in attachment.headers}}
-            if attachment.cookies:
-                headers["cookie"] = "; ".join(f"{name}={value}" for name, value in attachment.cookies)
-            pairs = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in attachment.parameters)
-            url = f"{request.url}{'&' if '?' in request.url else '?'}{pairs}" if pairs else request.url
-            try:
-                answer = await self._send(request, url, headers)
-            except FetchError:
-                return None
-            self._bytes += 2 * len(answer.body) + sum(map(len, answer.headers.values()))
-            return answer
-
-
 @dataclass(slots=True, kw_only=True)
 class Prober:
-    """One probe of one agent, whose interfaces are asked at ``origins``."""
+    """One probe of one agent, whose interfaces are asked at ``origins``.
+
+    It sends at most one request in ``interval`` seconds, and none after ``until`` of the monotonic clock.
+    """
 
     view: CardView
     card: JSONObject
-    sender: PacedSender
+    send: Sender
+    until: float = math.inf
+    interval: float = 0.0
     origins: set[str]
     given: Credentials = field(repr=False)
     lacking: Credentials = field(default_factory=dict, repr=False)
     fetcher: Fetcher | None = None
+    count: int = field(init=False, default=0)
+    _next: float = field(init=False, default=0.0)
+    _bytes: int = field(init=False, default=0)
+    _slots: asyncio.Semaphore = field(init=False, default_factory=partial(asyncio.Semaphore, _AT_ONCE))
 
-    async def run(self, url: str, state: str, *, allow_tasks: bool = False) -> ProbeReport:
-        """The report. ``state`` says whether the card is verified."""
+    async def run(self, *, allow_tasks: bool = False) -> tuple[list[Row], list[ProbeFinding]]:
+        """The verdicts on all requirements at all interfaces, and the findings."""
         rows, findings, asked = list[Row](), list[ProbeFinding](), 0
         capabilities = self.card.get("capabilities")
         streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
         for interface in self.view.interfaces:
-            verdict, reason = self._why_not(interface, asked)
-            if verdict is not None:
-                rows.append(Row(interface=interface, requirement="", verdict=verdict, reason=reason))
-                findings.append(finding("not-asked", interface.pointer, message=reason))
+            if why := self._why_not(interface, asked):
+                rows.append(Row(interface=interface, requirement="", verdict=why[0], reason=why[1]))
+                findings.append(finding("not-asked", interface.pointer, message=why[1]))
                 continue
             asked += 1
             exchanges = await self._exchanges(interface)
@@ -247,18 +228,9 @@ class Prober:
             if allow_tasks:
                 findings += await self._push_to_loopback(interface)
         findings += await self._unfit([*documents_of(self.card, self.view)][:_MOST_DOCUMENTS])
-        verdicts = {each.verdict for each in rows} or {Verdict.CANNOT_TELL}
-        return ProbeReport(
-            url=url,
-            name=self.view.name,
-            card=state,
-            verdict=next(each for each in Verdict if each in verdicts),
-            requests=self.sender.count,
-            requirements=tuple(rows),
-            findings=tuple(findings),
-        )
+        return rows, findings
 
-    def _why_not(self, interface: Interface, asked: int) -> tuple[Verdict | None, str]:
+    def _why_not(self, interface: Interface, asked: int) -> tuple[Verdict, str] | None:
         """The verdict on an interface that is not asked, and why."""
         if not self.view.requirements or any(each.is_anonymous for each in self.view.requirements):
             return Verdict.NOTHING_DEMANDED, "the card admits callers without a credential"
@@ -266,61 +238,86 @@ class Prober:
             return Verdict.CANNOT_TELL, "not asked: its binding is not JSON-RPC or HTTP+JSON"
         if _origin_of(interface.url) not in self.origins:
             return Verdict.CANNOT_TELL, "not asked: it is at another origin; name it with --interface-origin"
-        if asked >= _MOST_INTERFACES:
-            return Verdict.CANNOT_TELL, f"not asked: it is beyond the limit of {_MOST_INTERFACES} interfaces"
-        return None, ""
+        many = f"not asked: it is beyond the limit of {_MOST_INTERFACES} interfaces"
+        return (Verdict.CANNOT_TELL, many) if asked >= _MOST_INTERFACES else None
 
-    def _own(self, alternative: Alternative, url: str) -> list[Own]:
+    def _own(self, alternative: Alternative, url: str) -> list[Trial]:
         return [*own_of(self.view, alternative, self.given, self.lacking, _origin_of(url))]
 
     async def _exchanges(self, interface: Interface) -> list[Exchange]:
         requests = [*requests_of(interface, str(uuid4()))]
-        found = await self._all([(each, Attempt.NOTHING, None, None) for each in requests])
-        plan = list[_Step]()
-        for steps in self._steps([each for each in requests if not each.is_other], _target(found)):
-            if len(found) + len(plan) + len(steps) > _MOST_REQUESTS:  # an alternative is tried with all or nothing
-                break
+        found = await self._all([(each, Trial(Attempt.NOTHING)) for each in requests])
+        named = [each for each in found if not each.request.is_other]
+        known = [each for each in named if each.request.operation != UNKNOWN]
+        rejecting = [each for each in known if each.kind is AnswerKind.REJECTED] or known
+        target = max(rejecting, key=lambda each: each.request.operation == Operation.GET_TASK).request
+        plan: list[_Step] = []
+        for steps in self._steps([each.request for each in named], target):
+            if len(found) + len(plan) + len(steps) > _MOST_REQUESTS:
+                break  # an alternative that is tried in part would look enforced
             plan += steps
         return discount(found + await self._all(plan))
 
     def _steps(self, named: Sequence[ProbeRequest], target: ProbeRequest) -> Iterator[list[_Step]]:
-        """What is sent with credentials: two of them for every operation, and then all others of each alternative."""
+        """Two credentials for every operation, and then all others of each alternative for one that rejects callers."""
         alternatives = self.view.requirements or ()
-        wrong = next((each for each in alternatives if attempts_for(self.view, each)), None)
-        own = next(((each, own[0]) for each in alternatives if (own := self._own(each, target.url))), None)
-        yield [] if own is None else [(each, Attempt.GOOD, *own) for each in named]
-        yield [] if wrong is None else [(each, Attempt.WRONG, wrong, None) for each in named]
+        good = next((each for each in alternatives if self._own(each, target.url)), None)
+        wrong = next((each for each in alternatives if wrong_of(self.view, each, target.url)), None)
+        if good is not None:
+            yield [(each, self._own(good, each.url)[0]) for each in named]
+        if wrong is not None:
+            yield [(each, wrong_of(self.view, wrong, each.url)[0]) for each in named]
         for each in alternatives:
-            tried = [(Attempt.WRONG, wrong), (Attempt.GOOD, own and own[0])]
-            steps: list[_Step] = [(target, attempt, each, None) for attempt in attempts_for(self.view, each)]
-            steps += [(target, other.attempt, each, other) for other in self._own(each, target.url)]
-            yield [step for step in steps if (step[1], step[2]) not in tried]
+            trials = [*wrong_of(self.view, each, target.url), *self._own(each, target.url)]
+            tried = ((Attempt.GOOD, good), (Attempt.WRONG, wrong))
+            yield [(target, trial) for trial in trials if (trial.attempt, each) not in tried]
 
     async def _all(self, plan: Sequence[_Step]) -> list[Exchange]:
-        return [*await asyncio.gather(*(self._exchange(*each) for each in plan))]
+        return [*await asyncio.gather(*(self._exchange(*step) for step in plan))]
 
-    async def _exchange(
-        self, request: ProbeRequest, attempt: Attempt, alternative: Alternative | None, own: Own | None
-    ) -> Exchange:
-        answer, attachment = None, NOTHING
+    async def _exchange(self, request: ProbeRequest, trial: Trial) -> Exchange:
+        answer = None
         with suppress(TrustError):  # the credential cannot be obtained, or cannot stand in a request
-            if own is not None:
-                attachment = await own.attachment(request, self.fetcher)
-            elif alternative is not None:
-                attachment = forge(self.view, alternative, attempt, request)
-            answer = await self.sender.answer(request, attachment)
+            answer = await self._answer(request, await trial.attachment(request, self.fetcher))
         places = [each.parameter for each in self.view.schemes.values() if isinstance(each, ApiKeyScheme)]
         kind, text = read(request, answer, places, self.card)
+        attempt, alternative = trial.attempt, trial.alternative
         return Exchange(request=request, attempt=attempt, alternative=alternative, answer=answer, kind=kind, text=text)
+
+    async def _answer(self, request: ProbeRequest, attachment: Attachment = NOTHING) -> AnyAnswer | None:
+        """The answer; None: there is none."""
+        now = time.monotonic()
+        at = max(now, self._next)
+        if at > self.until:
+            return None
+        self._next = at + self.interval
+        await asyncio.sleep(at - now)
+        async with self._slots:
+            if time.monotonic() > self.until or self._bytes > _MOST_BYTES:
+                return None
+            self.count += 1
+            headers = {**request.headers, **{name.decode(): value.decode() for name, value in attachment.headers}}
+            if attachment.cookies:
+                headers["cookie"] = "; ".join(f"{name}={value}" for name, value in attachment.cookies)
+            pairs = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in attachment.parameters)
+            url = f"{request.url}{'&' if '?' in request.url else '?'}{pairs}" if pairs else request.url
+            try:
+                answer = await self.send(request, url, headers)
+            except FetchError:
+                return None
+            self._bytes += 2 * len(answer.body) + sum(map(len, answer.headers.values()))
+            return answer
 
     async def _push_to_loopback(self, interface: Interface) -> list[ProbeFinding]:
         """The finding, if the agent accepts for a new task a URL that leads to itself (A2A 1.0.1 13.2; 0.3 7.5)."""
-        owns = [(each, own) for each in self.view.requirements or () for own in self._own(each, interface.url)]
-        step = (Attempt.GOOD, *owns[0]) if owns else (Attempt.NOTHING, None, None)
+        trials = (
+            each for alternative in self.view.requirements or () for each in self._own(alternative, interface.url)
+        )
+        trial = next(trials, Trial(Attempt.NOTHING))
 
         async def result(operation: Operation, task: str, params: dict[str, Any]) -> tuple[Any, str]:
             for request in request_of(interface, operation, task, params):
-                exchange = await self._exchange(request, *step)
+                exchange = await self._exchange(request, trial)
                 if exchange.answer is not None and exchange.answer.status < 300:
                     body = content_of(exchange.answer)
                     is_result = isinstance(body, dict) and "error" not in body
@@ -346,15 +343,8 @@ class Prober:
         found = []
         for where, url, fits in named:
             asked = ProbeRequest(operation="metadata", binding=Binding.HTTP_JSON, method="GET", url=url)
-            answer = await self.sender.answer(asked)
+            answer = await self._answer(asked)
             body = None if answer is None or answer.status != 200 else content_of(answer)
             wrong = fits(body) if isinstance(body, dict) else "the document that it names cannot be fetched from here"
             found += [finding("metadata", where, message=wrong)] if wrong else []
         return found
-
-
-def _target(found: Sequence[Exchange]) -> ProbeRequest:
-    """The operation for all wrong credentials: one that rejects callers without a credential."""
-    named = [each for each in found if not each.request.is_other and each.request.operation != UNKNOWN]
-    rejecting = [each for each in named if each.kind is AnswerKind.REJECTED] or named
-    return max(rejecting, key=lambda each: each.request.operation == Operation.GET_TASK).request

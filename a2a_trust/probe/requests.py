@@ -1,13 +1,8 @@
 """The requests of a probe to one interface: each operation that changes nothing, as its generation names it.
 
-The rules:
-
-1. The task does not exist, so nothing is canceled, and no stream begins. ``SendMessage`` and ``SendStreamingMessage``
-   come without a message, so no task begins.
-2. Operations that write (``CreateTaskPushNotificationConfig`` …) are left out.
-3. The extended card is requested by its names in all generations, at the interface and beside it.
-
-This module only computes values. Source: A2A 1.0.1 5.3, 9.4, 11.3; 0.3 3.2.3, 7; 0.1.
+The task does not exist, so nothing is canceled, and no stream begins. ``SendMessage`` and ``SendStreamingMessage`` come
+without a message, so no task begins. Operations that write (``CreateTaskPushNotificationConfig`` …) are left out. This
+module only computes values. Source: A2A 1.0.1 5.3, 9.4, 11.3; 0.3 3.2.3, 7; 0.1.
 """
 
 from __future__ import annotations
@@ -19,15 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from a2a_trust.card.operations import (
-    EXTENDED_CARD_0_2,
-    EXTENDED_CARD_METHODS,
-    EXTENDED_CARD_PATHS,
-    METHODS,
-    ROUTES,
-    Binding,
-    Operation,
-)
+from a2a_trust.card import operations
+from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import Interface
 
@@ -80,12 +68,12 @@ def request_of(
     """The request for an operation; nothing, if the generation has none."""
     generation = interface.generation
     if interface.binding == Binding.JSONRPC:
-        names = [name for name, known in METHODS.items() if known == (generation, operation)]
+        names = [name for name, known in operations.METHODS.items() if known == (generation, operation)]
         if generation is Generation.V0_1:
-            names += [name for name in _IN_0_1 if METHODS[name][1] is operation]
+            names += [name for name in _IN_0_1 if operations.METHODS[name][1] is operation]
         yield from (_call(interface, operation, name, params) for name in names[:1])
         return
-    for route in [each for each in ROUTES[generation] if each.operation is operation][:1]:
+    for route in [each for each in operations.ROUTES[generation] if each.operation is operation][:1]:
         method, path = route.methods[0], re.sub(r"{\w+}", quote(task, safe=""), route.template)
         yield _request(interface, operation, method, path, json.dumps(params).encode() if method == "POST" else None)
 
@@ -112,27 +100,24 @@ def _call(interface: Interface, operation: str, method: str, params: Mapping[str
 
 
 def _params(generation: Generation, operation: Operation, task: str) -> dict[str, str]:
-    is_1_0 = generation is Generation.V1_0
-    match operation:
-        case Operation.GET_PUSH_CONFIG if is_1_0:
-            return {"taskId": task, "id": task}
-        case Operation.LIST_PUSH_CONFIGS if is_1_0:
-            return {"taskId": task}
-        case Operation.LIST_TASKS | Operation.GET_EXTENDED_CARD:
-            return {}
-    return {} if operation in SENDING and generation is not Generation.V0_1 else {"id": task}
+    is_empty = operation in (Operation.LIST_TASKS, Operation.GET_EXTENDED_CARD)
+    if is_empty or (operation in SENDING and generation is not Generation.V0_1):
+        return {}
+    if generation is Generation.V1_0 and operation in (Operation.GET_PUSH_CONFIG, Operation.LIST_PUSH_CONFIGS):
+        return {"taskId": task} | ({"id": task} if operation is Operation.GET_PUSH_CONFIG else {})
+    return {"id": task}
 
 
 def _other_names(interface: Interface) -> Iterator[ProbeRequest]:
-    """The extended card under its other names. Rule 3."""
-    own = [each.template for each in ROUTES[interface.generation]]
+    """The extended card by its names in all generations, at the interface and beside it."""
+    own = [each.template for each in operations.ROUTES[interface.generation]]
     if interface.binding == Binding.JSONRPC:
         own = []
-        for generation, method in EXTENDED_CARD_METHODS.items():
+        for generation, method in operations.EXTENDED_CARD_METHODS.items():
             if generation is not interface.generation:
                 yield _call(interface, Operation.GET_EXTENDED_CARD, method, {})
     base = interface.url.partition("?")[0].rstrip("/")
     for place in [base, base.rpartition("/")[0]] if base.count("/") > 2 else [base]:
-        for path in (*EXTENDED_CARD_PATHS.values(), EXTENDED_CARD_0_2):
+        for path in (*operations.EXTENDED_CARD_PATHS.values(), operations.EXTENDED_CARD_0_2):
             if place != base or path not in own:
                 yield _request(replace(interface, url=place, tenant=""), Operation.GET_EXTENDED_CARD, "GET", path)

@@ -63,11 +63,6 @@ class Exchange:
         is_bad = self.attempt is not Attempt.GOOD and self.request.operation not in (UNKNOWN, PREFLIGHT)
         return is_bad and self.kind is AnswerKind.ANSWERED
 
-    @property
-    def outline(self) -> str:
-        """Status and code of the answer, without the meaning of the code."""
-        return ", ".join(self.text.split(", ")[:2])
-
     def is_rejection(self, admitted: Mapping[ProbeRequest, AnswerKind]) -> bool:
         """Whether the agent rejects the caller; ``admitted`` has what it answers with the right credential. Rule 1."""
         kind, right, usable = self.kind, admitted.get(self.request), (AnswerKind.ANSWERED, AnswerKind.ABSENT)
@@ -81,11 +76,14 @@ class Exchange:
 def discount(exchanges: Sequence[Exchange]) -> list[Exchange]:
     """The exchanges; errors that the agent sends for every request are unclear. Rule 2."""
     unknown = [each for each in exchanges if each.request.operation == UNKNOWN and each.attempt is Attempt.NOTHING]
-    same = {each.outline for each in unknown if not each.text.endswith(RESULT)}
-    return [
-        replace(each, kind=AnswerKind.UNCLEAR) if each.kind is AnswerKind.ANSWERED and each.outline in same else each
-        for each in exchanges
-    ]
+    same = {_without_meaning(each) for each in unknown if not each.text.endswith(RESULT)}
+    alike = {each for each in exchanges if each.kind is AnswerKind.ANSWERED and _without_meaning(each) in same}
+    return [replace(each, kind=AnswerKind.UNCLEAR) if each in alike else each for each in exchanges]
+
+
+def _without_meaning(exchange: Exchange) -> str:
+    """Status and code of the answer."""
+    return ", ".join(exchange.text.split(", ")[:2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ def _credential(view: CardView, name: str, file: str, origin: str) -> Credential
 
 
 def run(options: argparse.Namespace) -> int:
-    """Probe every agent; the exit code is that of the first agent that fails."""
+    """Probe every agent; the first agent that fails determines the exit code."""
     try:
         urls = _urls(options)
         with needing_client("to probe agents"):
@@ -130,7 +130,8 @@ def _prepare(options: argparse.Namespace, urls: list[str]) -> Callable[[str], _R
             report = waited(partial(probe_with, url, settings, make))
         except (TrustError, OSError) as error:
             return url, exit_of(error), error
-        fails = report.verdict == "not enforced" or (options.fail_on == "cannot-tell" and report.verdict != "enforced")
+        is_strict = options.fail_on == "cannot-tell"
+        fails = report.verdict != "enforced" if is_strict else report.verdict == "not enforced"
         return url, Exit.INVALID if fails else Exit.OK, report
 
     return probe
@@ -177,7 +178,7 @@ def _entry(result: _Result) -> dict[str, Any]:
 
 def _put_sarif(outcomes: list[_Result]) -> None:
     from a2a_trust.cli.sarif import log_of, notification, result
-    from a2a_trust.probe.checks import RULES
+    from a2a_trust.probe.verdicts import RULES
 
     results, errors = list[dict[str, Any]](), list[dict[str, Any]]()
     for url, _, report in outcomes:

@@ -1,6 +1,6 @@
 """How an answer is read: did the agent reject the caller, or did its application answer?
 
-The rules are those of docs/probe.md, "How it concludes".
+The rules are in docs/probe.md, "How it concludes".
 Only the status and codes of the protocol are kept. Texts of an agent never get into a report: they may be anything,
 also the credential. This module only computes values. Source: A2A 1.0.1 5.4, 9.5, 11.6; JSON-RPC 2.0 5.1.
 """
@@ -59,10 +59,8 @@ _CREDENTIALS: Final = re.compile(
     r"(?i)un-?auth|not.auth|auth(?:entication|orization|\b)|forbidden|credential|api.?key|access.denied|permission|bearer|"
     r"log.?in\b|sign.?in\b|jwt|access.?token|(?:invalid|missing|wrong|bad|expired).{0,9}(?:key|token|password|secret)"
 )
-_READ: Final = 4096
-"""Bytes of an answer that are searched for words."""
-_SHORT: Final = 512
-"""Bytes of an answer that may be an error, although its status says otherwise."""
+_READ: Final = 4096  # bytes of an answer that are searched for words
+_SHORT: Final = 512  # bytes of an answer that may be an error, although its status says otherwise
 _PATH: Final = re.compile(r"(?:https?:/)?/[\w./:%~-]+")
 #: One of these objects is in each result of HTTP+JSON that is not a list.
 _MEMBERS: Final = (

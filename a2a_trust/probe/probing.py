@@ -43,11 +43,10 @@ from a2a_trust.errors import FetchError, TrustError
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
+from a2a_trust.probe import requests, verdicts
 from a2a_trust.probe.answers import AnswerKind, content_of, read
-from a2a_trust.probe.checks import Fits, ProbeFinding, checks_of, documents_of, finding, open_findings, resource_of
-from a2a_trust.probe.forgeries import Attempt, Trial, own_of, wrong_of
-from a2a_trust.probe.requests import SENDING, UNKNOWN, ProbeRequest, request_of, requests_of
-from a2a_trust.probe.verdicts import Exchange, Row, Verdict, discount, row_of
+from a2a_trust.probe.requests import SENDING, UNKNOWN, Attempt, ProbeRequest, Trial
+from a2a_trust.probe.verdicts import Exchange, ProbeFinding, Row, Verdict
 
 _MOST_REQUESTS: Final = 60
 _MOST_INTERFACES: Final = 4
@@ -145,13 +144,13 @@ async def probe_with(
     with suppress(FetchError):
         if url.startswith("https:") and time.monotonic() < until:
             old = await fetcher.with_old_tls().exchange("GET", place, configured=True, headers={})
-            problems.append(finding("old-tls", "", old.tls))
-    verdicts = {each.verdict for each in rows} or {Verdict.CANNOT_TELL}
+            problems.append(verdicts.finding("old-tls", "", old.tls))
+    seen = {each.verdict for each in rows} or {Verdict.CANNOT_TELL}
     return ProbeReport(
         url=url,
         name=view.name,
         card=state,
-        verdict=next(each for each in Verdict if each in verdicts),
+        verdict=next(each for each in Verdict if each in seen),
         requests=prober.count,
         requirements=tuple(rows),
         findings=(*problems, *found),
@@ -163,13 +162,13 @@ async def _judge_card(
 ) -> tuple[str, list[ProbeFinding]]:
     """Whether the card is verified, in words, and its problems."""
     errors = sorted({each.rule for each in lint_card(document) if each.severity is Severity.ERROR})
-    found = [finding("card-problems", "", message=f"lint finds {', '.join(errors)}")] if errors else []
+    found = [verdicts.finding("card-problems", "", message=f"lint finds {', '.join(errors)}")] if errors else []
     if trust is None:
         return ("signatures not checked" if b'"signatures"' in document else "not signed"), found
     try:
         verified = await run_async(Verification(trust=trust).verify(document, place), fetcher)
     except TrustError as error:
-        return "not verified", [*found, finding("card-not-verified", "/signatures", error.code)]
+        return "not verified", [*found, verdicts.finding("card-not-verified", "/signatures", error.code)]
     return ("verified in part" if verified.unverified else "verified"), found
 
 
@@ -215,19 +214,19 @@ class Prober:
         for interface in self.view.interfaces:
             if why := self._why_not(interface, asked):
                 rows.append(Row(interface=interface, requirement="", verdict=why[0], reason=why[1]))
-                findings.append(finding("not-asked", interface.pointer, message=why[1]))
+                findings.append(verdicts.finding("not-asked", interface.pointer, message=why[1]))
                 continue
             asked += 1
             exchanges = await self._exchanges(interface)
             needed = SENDING if streams else SENDING[:1]
-            rows += [row_of(interface, each, exchanges, needed) for each in self.view.requirements or ()]
-            findings += open_findings(interface, exchanges)
-            findings += checks_of(interface, self.view, exchanges, time.time())
-            documents = resource_of(interface, exchanges)
+            rows += [verdicts.row_of(interface, each, exchanges, needed) for each in self.view.requirements or ()]
+            findings += verdicts.open_findings(interface, exchanges)
+            findings += verdicts.checks_of(interface, self.view, exchanges, time.time())
+            documents = verdicts.resource_of(interface, exchanges)
             findings += await self._unfit(each for each in documents if _origin_of(each[1]) in self.origins)
             if allow_tasks:
                 findings += await self._push_to_loopback(interface)
-        findings += await self._unfit([*documents_of(self.card, self.view)][:_MOST_DOCUMENTS])
+        findings += await self._unfit([*verdicts.documents_of(self.card, self.view)][:_MOST_DOCUMENTS])
         return rows, findings
 
     def _why_not(self, interface: Interface, asked: int) -> tuple[Verdict, str] | None:
@@ -242,11 +241,11 @@ class Prober:
         return (Verdict.CANNOT_TELL, many) if asked >= _MOST_INTERFACES else None
 
     def _own(self, alternative: Alternative, url: str) -> list[Trial]:
-        return [*own_of(self.view, alternative, self.given, self.lacking, _origin_of(url))]
+        return [*requests.own_of(self.view, alternative, self.given, self.lacking, _origin_of(url))]
 
     async def _exchanges(self, interface: Interface) -> list[Exchange]:
-        requests = [*requests_of(interface, str(uuid4()))]
-        found = await self._all([(each, Trial(Attempt.NOTHING)) for each in requests])
+        asked = [*requests.requests_of(interface, str(uuid4()))]
+        found = [*await asyncio.gather(*(self._exchange(each, Trial(Attempt.NOTHING)) for each in asked))]
         named = [each for each in found if not each.request.is_other]
         known = [each for each in named if each.request.operation != UNKNOWN]
         rejecting = [each for each in known if each.kind is AnswerKind.REJECTED] or known
@@ -256,24 +255,21 @@ class Prober:
             if len(found) + len(plan) + len(steps) > _MOST_REQUESTS:
                 break  # an alternative that is tried in part would look enforced
             plan += steps
-        return discount(found + await self._all(plan))
+        return verdicts.discount([*found, *await asyncio.gather(*(self._exchange(*step) for step in plan))])
 
     def _steps(self, named: Sequence[ProbeRequest], target: ProbeRequest) -> Iterator[list[_Step]]:
         """Two credentials for every operation, and then all others of each alternative for one that rejects callers."""
         alternatives = self.view.requirements or ()
         good = next((each for each in alternatives if self._own(each, target.url)), None)
-        wrong = next((each for each in alternatives if wrong_of(self.view, each, target.url)), None)
+        wrong = next((each for each in alternatives if requests.wrong_of(self.view, each, target.url)), None)
         if good is not None:
             yield [(each, self._own(good, each.url)[0]) for each in named]
         if wrong is not None:
-            yield [(each, wrong_of(self.view, wrong, each.url)[0]) for each in named]
+            yield [(each, requests.wrong_of(self.view, wrong, each.url)[0]) for each in named]
         for each in alternatives:
-            trials = [*wrong_of(self.view, each, target.url), *self._own(each, target.url)]
+            trials = [*requests.wrong_of(self.view, each, target.url), *self._own(each, target.url)]
             tried = ((Attempt.GOOD, good), (Attempt.WRONG, wrong))
             yield [(target, trial) for trial in trials if (trial.attempt, each) not in tried]
-
-    async def _all(self, plan: Sequence[_Step]) -> list[Exchange]:
-        return [*await asyncio.gather(*(self._exchange(*step) for step in plan))]
 
     async def _exchange(self, request: ProbeRequest, trial: Trial) -> Exchange:
         answer = None
@@ -316,7 +312,7 @@ class Prober:
         trial = next(trials, Trial(Attempt.NOTHING))
 
         async def result(operation: Operation, task: str, params: dict[str, Any]) -> tuple[Any, str]:
-            for request in request_of(interface, operation, task, params):
+            for request in requests.request_of(interface, operation, task, params):
                 exchange = await self._exchange(request, trial)
                 if exchange.answer is not None and exchange.answer.status < 300:
                     body = content_of(exchange.answer)
@@ -337,14 +333,14 @@ class Prober:
         config = {"taskId": task, **(url if is_1_0 else {"pushNotificationConfig": url})}
         accepted, proof = await result(Operation.CREATE_PUSH_CONFIG, task, config)
         await result(Operation.CANCEL_TASK, task, {"id": task})
-        return [] if accepted is None else [finding("push-to-loopback", interface.pointer, proof)]
+        return [] if accepted is None else [verdicts.finding("push-to-loopback", interface.pointer, proof)]
 
-    async def _unfit(self, named: Iterable[tuple[str, str, Fits]]) -> list[ProbeFinding]:
+    async def _unfit(self, named: Iterable[tuple[str, str, verdicts.Fits]]) -> list[ProbeFinding]:
         found = []
         for where, url, fits in named:
             asked = ProbeRequest(operation="metadata", binding=Binding.HTTP_JSON, method="GET", url=url)
             answer = await self._answer(asked)
             body = None if answer is None or answer.status != 200 else content_of(answer)
             wrong = fits(body) if isinstance(body, dict) else "the document that it names cannot be fetched from here"
-            found += [finding("metadata", where, message=wrong)] if wrong else []
+            found += [verdicts.finding("metadata", where, message=wrong)] if wrong else []
         return found

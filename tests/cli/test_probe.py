@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.probe import probing
-from a2a_trust.probe.checks import RULES
+from a2a_trust.probe.verdicts import RULES
 from tests.cli.conftest import Run
 from tests.probe.agents import KEY, Asked, Reply, by_key, rejection, serving
 

@@ -216,7 +216,6 @@ UNCLEAR: dict[str, Reply] = {
     "elsewhere": Reply(status=302, headers={"Location": "https://login.example.com/"}),
     "a page": Reply(body=b"<html>Log in</html>", headers={"content-type": "text/html"}),
     "a bad request": Reply(status=400, body={"detail": "Bad Request"}),
-    "nothing there": Reply(status=404, body={"detail": "Not Found"}),
     "success without a result": Reply(body={"code": 1001, "msg": "no entry", "status": "fail"}),
     "an empty success": Reply(status=204),
     "a missing member of the gateway": Reply(status=400, body={"message": "Missing tenant"}),

@@ -123,16 +123,17 @@ def _prepare(options: argparse.Namespace, urls: list[str]) -> Callable[[str], _R
         return first, second
 
     def probe(url: str) -> _Result:
-        private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
+        shown = url.partition("?")[0]  # a query may hold a secret
         try:
+            private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
             fetcher = Fetcher(private_origins=private)
             settings = ProbeOptions(trust=trust, origins=origins, fetcher=fetcher, allow_tasks=options.allow_tasks)
             report = waited(partial(probe_with, url, settings, make))
         except (TrustError, OSError) as error:
-            return url, exit_of(error), error
+            return shown, exit_of(error), error
         is_strict = options.fail_on == "cannot-tell"
         fails = report.verdict != "enforced" if is_strict else report.verdict == "not enforced"
-        return url, Exit.INVALID if fails else Exit.OK, report
+        return shown, Exit.INVALID if fails else Exit.OK, report
 
     return probe
 
@@ -173,7 +174,7 @@ def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
 def _entry(result: _Result) -> dict[str, Any]:
     url, code, report = result
     about = {"message": error_text(report, url)} if isinstance(report, Exception) else asdict(report)
-    return {"url": url, "ok": code is Exit.OK, "class": class_of(code), **about}
+    return {"url": url, "ok": code is Exit.OK, "class": class_of(code), **about} | {"url": url}
 
 
 def _put_sarif(outcomes: list[_Result]) -> None:

@@ -64,16 +64,8 @@ _SHORT: Final = 512  # bytes of an answer that may be an error, although its sta
 _PATH: Final = re.compile(r"(?:https?:/)?/[\w./:%~-]+")
 #: One of these objects is in each result of HTTP+JSON that is not a list.
 _MEMBERS: Final = (
-    "task",
-    "message",
-    "status",
-    "statusUpdate",
-    "artifactUpdate",
-    "artifact",
-    "parts",
-    "tasks",
-    "configs",
-)
+    "task", "message", "status", "statusUpdate", "artifactUpdate", "artifact", "parts", "tasks", "configs",
+)  # fmt: skip
 _LISTS: Final = (Operation.LIST_TASKS, Operation.LIST_PUSH_CONFIGS)
 
 

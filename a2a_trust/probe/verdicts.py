@@ -72,8 +72,8 @@ class Exchange:
 
     @property
     def code(self) -> str:
-        """Status and code of the answer, without their meaning; "" for an answer without a meaning."""
-        return self.text.rpartition(", ")[0]
+        """Status and code of the answer, without the meaning of the code."""
+        return ", ".join(self.text.split(", ")[:2])
 
     def is_rejection(self, admitted: Mapping[ProbeRequest, AnswerKind]) -> bool:
         """Whether the agent rejects the caller; ``admitted`` has what it answers with the right credential. Rule 1."""

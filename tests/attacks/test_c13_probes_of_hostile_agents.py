@@ -195,7 +195,7 @@ def test_urls_of_a_card_that_cannot_be_read_do_not_break_the_probe(url: str) -> 
     flow = {"clientCredentials": {"tokenUrl": url, "scopes": {}}}
     oauth = {"oauth2SecurityScheme": {"flows": flow, "oauth2MetadataUrl": url}}
     schemes = {"key": API_KEY, "login": login, "oauth": oauth}
-    every = [{"schemes": {name: {}}} for name in schemes]
+    every: list[Any] = [{"schemes": {name: {}}} for name in schemes]
     with serving(card={"securitySchemes": schemes, "securityRequirements": every}) as served:
         served.agent.guard = lambda asked: rejection(asked, challenge=f'Bearer resource_metadata="{url}"')
         assert served.probe(KEY).requests

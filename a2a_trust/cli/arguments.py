@@ -197,7 +197,7 @@ def _add_probe(command: argparse.ArgumentParser) -> None:
         (["--list"], "FILE", "file with the URLs of agents, one per line; - is standard input"),
         (["--credential"], "SCHEME=FILE[@ORIGIN]", f"valid credential for a scheme of the card: {kinds}"),
         (["--lacking"], "SCHEME=FILE[@ORIGIN]", f"the same without a required scope, which must be rejected: {kinds}"),
-        (["--interface-origin"], "ORIGIN", "further origin whose interfaces are asked (default: only that of URL)"),
+        (["--interface-origin"], "ORIGIN", "further origin whose interfaces are asked (default: the origin of URL)"),
         (["--trust"], "FILE", "trust file with the keys that verify the card"),
     ):
         several: dict[str, Any] = {"nargs": "*"} if names == ["urls"] else {"action": "append", "default": []}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from a2a_trust.base.workers import in_threads
 from a2a_trust.card.view import ApiKeyScheme, CardView
@@ -34,34 +34,15 @@ if TYPE_CHECKING:
     from a2a_trust.client.credentials import Credential
     from a2a_trust.probe.probing import ProbeReport
 
+    _Result = tuple[str, Exit, ProbeReport | TrustError | OSError]
+    """The URL of an agent, its exit code, and the report, or why there is none."""
+
 _COLORS: Final = {"enforced": "green", "not enforced": "red", "error": "red"}
 """By verdict or severity; all others are yellow."""
 
 
-class _Credential(NamedTuple):
-    """One --credential or --lacking: the scheme, the file with the secret, and the origin that may get it."""
-
-    scheme: str
-    file: str
-    origin: str
-
-    def made_for(self, view: CardView) -> Credential:
-        """The credential, in the kind of the card's scheme. ConfigurationError: the file is no such secret."""
-        from a2a_trust.client.credentials import ApiKey, BasicCredentials, BearerToken, SecretFile, http_scheme
-
-        secret, scheme, origins = SecretFile(self.file), view.schemes.get(self.scheme), [self.origin]
-        if isinstance(scheme, ApiKeyScheme):
-            return ApiKey(secret, origins=origins)
-        if scheme is None or http_scheme(scheme) != "basic":
-            return BearerToken(secret, origins=origins)
-        user, colon, password = secret.read().partition(":")
-        if not colon:
-            raise ConfigurationError(f"{self.file}: write USER:PASSWORD on one line, for HTTP Basic")
-        return BasicCredentials(user, password, origins=origins)
-
-
-def _credential(option: str, default: str, text: str) -> _Credential:
-    """ConfigurationError: it is not SCHEME=FILE[@ORIGIN], or there is no origin."""
+def _parse(option: str, default: str, text: str) -> tuple[str, str, str]:
+    """Scheme, file and origin. ConfigurationError: it is not SCHEME=FILE[@ORIGIN], or there is no origin."""
     scheme, _, rest = text.partition("=")
     file, _, origin = rest.rpartition("@")
     if not file or not origin.startswith(("https://", "http://")):
@@ -70,37 +51,45 @@ def _credential(option: str, default: str, text: str) -> _Credential:
         raise ConfigurationError(f"{option}: {NOT_SHOWN if is_secret(file) else 'write SCHEME=FILE[@ORIGIN]'}")
     if not origin:
         raise ConfigurationError(f"{option} {scheme}: with several agents, name its origin: SCHEME=FILE@ORIGIN")
-    return _Credential(scheme, file, origin)
+    return scheme, file, origin
 
 
-class _Outcome(NamedTuple):
-    """The report on the agent at that URL, or why there is none."""
+def _credential(view: CardView, name: str, file: str, origin: str) -> Credential:
+    """The credential, in the kind of the card's scheme. ConfigurationError: the file is no such secret."""
+    from a2a_trust.client.credentials import ApiKey, BasicCredentials, BearerToken, SecretFile, http_scheme
 
-    url: str
-    code: Exit
-    report: ProbeReport | TrustError | OSError
+    secret, scheme = SecretFile(file), view.schemes.get(name)
+    if isinstance(scheme, ApiKeyScheme):
+        return ApiKey(secret, origins=[origin])
+    if scheme is None or http_scheme(scheme) != "basic":
+        return BearerToken(secret, origins=[origin])
+    user, colon, password = secret.read().partition(":")
+    if not colon:
+        raise ConfigurationError(f"{file}: write USER:PASSWORD on one line, for HTTP Basic")
+    return BasicCredentials(user, password, origins=[origin])
 
 
 def run(options: argparse.Namespace) -> int:
-    """Probe every agent; the exit code is that of the first agent that fails."""
+    """Probe every agent; the first agent that fails determines the exit code."""
     try:
         urls = _urls(options)
         with needing_client("to probe agents"):
-            probe = _prepared(options, urls)
+            probe = _prepare(options, urls)
     except (ConfigurationError, OSError) as error:
         return report_failure("probe", error, as_json=options.json, code=exit_of_setup(error))
-    outcomes: list[_Outcome] = []
-    for outcome in in_threads(partial(_outcome, probe, options.fail_on), urls):
-        outcomes.append(outcome)
-        _put(outcome, options)
-    code = next((each.code for each in outcomes if each.code is not Exit.OK), Exit.OK)
-    enforcing = sum(getattr(each.report, "verdict", "") == "enforced" for each in outcomes)
+    results: list[_Result] = []
+    for result in in_threads(probe, urls):
+        results.append(result)
+        if not options.json:
+            _put(result, options)
+    code = next((code for _, code, _ in results if code is not Exit.OK), Exit.OK)
+    enforcing = sum(getattr(report, "verdict", "") == "enforced" for *_, report in results)
     if options.sarif:
-        _put_sarif(outcomes)
+        _put_sarif(results)
     elif options.json:
-        put_report("probe", code, {"enforcing": enforcing, "results": [*map(_entry, outcomes)]})
-    elif len(outcomes) > 1:
-        put(f"{enforcing} of {len(outcomes)} agents enforce their card")
+        put_report("probe", code, {"enforcing": enforcing, "results": [*map(_entry, results)]})
+    elif len(results) > 1:
+        put(f"{enforcing} of {len(results)} agents enforce their card")
     return code
 
 
@@ -114,58 +103,54 @@ def _urls(options: argparse.Namespace) -> list[str]:
     return [*dict.fromkeys(urls)]
 
 
-def _prepared(options: argparse.Namespace, urls: list[str]) -> Callable[[str], ProbeReport]:
+def _prepare(options: argparse.Namespace, urls: list[str]) -> Callable[[str], _Result]:
     """A function that probes the agent at a URL. ConfigurationError, OSError: an option is wrong."""
     from a2a_trust.base.net.fetcher import Fetcher
     from a2a_trust.client.destinations import Destination, named_origins
     from a2a_trust.client.flow import waited
     from a2a_trust.keys.trust.file import TrustFile
-    from a2a_trust.probe.probing import ProbeOptions, probed, with_this_machine
+    from a2a_trust.probe.probing import ProbeOptions, probe_with, with_this_machine
 
     default = Destination.origin_of(urls[0]) if len(urls) == 1 else ""
-    given = [*map(partial(_credential, "--credential", default), options.credential)]
-    lacking = [*map(partial(_credential, "--lacking", default), options.lacking)]
-    named = {*options.interface_origin, *(each.origin for each in (*given, *lacking))}
+    given = [*map(partial(_parse, "--credential", default), options.credential)]
+    lacking = [*map(partial(_parse, "--lacking", default), options.lacking)]
+    named = {*options.interface_origin, *(origin for *_, origin in (*given, *lacking))}
     origins = named_origins(named) if named else frozenset()
     trust = None if options.trust is None else TrustFile(options.trust)
 
-    def made_for(view: CardView) -> tuple[dict[str, Credential], dict[str, Credential]]:
-        first, second = ({each.scheme: each.made_for(view) for each in some} for some in (given, lacking))
+    def make(view: CardView) -> tuple[dict[str, Credential], dict[str, Credential]]:
+        first, second = ({each[0]: _credential(view, *each) for each in some} for some in (given, lacking))
         return first, second
 
-    def probe(url: str) -> ProbeReport:
-        private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
-        fetcher = Fetcher(private_origins=private)
-        settings = ProbeOptions(trust=trust, origins=origins, fetcher=fetcher, allow_tasks=options.allow_tasks)
-        return waited(partial(probed, url, settings, made_for))
+    def probe(url: str) -> _Result:
+        shown = url.partition("?")[0]  # a query may hold a secret
+        try:
+            private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
+            fetcher = Fetcher(private_origins=private)
+            settings = ProbeOptions(trust=trust, origins=origins, fetcher=fetcher, allow_tasks=options.allow_tasks)
+            report = waited(partial(probe_with, url, settings, make))
+        except (TrustError, OSError) as error:
+            return shown, exit_of(error), error
+        is_strict = options.fail_on == "cannot-tell"
+        fails = report.verdict != "enforced" if is_strict else report.verdict == "not enforced"
+        return shown, Exit.INVALID if fails else Exit.OK, report
 
     return probe
 
 
-def _outcome(probe: Callable[[str], ProbeReport], fail_on: str, url: str) -> _Outcome:
-    try:
-        report = probe(url)
-    except (TrustError, OSError) as error:
-        return _Outcome(url, exit_of(error), error)
-    fails = report.verdict == "not enforced" or (fail_on == "cannot-tell" and report.verdict != "enforced")
-    return _Outcome(url, Exit.INVALID if fails else Exit.OK, report)
-
-
-def _put(outcome: _Outcome, options: argparse.Namespace) -> None:
-    url, code, report = outcome
-    if options.json:
-        return
+def _put(result: _Result, options: argparse.Namespace) -> None:
+    url, code, report = result
     if isinstance(report, Exception):
         report_failure("probe", report, as_json=False, code=code, file=url)
     elif not options.sarif:
         if not options.quiet:
-            put(f"{printable(report.name)} at {printable(url)}, card {report.card}")
+            put(f"{printable(report.name[:120])} at {printable(url)}, card {report.card}")
             for line in _lines(report, verbose=options.verbose):
                 put(line)
-        put(f"{printable(url)}: {_marked(report.verdict, report.verdict.upper())}")
+        put(f"{printable(url)}: {_mark_word(report.verdict, report.verdict.upper())}")
 
 
-def _marked(word: str, text: str) -> str:
+def _mark_word(word: str, text: str) -> str:
     return mark(text, _COLORS.get(word, "yellow"), sys.stdout)
 
 
@@ -178,23 +163,23 @@ def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
     for row, line in zip(rows, shown, strict=True):
         verdict, requirement, interface = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         proof = "; ".join(row.proof) if row.verdict.endswith("enforced") else row.reason
-        yield f"  {_marked(row.verdict, verdict)}  {requirement}  {interface}  {printable(proof)}"
+        yield f"  {_mark_word(row.verdict, verdict)}  {requirement}  {interface}  {printable(proof)}"
     for it in report.findings:
         if it.severity is not Severity.NOTE or verbose:
-            level = _marked(it.severity, it.severity)
+            level = _mark_word(it.severity, it.severity)
             yield f"  {level} {it.rule} {printable(it.where)}: {printable(it.message)}"
             yield from (f"      {printable(proof)}" for proof in it.proof if verbose)
 
 
-def _entry(outcome: _Outcome) -> dict[str, Any]:
-    url, code, report = outcome
+def _entry(result: _Result) -> dict[str, Any]:
+    url, code, report = result
     about = {"message": error_text(report, url)} if isinstance(report, Exception) else asdict(report)
-    return {"url": url, "ok": code is Exit.OK, "class": class_of(code), **about}
+    return {"url": url, "ok": code is Exit.OK, "class": class_of(code), **about} | {"url": url}
 
 
-def _put_sarif(outcomes: list[_Outcome]) -> None:
+def _put_sarif(outcomes: list[_Result]) -> None:
     from a2a_trust.cli.sarif import log_of, notification, result
-    from a2a_trust.probe.rules import RULES
+    from a2a_trust.probe.verdicts import RULES
 
     results, errors = list[dict[str, Any]](), list[dict[str, Any]]()
     for url, _, report in outcomes:

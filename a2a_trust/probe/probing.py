@@ -15,13 +15,14 @@ because an unsigned card can name any host.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -42,13 +43,10 @@ from a2a_trust.errors import FetchError, TrustError
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
-from a2a_trust.probe.answers import Kind, content_of, read
-from a2a_trust.probe.checks import Fits, checks_of, documents_of, resource_of
-from a2a_trust.probe.forgeries import Form, Own, forged, forms_for, own_of
-from a2a_trust.probe.push import push_to_loopback
-from a2a_trust.probe.requests import SENDING, UNKNOWN, ProbeRequest, requests_of
-from a2a_trust.probe.rules import ProbeFinding, finding
-from a2a_trust.probe.verdicts import Exchange, Row, Verdict, findings_of, of_agent, row_of
+from a2a_trust.probe import requests, verdicts
+from a2a_trust.probe.answers import AnswerKind, content_of, read
+from a2a_trust.probe.requests import SENDING, UNKNOWN, Attempt, ProbeRequest, Trial
+from a2a_trust.probe.verdicts import Exchange, ProbeFinding, Row, Verdict
 
 _MOST_REQUESTS: Final = 60
 _MOST_INTERFACES: Final = 4
@@ -61,7 +59,7 @@ INTERVAL: Final = 0.1
 """Seconds between two requests."""
 Sender: TypeAlias = Callable[[ProbeRequest, str, dict[str, str]], Awaitable[AnyAnswer]]
 """Sends a request to that URL, the request's own with credentials, and with these headers; FetchError: no answer."""
-_Step: TypeAlias = tuple[ProbeRequest, Form, Alternative | None, Own | None]
+_Step: TypeAlias = tuple[ProbeRequest, Trial]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,50 +106,69 @@ def probe_agent(url: str, options: ProbeOptions = ProbeOptions()) -> ProbeReport
 
 async def async_probe_agent(url: str, options: ProbeOptions = ProbeOptions()) -> ProbeReport:
     """As ``probe_agent``, on the running event loop."""
-    return await probed(url, options, lambda _: (options.credentials, options.lacking))
+    return await probe_with(url, options, lambda _: (options.credentials, options.lacking))
 
 
-async def probed(
-    url: str, options: ProbeOptions, given: Callable[[CardView], tuple[Credentials, Credentials]]
+async def probe_with(
+    url: str, options: ProbeOptions, make: Callable[[CardView], tuple[Credentials, Credentials]]
 ) -> ProbeReport:
     """As ``async_probe_agent``, with credentials, and lacking ones, that depend on the card."""
     until, fetcher = time.monotonic() + _SECONDS, options.fetcher or Fetcher()
     place, fetched = await run_async(finding_card(url), fetcher)
     view = read_card(fetched.body)
-    state, problems = await _judged(fetched.body, place, options.trust, fetcher)
+    state, problems = await _judge_card(fetched.body, place, options.trust, fetcher)
     listed = with_this_machine({Destination.origin_of(url), *options.origins})
     signed = {Destination.origin_of(each.url) for each in view.interfaces} if state == "verified" else set()
-    credentials, lacking = given(view)
+    given, lacking = make(view)
+    name = f"a2a-trust-probe/{version('a2a-trust')} (security test, started by an operator)"
+    own = {"User-Agent": name, "Accept": "application/json, application/a2a+json, text/event-stream"}
+
+    async def send(request: ProbeRequest, url: str, headers: dict[str, str]) -> AnyAnswer:
+        is_listed, headers = _origin_of(url) in listed, {**headers, **own}
+        return await fetcher.exchange(
+            request.method, url, configured=is_listed, headers=headers, content=request.content
+        )
+
     prober = Prober(
         view=view,
         card=strict_json.parse(fetched.body, what="card"),
-        session=Session(_over(fetcher, listed), until=until, interval=INTERVAL),
+        send=send,
+        until=until,
+        interval=INTERVAL,
         origins=listed | signed,
-        given=credentials,
+        given=given,
         lacking=lacking,
         fetcher=fetcher,
     )
-    report = await prober.run(url, state, allow_tasks=options.allow_tasks)
+    rows, found = await prober.run(allow_tasks=options.allow_tasks)
     with suppress(FetchError):
         if url.startswith("https:") and time.monotonic() < until:
             old = await fetcher.with_old_tls().exchange("GET", place, configured=True, headers={})
-            problems.append(finding("old-tls", "", old.tls))
-    return replace(report, findings=(*problems, *report.findings))
+            problems.append(verdicts.finding("old-tls", "", old.tls))
+    seen = {each.verdict for each in rows} or {Verdict.CANNOT_TELL}
+    return ProbeReport(
+        url=url,
+        name=view.name,
+        card=state,
+        verdict=next(each for each in Verdict if each in seen),
+        requests=prober.count,
+        requirements=tuple(rows),
+        findings=(*problems, *found),
+    )
 
 
-async def _judged(
+async def _judge_card(
     document: bytes, place: str, trust: TrustSource | None, fetcher: Fetcher
 ) -> tuple[str, list[ProbeFinding]]:
     """Whether the card is verified, in words, and its problems."""
     errors = sorted({each.rule for each in lint_card(document) if each.severity is Severity.ERROR})
-    found = [finding("card-problems", "", message=f"lint finds {', '.join(errors)}")] if errors else []
+    found = [verdicts.finding("card-problems", "", message=f"lint finds {', '.join(errors)}")] if errors else []
     if trust is None:
         return ("signatures not checked" if b'"signatures"' in document else "not signed"), found
     try:
         verified = await run_async(Verification(trust=trust).verify(document, place), fetcher)
     except TrustError as error:
-        found.append(finding("card-not-verified", "/signatures", error.code))
-        return "not verified", found
+        return "not verified", [*found, verdicts.finding("card-not-verified", "/signatures", error.code)]
     return ("verified in part" if verified.unverified else "verified"), found
 
 
@@ -164,36 +181,115 @@ def with_this_machine(origins: Iterable[str]) -> set[str]:
     return found
 
 
-def _over(fetcher: Fetcher, listed: Iterable[str]) -> Sender:
-    name = f"a2a-trust-probe/{version('a2a-trust')} (security test, started by an operator)"
-    own = {"User-Agent": name, "Accept": "application/json, application/a2a+json, text/event-stream"}
-
-    async def send(request: ProbeRequest, url: str, headers: dict[str, str]) -> AnyAnswer:
-        is_listed, headers = Destination.origin_of(url.partition("?")[0]) in listed, {**headers, **own}
-        return await fetcher.exchange(
-            request.method, url, configured=is_listed, headers=headers, content=request.content
-        )
-
-    return send
+def _origin_of(url: str) -> str:
+    return Destination.origin_of(url.partition("?")[0])
 
 
-class Session:
-    """Sends requests, at most one in ``interval`` seconds, and none after ``until`` of the monotonic clock."""
+@dataclass(slots=True, kw_only=True)
+class Prober:
+    """One probe of one agent, whose interfaces are asked at ``origins``.
 
-    def __init__(self, send: Sender, *, until: float, interval: float) -> None:
-        self.count: int = 0
-        self._send, self._until, self._interval = send, until, interval
-        self._next, self._bytes = 0.0, 0
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+    It sends at most one request in ``interval`` seconds, and none after ``until`` of the monotonic clock.
+    """
 
-    async def answer(self, request: ProbeRequest, attachment: Attachment = NOTHING) -> AnyAnswer | None:
+    view: CardView
+    card: JSONObject
+    send: Sender
+    until: float = math.inf
+    interval: float = 0.0
+    origins: set[str]
+    given: Credentials = field(repr=False)
+    lacking: Credentials = field(default_factory=dict, repr=False)
+    fetcher: Fetcher | None = None
+    count: int = field(init=False, default=0)
+    _next: float = field(init=False, default=0.0)
+    _bytes: int = field(init=False, default=0)
+    _slots: asyncio.Semaphore = field(init=False, default_factory=partial(asyncio.Semaphore, _AT_ONCE))
+
+    async def run(self, *, allow_tasks: bool = False) -> tuple[list[Row], list[ProbeFinding]]:
+        """The verdicts on all requirements at all interfaces, and the findings."""
+        rows, findings, asked = list[Row](), list[ProbeFinding](), 0
+        capabilities = self.card.get("capabilities")
+        streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
+        for interface in self.view.interfaces:
+            if why := self._why_not(interface, asked):
+                rows.append(Row(interface=interface, requirement="", verdict=why[0], reason=why[1]))
+                findings.append(verdicts.finding("not-asked", interface.pointer, message=why[1]))
+                continue
+            asked += 1
+            exchanges = await self._exchanges(interface)
+            needed = SENDING if streams else SENDING[:1]
+            rows += [verdicts.row_of(interface, each, exchanges, needed) for each in self.view.requirements or ()]
+            findings += verdicts.open_findings(interface, exchanges)
+            findings += verdicts.checks_of(interface, self.view, exchanges, time.time())
+            documents = verdicts.resource_of(interface, exchanges)
+            findings += await self._unfit(each for each in documents if _origin_of(each[1]) in self.origins)
+            if allow_tasks:
+                findings += await self._push_to_loopback(interface)
+        findings += await self._unfit([*verdicts.documents_of(self.card, self.view)][:_MOST_DOCUMENTS])
+        return rows, findings
+
+    def _why_not(self, interface: Interface, asked: int) -> tuple[Verdict, str] | None:
+        """The verdict on an interface that is not asked, and why."""
+        if not self.view.requirements or any(each.is_anonymous for each in self.view.requirements):
+            return Verdict.NOTHING_DEMANDED, "the card admits callers without a credential"
+        if interface.binding not in (Binding.JSONRPC, Binding.HTTP_JSON):
+            return Verdict.CANNOT_TELL, "not asked: its binding is not JSON-RPC or HTTP+JSON"
+        if _origin_of(interface.url) not in self.origins:
+            return Verdict.CANNOT_TELL, "not asked: it is at another origin; name it with --interface-origin"
+        many = f"not asked: it is beyond the limit of {_MOST_INTERFACES} interfaces"
+        return (Verdict.CANNOT_TELL, many) if asked >= _MOST_INTERFACES else None
+
+    def _own(self, alternative: Alternative, url: str) -> list[Trial]:
+        return [*requests.own_of(self.view, alternative, self.given, self.lacking, _origin_of(url))]
+
+    async def _exchanges(self, interface: Interface) -> list[Exchange]:
+        asked = [*requests.requests_of(interface, str(uuid4()))]
+        found = [*await asyncio.gather(*(self._exchange(each, Trial(Attempt.NOTHING)) for each in asked))]
+        named = [each for each in found if not each.request.is_other]
+        known = [each for each in named if each.request.operation != UNKNOWN]
+        rejecting = [each for each in known if each.kind is AnswerKind.REJECTED] or known
+        target = max(rejecting, key=lambda each: each.request.operation == Operation.GET_TASK).request
+        plan: list[_Step] = []
+        for steps in self._steps([each.request for each in named], target):
+            if len(found) + len(plan) + len(steps) > _MOST_REQUESTS:
+                break  # an alternative that is tried in part would look enforced
+            plan += steps
+        return verdicts.discount([*found, *await asyncio.gather(*(self._exchange(*step) for step in plan))])
+
+    def _steps(self, named: Sequence[ProbeRequest], target: ProbeRequest) -> Iterator[list[_Step]]:
+        """Two credentials for every operation, and then all others of each alternative for one that rejects callers."""
+        alternatives = self.view.requirements or ()
+        good = next((each for each in alternatives if self._own(each, target.url)), None)
+        wrong = next((each for each in alternatives if requests.wrong_of(self.view, each, target.url)), None)
+        if good is not None:
+            yield [(each, self._own(good, each.url)[0]) for each in named]
+        if wrong is not None:
+            yield [(each, requests.wrong_of(self.view, wrong, each.url)[0]) for each in named]
+        for each in alternatives:
+            trials = [*requests.wrong_of(self.view, each, target.url), *self._own(each, target.url)]
+            tried = ((Attempt.GOOD, good), (Attempt.WRONG, wrong))
+            yield [(target, trial) for trial in trials if (trial.attempt, each) not in tried]
+
+    async def _exchange(self, request: ProbeRequest, trial: Trial) -> Exchange:
+        answer = None
+        with suppress(TrustError):  # the credential cannot be obtained, or cannot stand in a request
+            answer = await self._answer(request, await trial.attachment(request, self.fetcher))
+        places = [each.parameter for each in self.view.schemes.values() if isinstance(each, ApiKeyScheme)]
+        kind, text = read(request, answer, places, self.card)
+        attempt, alternative = trial.attempt, trial.alternative
+        return Exchange(request=request, attempt=attempt, alternative=alternative, answer=answer, kind=kind, text=text)
+
+    async def _answer(self, request: ProbeRequest, attachment: Attachment = NOTHING) -> AnyAnswer | None:
         """The answer; None: there is none."""
         now = time.monotonic()
         at = max(now, self._next)
-        self._next = at + self._interval
+        if at > self.until:
+            return None
+        self._next = at + self.interval
         await asyncio.sleep(at - now)
         async with self._slots:
-            if time.monotonic() > self._until or self._bytes > _MOST_BYTES:
+            if time.monotonic() > self.until or self._bytes > _MOST_BYTES:
                 return None
             self.count += 1
             headers = {**request.headers, **{name.decode(): value.decode() for name, value in attachment.headers}}
@@ -202,130 +298,49 @@ class Session:
             pairs = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in attachment.parameters)
             url = f"{request.url}{'&' if '?' in request.url else '?'}{pairs}" if pairs else request.url
             try:
-                answer = await self._send(request, url, headers)
+                answer = await self.send(request, url, headers)
             except FetchError:
                 return None
             self._bytes += 2 * len(answer.body) + sum(map(len, answer.headers.values()))
             return answer
 
-
-@dataclass(slots=True, kw_only=True)
-class Prober:
-    """One probe of one agent, whose interfaces are asked at ``origins``."""
-
-    view: CardView
-    card: JSONObject
-    session: Session
-    origins: set[str]
-    given: Credentials = field(repr=False)
-    lacking: Credentials = field(default_factory=dict, repr=False)
-    fetcher: Fetcher | None = None
-
-    async def run(self, url: str, state: str, *, allow_tasks: bool = False) -> ProbeReport:
-        """The report. ``state`` says whether the card is verified."""
-        rows: list[Row] = []
-        findings: list[ProbeFinding] = []
-        asked: list[Interface] = []
-        for interface in self.view.interfaces:
-            verdict, reason = self._why_not(interface, len(asked))
-            if verdict is not None:
-                rows.append(Row(interface=interface, requirement="", verdict=verdict, reason=reason))
-                findings += [finding("not-asked", interface.pointer, message=reason)]
-                continue
-            asked.append(interface)
-            exchanges = await self._exchanges(interface)
-            rows += [row_of(interface, each, exchanges, self._needed()) for each in self.view.requirements or ()]
-            findings += findings_of(interface, exchanges)
-            findings += checks_of(interface, self.view, exchanges, time.time())
-            findings += await self._unfit(each for each in resource_of(interface, exchanges) if self._is_named(each[1]))
-            if allow_tasks:
-                findings += await push_to_loopback(interface, self._with_given)
-        findings += await self._unfit([*documents_of(self.card, self.view)][:_MOST_DOCUMENTS])
-        return ProbeReport(
-            url=url,
-            name=self.view.name,
-            card=state,
-            verdict=of_agent(rows),
-            requests=self.session.count,
-            requirements=tuple(rows),
-            findings=tuple(findings),
+    async def _push_to_loopback(self, interface: Interface) -> list[ProbeFinding]:
+        """The finding, if the agent accepts for a new task a URL that leads to itself (A2A 1.0.1 13.2; 0.3 7.5)."""
+        trials = (
+            each for alternative in self.view.requirements or () for each in self._own(alternative, interface.url)
         )
+        trial = next(trials, Trial(Attempt.NOTHING))
 
-    def _needed(self) -> tuple[Operation, ...]:
-        capabilities = self.card.get("capabilities")
-        return SENDING if isinstance(capabilities, dict) and capabilities.get("streaming") is True else SENDING[:1]
+        async def result(operation: Operation, task: str, params: dict[str, Any]) -> tuple[Any, str]:
+            for request in requests.request_of(interface, operation, task, params):
+                exchange = await self._exchange(request, trial)
+                if exchange.answer is not None and exchange.answer.status < 300:
+                    body = content_of(exchange.answer)
+                    is_result = isinstance(body, dict) and "error" not in body
+                    return (body.get("result", body) if is_result else None), str(exchange)
+            return None, ""
 
-    def _is_named(self, url: str) -> bool:
-        return Destination.origin_of(url.partition("?")[0]) in self.origins
+        is_1_0, url = not interface.is_legacy, {"url": "http://127.0.0.1:9/"}
+        part = {"text": "A security test; please ignore."} | ({} if is_1_0 else {"kind": "text"})
+        message = {"messageId": str(uuid4()), "role": "ROLE_USER" if is_1_0 else "user", "parts": [part]}
+        at_once = {"returnImmediately": True} if is_1_0 else {"blocking": False}
+        params = {"message": message | ({} if is_1_0 else {"kind": "message"}), "configuration": at_once}
+        made, _ = await result(Operation.SEND_MESSAGE, "", params)
+        made = made.get("task", made) if isinstance(made, dict) else None
+        if not isinstance(made, dict) or not isinstance(made.get("id"), str) or "status" not in made:
+            return []  # the agent has answered with a message
+        task = made["id"][:128]
+        config = {"taskId": task, **(url if is_1_0 else {"pushNotificationConfig": url})}
+        accepted, proof = await result(Operation.CREATE_PUSH_CONFIG, task, config)
+        await result(Operation.CANCEL_TASK, task, {"id": task})
+        return [] if accepted is None else [verdicts.finding("push-to-loopback", interface.pointer, proof)]
 
-    def _why_not(self, interface: Interface, asked: int) -> tuple[Verdict | None, str]:
-        """The verdict on an interface that is not asked, and why."""
-        if not self.view.requirements or any(each.is_anonymous for each in self.view.requirements):
-            return Verdict.NOTHING_DEMANDED, "the card admits callers without a credential"
-        if interface.binding not in (Binding.JSONRPC, Binding.HTTP_JSON):
-            return Verdict.CANNOT_TELL, "not asked: its binding is not JSON-RPC or HTTP+JSON"
-        if not self._is_named(interface.url):
-            return Verdict.CANNOT_TELL, "not asked: it is at another origin; name it with --interface-origin"
-        if asked >= _MOST_INTERFACES:
-            return Verdict.CANNOT_TELL, f"not asked: it is beyond the limit of {_MOST_INTERFACES} interfaces"
-        return None, ""
-
-    async def _exchanges(self, interface: Interface) -> list[Exchange]:
-        alternatives, origin = self.view.requirements or (), Destination.origin_of(interface.url.partition("?")[0])
-        owns = {each: [*own_of(self.view, each, self.given, self.lacking, origin)] for each in alternatives}
-        requests = [*requests_of(interface, str(uuid4()))]
-        named = [each for each in requests if not each.is_other]
-        found = await self._all([(each, Form.NOTHING, None, None) for each in requests])
-        wrong = next((each for each in alternatives if forms_for(self.view, each)), None)
-        good = next((each for each, own in owns.items() if own), None)
-        plan: list[_Step] = [] if good is None else [(each, Form.GOOD, good, owns[good][0]) for each in named]
-        plan += [] if wrong is None else [(each, Form.WRONG, wrong, None) for each in named]
-        target = _target(found)
-        for each in alternatives:
-            plan += [
-                (target, form, each, None) for form in forms_for(self.view, each) if (form, each) != (Form.WRONG, wrong)
-            ]
-            plan += [(target, own.form, each, own) for own in owns[each] if (own.form, each) != (Form.GOOD, good)]
-        return found + await self._all(plan[: _MOST_REQUESTS - len(found)])
-
-    async def _all(self, plan: Sequence[_Step]) -> list[Exchange]:
-        return [*await asyncio.gather(*(self._exchange(*each) for each in plan))]
-
-    async def _exchange(
-        self, request: ProbeRequest, form: Form, alternative: Alternative | None, own: Own | None
-    ) -> Exchange:
-        answer, attachment = None, NOTHING
-        with suppress(TrustError):  # the credential cannot be obtained, or cannot stand in a request
-            if own is not None:
-                attachment = await own.attachment(request, self.fetcher)
-            elif alternative is not None:
-                attachment = forged(self.view, alternative, form, request)
-            answer = await self.session.answer(request, attachment)
-        places = [each.parameter for each in self.view.schemes.values() if isinstance(each, ApiKeyScheme)]
-        reading = read(request, answer, places, self.card)
-        return Exchange(request=request, form=form, alternative=alternative, answer=answer, reading=reading)
-
-    async def _with_given(self, request: ProbeRequest) -> Exchange:
-        """The exchange with the given credential, or without one if none is given."""
-        origin = Destination.origin_of(request.url.partition("?")[0])
-        for each in self.view.requirements or ():
-            for own in own_of(self.view, each, self.given, {}, origin):
-                return await self._exchange(request, Form.GOOD, each, own)
-        return await self._exchange(request, Form.NOTHING, None, None)
-
-    async def _unfit(self, named: Iterable[tuple[str, str, Fits]]) -> list[ProbeFinding]:
+    async def _unfit(self, named: Iterable[tuple[str, str, verdicts.Fits]]) -> list[ProbeFinding]:
         found = []
         for where, url, fits in named:
             asked = ProbeRequest(operation="metadata", binding=Binding.HTTP_JSON, method="GET", url=url)
-            answer = await self.session.answer(asked)
+            answer = await self._answer(asked)
             body = None if answer is None or answer.status != 200 else content_of(answer)
             wrong = fits(body) if isinstance(body, dict) else "the document that it names cannot be fetched from here"
-            found += [finding("metadata", where, message=wrong)] if wrong else []
+            found += [verdicts.finding("metadata", where, message=wrong)] if wrong else []
         return found
-
-
-def _target(found: Sequence[Exchange]) -> ProbeRequest:
-    """The operation for all forms of wrong credentials: one that rejects callers without a credential."""
-    named = [each for each in found if not each.request.is_other and each.request.operation != UNKNOWN]
-    rejecting = [each for each in named if each.reading.kind is Kind.REJECTED] or named
-    return max(rejecting, key=lambda each: each.request.operation == Operation.GET_TASK).request

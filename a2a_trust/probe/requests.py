@@ -1,35 +1,44 @@
-"""The requests of a probe to one interface: each operation that changes nothing, as its generation names it.
+"""The requests of a probe to one interface, and the credentials that they carry.
 
 The rules:
 
 1. The task does not exist, so nothing is canceled, and no stream begins. ``SendMessage`` and ``SendStreamingMessage``
-   come without a message, so no task begins.
-2. Operations that write (``CreateTaskPushNotificationConfig`` …) are left out.
-3. The extended card is requested by its names in all generations, at the interface and beside it.
+   come without a message, so no task begins. Operations that write are left out.
+2. Wrong credentials are random and new for each request, with invented user names, so no one is locked out.
+3. The operator's credentials come from ``client.answer``, which binds each to its origins. Parts and replicas of them
+   are never made: the wrong place gets a random value.
 
-This module only computes values. Source: A2A 1.0.1 5.3, 9.4, 11.3; 0.3 3.2.3, 7; 0.1.
+Source: A2A 1.0.1 5.3, 9.4, 11.3; 0.3 3.2.3, 7; 0.1; RFC 6750 2, RFC 7519 6, RFC 7617 2.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from secrets import token_urlsafe
 from typing import Any, Final
 from urllib.parse import quote
 
-from a2a_trust.card.operations import (
-    EXTENDED_CARD_0_2,
-    EXTENDED_CARD_METHODS,
-    EXTENDED_CARD_PATHS,
-    METHODS,
-    ROUTES,
-    Binding,
-    Operation,
-)
+from a2a_trust.base.net.fetcher import Fetcher
+from a2a_trust.card import operations
+from a2a_trust.card.operations import Binding, Operation
+from a2a_trust.card.places import HeaderPlace, key_place
 from a2a_trust.card.schema import Generation
-from a2a_trust.card.view import Interface
+from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, Interface, MutualTlsScheme, SecurityScheme
+from a2a_trust.client.answer import Answer, Credentials, Part, answer_for
+from a2a_trust.client.credentials import ApiKey, BearerToken, http_scheme
+from a2a_trust.client.decisions import attachment_of
+from a2a_trust.client.flow import run_async
+from a2a_trust.client.messages import Attachment, Request
+from a2a_trust.errors import TrustError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.signer import generate_signer, sign_jwt
 
 UNKNOWN: Final = "UnknownOperation"
 """The name of the operation that does not exist."""
@@ -80,12 +89,12 @@ def request_of(
     """The request for an operation; nothing, if the generation has none."""
     generation = interface.generation
     if interface.binding == Binding.JSONRPC:
-        names = [name for name, known in METHODS.items() if known == (generation, operation)]
+        names = [name for name, known in operations.METHODS.items() if known == (generation, operation)]
         if generation is Generation.V0_1:
-            names += [name for name in _IN_0_1 if METHODS[name][1] is operation]
+            names += [name for name in _IN_0_1 if operations.METHODS[name][1] is operation]
         yield from (_call(interface, operation, name, params) for name in names[:1])
         return
-    for route in [each for each in ROUTES[generation] if each.operation is operation][:1]:
+    for route in [each for each in operations.ROUTES[generation] if each.operation is operation][:1]:
         method, path = route.methods[0], re.sub(r"{\w+}", quote(task, safe=""), route.template)
         yield _request(interface, operation, method, path, json.dumps(params).encode() if method == "POST" else None)
 
@@ -112,27 +121,135 @@ def _call(interface: Interface, operation: str, method: str, params: Mapping[str
 
 
 def _params(generation: Generation, operation: Operation, task: str) -> dict[str, str]:
-    is_1_0 = generation is Generation.V1_0
-    match operation:
-        case Operation.GET_PUSH_CONFIG if is_1_0:
-            return {"taskId": task, "id": task}
-        case Operation.LIST_PUSH_CONFIGS if is_1_0:
-            return {"taskId": task}
-        case Operation.LIST_TASKS | Operation.GET_EXTENDED_CARD:
-            return {}
-    return {} if operation in SENDING and generation is not Generation.V0_1 else {"id": task}
+    is_empty = operation in (Operation.LIST_TASKS, Operation.GET_EXTENDED_CARD)
+    if is_empty or (operation in SENDING and generation is not Generation.V0_1):
+        return {}
+    if generation is Generation.V1_0 and operation in (Operation.GET_PUSH_CONFIG, Operation.LIST_PUSH_CONFIGS):
+        return {"taskId": task} | ({"id": task} if operation is Operation.GET_PUSH_CONFIG else {})
+    return {"id": task}
 
 
 def _other_names(interface: Interface) -> Iterator[ProbeRequest]:
-    """The extended card under its other names. Rule 3."""
-    own = [each.template for each in ROUTES[interface.generation]]
+    """The extended card by its names in all generations, at the interface and beside it."""
+    own = [each.template for each in operations.ROUTES[interface.generation]]
     if interface.binding == Binding.JSONRPC:
         own = []
-        for generation, method in EXTENDED_CARD_METHODS.items():
+        for generation, method in operations.EXTENDED_CARD_METHODS.items():
             if generation is not interface.generation:
                 yield _call(interface, Operation.GET_EXTENDED_CARD, method, {})
     base = interface.url.partition("?")[0].rstrip("/")
     for place in [base, base.rpartition("/")[0]] if base.count("/") > 2 else [base]:
-        for path in (*EXTENDED_CARD_PATHS.values(), EXTENDED_CARD_0_2):
+        for path in (*operations.EXTENDED_CARD_PATHS.values(), operations.EXTENDED_CARD_0_2):
             if place != base or path not in own:
                 yield _request(replace(interface, url=place, tenant=""), Operation.GET_EXTENDED_CARD, "GET", path)
+
+
+class Attempt(Enum):
+    """What a request carries, in the words of reports."""
+
+    NOTHING = "no credential"
+    WRONG = "a random credential"
+    MALFORMED = "a malformed credential"
+    ELSEWHERE = "a random credential in another place"
+    FORGED = "a token signed by a throw-away key"
+    UNSIGNED = "an unsigned token (alg none)"
+    EXPIRED = "an expired token of a throw-away key"
+    LESS = "a credential that lacks a scope"
+    HALF = "one of two credentials"
+    GOOD = "the given credential"
+
+
+#: The wrong ones; the last three are tokens.
+_WRONG: Final = (Attempt.WRONG, Attempt.MALFORMED, Attempt.ELSEWHERE, Attempt.FORGED, Attempt.UNSIGNED, Attempt.EXPIRED)
+_WELL_KNOWN: Final = re.compile(r"/\.well-known/[a-z-]+")
+_ANY_TOKEN: Final = BearerToken("none", origins=[OTHER_SITE])
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a request carries, with its credentials, and for which alternative of the card (None: for all)."""
+
+    attempt: Attempt
+    alternative: Alternative | None = None
+    parts: tuple[Part, ...] = ()
+    origin: str = ""
+
+    async def attachment(self, request: ProbeRequest, fetcher: Fetcher | None) -> Attachment:
+        """TrustError: a credential cannot be obtained."""
+        values = [await run_async(part.credential.obtain(part.scopes), fetcher) for part in self.parts]
+        plain = Request(method=request.method, url=request.url, headers={}, timeout={})
+        return attachment_of(plain, Answer((), self.parts), values, self.origin)
+
+
+def wrong_of(view: CardView, alternative: Alternative, url: str) -> list[Trial]:
+    """Trials with wrong credentials; none if no request can carry a credential for the alternative. Rule 2."""
+    schemes: list[tuple[str, SecurityScheme, Any]] = []
+    for name, _ in alternative.schemes:
+        scheme = view.schemes.get(name)
+        with suppress(TrustError):  # the place is unsafe
+            place = key_place(scheme) if isinstance(scheme, ApiKeyScheme) else None
+            if scheme is not None and not isinstance(scheme, MutualTlsScheme):
+                schemes.append((name, scheme, place))
+    trials: list[Trial] = []
+    for attempt in _WRONG if any(takes_token(scheme) for _, scheme, _ in schemes) else _WRONG[: 3 * bool(schemes)]:
+        parts: list[Part] = []
+        for name, scheme, place in schemes:
+            other = None if isinstance(scheme, ApiKeyScheme) else HeaderPlace("X-API-Key")
+            credential = ApiKey(_wrong_value(scheme, attempt, url, view), origins=[OTHER_SITE])
+            at = other if attempt is Attempt.ELSEWHERE else place
+            parts.append(Part(name=name, scheme=scheme, credential=credential, scopes=frozenset(), place=at))
+        trials.append(Trial(attempt, alternative, tuple(parts)))
+    return trials
+
+
+def _wrong_value(scheme: SecurityScheme, attempt: Attempt, url: str, view: CardView) -> str:
+    if attempt is Attempt.MALFORMED:
+        return "?"
+    if http_scheme(scheme) == "basic":
+        return b64encode(f"probe-{token_urlsafe(9)}:{token_urlsafe(16)}".encode()).decode()
+    is_token = takes_token(scheme) and attempt in _WRONG[3:]
+    return _token(attempt, issuer_of(scheme), url, view) if is_token else token_urlsafe(32)
+
+
+def takes_token(scheme: SecurityScheme) -> bool:
+    """Whether the scheme's credential is a token in ``Authorization: Bearer``."""
+    return not _ANY_TOKEN.mismatch(scheme, frozenset())
+
+
+def issuer_of(scheme: SecurityScheme) -> str:
+    """The issuer that tokens for the scheme name, as well as the card shows it."""
+    metadata = getattr(scheme, "discovery_url", None) or getattr(scheme, "metadata_url", None)
+    urls = [url for flow in getattr(scheme, "flows", ()) for _, url in flow.urls]
+    return _WELL_KNOWN.sub("", metadata or "/".join("".join(urls[:1]).split("/")[:3]))
+
+
+def _token(attempt: Attempt, issuer: str, audience: str, view: CardView) -> str:
+    now = int(time.time()) - (3600 if attempt is Attempt.EXPIRED else 0)
+    scopes = sorted({scope for each in view.alternatives for _, wanted in each.schemes for scope in wanted})
+    names = {"iss": issuer, "sub": f"probe-{token_urlsafe(9)}", "aud": audience, "client_id": "probe"}
+    times = {"iat": now - 60, "exp": now + 300, "jti": token_urlsafe(9)}
+    claims = {**names, **times, "scope": " ".join(scopes)[:1024]}
+    if attempt is Attempt.UNSIGNED:
+        parts = ({"alg": "none", "typ": "at+jwt"}, claims)
+        return ".".join([*(base64url.encode(json.dumps(part).encode()) for part in parts), ""])
+    signer = generate_signer("ES256")
+    return sign_jwt({"alg": signer.alg, "kid": signer.kid, "typ": "at+jwt"}, claims, signer)
+
+
+def own_of(
+    view: CardView, alternative: Alternative, given: Credentials, lacking: Credentials, origin: str
+) -> Iterator[Trial]:
+    """The credentials that satisfy the alternative at that origin, if any; then those that must not satisfy it."""
+    try:
+        parts = answer_for(view, (alternative,), given, origin, is_whole=True).parts
+    except TrustError:
+        return
+    if not parts:  # a client certificate, which no request shows
+        return
+    yield Trial(Attempt.GOOD, alternative, parts, origin)
+    if len(parts) > 1:
+        yield from (Trial(Attempt.HALF, alternative, (part,), origin) for part in parts)
+    for name in {part.name for part in parts} & lacking.keys():
+        with suppress(TrustError):
+            weaker = answer_for(view, (alternative,), {**given, name: lacking[name]}, origin, is_whole=True)
+            yield Trial(Attempt.LESS, alternative, weaker.parts, origin)

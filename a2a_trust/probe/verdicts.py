@@ -1,69 +1,96 @@
-"""The verdict on each requirement at each interface, from the exchanges of a probe.
+"""The verdict on each requirement at each interface, and the findings, from the exchanges of a probe.
 
 The rules:
 
 1. An operation is open if the application answers a caller without a credential, or with a wrong one. It is enforced if
    such callers are rejected. If the application answers only callers with the right credential, "not there" and an
    unusual rejection are a rejection, too.
-2. An operation that is not there for anyone has no verdict. Everything else is "cannot tell".
+2. An operation that is not there for anyone has no verdict. Everything else is "cannot tell", also an error that a
+   caller without a credential gets for an operation that does not exist: a firewall may send it for every request.
 3. A requirement is enforced at an interface if no operation is open or unclear, ``SendMessage`` and (where the card has
    streams) ``SendStreamingMessage`` are enforced, a random credential is rejected, and the given credential, if any,
    is admitted somewhere.
 4. One open interface opens the agent. An interface that was not asked leaves "cannot tell".
 
-This module only computes values.
+``docs/probe.md`` explains cause, proof and fix of each finding. This module only computes values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+from a2a_trust.base import strict_json
 from a2a_trust.base.net.fetcher import AnyAnswer
-from a2a_trust.card.operations import Operation
-from a2a_trust.card.view import Alternative, Interface
-from a2a_trust.probe.answers import Kind, Reading
-from a2a_trust.probe.forgeries import Form
-from a2a_trust.probe.requests import PREFLIGHT, UNKNOWN, ProbeRequest
-from a2a_trust.probe.rules import ProbeFinding, finding
+from a2a_trust.base.net.metadata import challenges_of
+from a2a_trust.base.strict_json import JSONObject
+from a2a_trust.base.strict_json.pointer import escape_step
+from a2a_trust.card.operations import Binding, Operation
+from a2a_trust.card.view import Alternative, CardView, Interface, SecurityScheme
+from a2a_trust.client.credentials import http_scheme
+from a2a_trust.errors import MalformedError
+from a2a_trust.keys import base64url
+from a2a_trust.lint.findings import Severity
+from a2a_trust.probe.answers import RESULT, AnswerKind, content_of
+from a2a_trust.probe.requests import OTHER_SITE, PREFLIGHT, UNKNOWN, Attempt, ProbeRequest, issuer_of, takes_token
+
+_SHOWN: Final = 4
 
 
 class Verdict(StrEnum):
-    """The verdict on a requirement or an agent."""
+    """The verdict on a requirement or an agent, the worst first."""
 
-    ENFORCED = "enforced"
     NOT_ENFORCED = "not enforced"
     CANNOT_TELL = "cannot tell"
     NOTHING_DEMANDED = "nothing demanded"
     """The card admits callers without a credential."""
+    ENFORCED = "enforced"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exchange:
-    """A request, what it carried, for which alternative (None: for all), and its answer; None if there is none."""
+    """A request, what it carried, for which alternative (None: for all), and its answer; None if there is none.
+
+    ``text`` is the answer for reports. It has no text of the agent.
+    """
 
     request: ProbeRequest
-    form: Form
+    attempt: Attempt
     alternative: Alternative | None
     answer: AnyAnswer | None = field(repr=False)
-    reading: Reading
+    kind: AnswerKind
+    text: str
 
     @property
     def is_open(self) -> bool:
-        """Whether it shows that the agent does not enforce its card. Rule 1."""
-        is_bad = self.form is not Form.GOOD and self.request.operation not in (UNKNOWN, PREFLIGHT)
-        return is_bad and self.reading.kind is Kind.ANSWERED
+        """Whether the application answers a caller that it must reject."""
+        is_bad = self.attempt is not Attempt.GOOD and self.request.operation not in (UNKNOWN, PREFLIGHT)
+        return is_bad and self.kind is AnswerKind.ANSWERED
 
-    def is_rejection(self, admitted: Mapping[ProbeRequest, Kind]) -> bool:
+    @property
+    def code(self) -> str:
+        """Status and code of the answer, without the meaning of the code."""
+        return ", ".join(self.text.split(", ")[:2])
+
+    def is_rejection(self, admitted: Mapping[ProbeRequest, AnswerKind]) -> bool:
         """Whether the agent rejects the caller; ``admitted`` has what it answers with the right credential. Rule 1."""
-        kind, right = self.reading.kind, admitted.get(self.request)
-        is_unusual = kind in (Kind.DENIED, Kind.ABSENT) and right in (Kind.ANSWERED, Kind.ABSENT) and kind is not right
-        return kind is Kind.REJECTED or is_unusual
+        kind, right, usable = self.kind, admitted.get(self.request), (AnswerKind.ANSWERED, AnswerKind.ABSENT)
+        is_unusual = kind in (AnswerKind.DENIED, AnswerKind.ABSENT) and right in usable and kind is not right
+        return kind is AnswerKind.REJECTED or is_unusual
 
     def __str__(self) -> str:
-        return f"{self.request.operation} with {self.form.value}: {self.reading.text}"
+        return f"{self.request.operation} with {self.attempt.value}: {self.text}"
+
+
+def discount(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """The exchanges; errors that the agent sends for every request are unclear. Rule 2."""
+    unknown = [each for each in exchanges if each.request.operation == UNKNOWN and each.attempt is Attempt.NOTHING]
+    same = {each.code for each in unknown if not each.text.endswith(RESULT)}
+    alike = {each for each in exchanges if each.kind is AnswerKind.ANSWERED and each.code in same}
+    return [replace(each, kind=AnswerKind.UNCLEAR) if each in alike else each for each in exchanges]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,87 +104,246 @@ class Row:
     proof: tuple[str, ...] = ()
 
 
-_RULES: Final = {
-    **dict.fromkeys((Form.WRONG, Form.MALFORMED, Form.ELSEWHERE), "wrong-credential-accepted"),
-    **dict.fromkeys((Form.FORGED, Form.UNSIGNED, Form.EXPIRED), "forged-token-accepted"),
-    Form.NOTHING: "open-operation",
-    Form.LESS: "scope-not-checked",
-    Form.HALF: "half-accepted",
-}
-_SHOWN: Final = 4
-
-
 def row_of(
     interface: Interface, alternative: Alternative, exchanges: Sequence[Exchange], needed: Collection[Operation]
 ) -> Row:
     """The verdict on a requirement; ``needed`` are the operations that must be enforced. Rule 3."""
     own = [each for each in exchanges if each.alternative in (None, alternative)]
-    good = [each for each in own if each.form is Form.GOOD]
-    admitted = {each.request: each.reading.kind for each in exchanges if each.form is Form.GOOD}
+    good = [each for each in own if each.attempt is Attempt.GOOD]
+    admitted = {each.request: each.kind for each in exchanges if each.attempt is Attempt.GOOD}
     opened = [each for each in own if each.is_open]
-    bad = [each for each in own if each.form is not Form.GOOD and not each.request.is_other]
+    bad = [each for each in own if each.attempt is not Attempt.GOOD and not each.request.is_other]
     rejected = [each for each in bad if each.is_rejection(admitted)]
     others = [each for each in bad if each not in rejected and each.request.operation != UNKNOWN]
-    unclear = [each for each in others if each.reading.kind is not Kind.ABSENT]
-    proved = {each.request.operation for each in rejected if each.form is Form.NOTHING}
+    unclear = [each for each in others if each.kind is not AnswerKind.ABSENT]
+    proved = {each.request.operation for each in rejected if each.attempt is Attempt.NOTHING}
     missing = [operation.value for operation in needed if operation not in proved]
     verdict, proof = Verdict.CANNOT_TELL, [*rejected[:1], *good[:1]]
     if opened:
         control = [each for each in exchanges if each.request is opened[0].request and each is not opened[0]]
         verdict, proof = Verdict.NOT_ENFORCED, [opened[0], *control[:1]]
-        reason = f"{_operations(each for each in opened if each.form is opened[0].form)}: {opened[0].form.value}"
+        alike = [each for each in opened if each.attempt is opened[0].attempt]
+        reason = f"{_join(each.request.operation for each in alike)}: {opened[0].attempt.value}"
     elif missing:
-        reason, proof = f"{_listed(missing)}: cannot tell", [each for each in bad if each.request.operation in missing]
+        reason, proof = f"{_join(missing)}: cannot tell", [each for each in bad if each.request.operation in missing]
     elif unclear:
-        reason, proof = f"{_operations(unclear)}: unclear", unclear
-    elif all(each.form is Form.NOTHING for each in rejected):
+        reason, proof = f"{_join(each.request.operation for each in unclear)}: unclear", unclear
+    elif all(each.attempt is Attempt.NOTHING for each in rejected):
         reason = "no wrong credential was rejected"
-    elif good and all(each.reading.kind not in (Kind.ANSWERED, Kind.ABSENT) for each in good):
+    elif good and all(each.kind not in (AnswerKind.ANSWERED, AnswerKind.ABSENT) for each in good):
         reason = "the given credential is rejected, too"
     else:
-        answered = [each for each in good if each.reading.kind is Kind.ANSWERED]
-        proof = [rejected[0], *(answered or [each for each in rejected if each.form is not Form.NOTHING])]
+        answered = [each for each in good if each.kind is AnswerKind.ANSWERED]
+        proof = [rejected[0], *(answered or [each for each in rejected if each.attempt is not Attempt.NOTHING])]
         verdict, reason = Verdict.ENFORCED, "callers without the credential are rejected"
     schemes = [f"{name} ({' '.join(sorted(scopes))})" if scopes else name for name, scopes in alternative.schemes]
-    return Row(
-        interface=interface,
-        requirement=" and ".join(schemes),
-        verdict=verdict,
-        reason=reason,
-        proof=tuple(map(str, proof[:2])),
-    )
+    requirement, texts = " and ".join(schemes), tuple(map(str, proof[:2]))
+    return Row(interface=interface, requirement=requirement, verdict=verdict, reason=reason, proof=texts)
 
 
-def _operations(exchanges: Iterable[Exchange]) -> str:
-    return _listed(each.request.operation for each in exchanges)
-
-
-def _listed(names: Iterable[str]) -> str:
+def _join(names: Iterable[str]) -> str:
     """The names once each, and how many more there are."""
     once = [*dict.fromkeys(map(str, names))]
     return ", ".join(once[:_SHOWN]) + (f" and {len(once) - _SHOWN} more" if len(once) > _SHOWN else "")
 
 
-def findings_of(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator[ProbeFinding]:
+class ProbeRule(NamedTuple):
+    """A rule. ``section`` is the clause that an agent breaks, or "-"."""
+
+    id: str
+    severity: Severity
+    description: str
+    section: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFinding:
+    """A fault of an agent.
+
+    - ``rule`` and ``severity``: the stable id of the rule, as in docs/probe.md, and its severity.
+    - ``where``: the JSON pointer of the interface or member in the card; "" for the whole agent.
+    - ``message``: what was seen. It has no text that the agent sent in an answer.
+    - ``proof``: the exchanges that show it, each a request, what it carried, and the answer.
+    """
+
+    rule: str
+    severity: Severity
+    where: str
+    message: str
+    proof: tuple[str, ...] = ()
+
+
+_TABLE: Final = """
+error | open-operation | Callers without a credential are answered. | A2A 1.0.1 7.3
+error | open-extended-card | The extended card is given to callers without a credential. | A2A 1.0.1 13.3
+error | wrong-credential-accepted | A random or malformed credential is accepted, also in another place. | A2A 1.0.1 7.3
+error | forged-token-accepted | An unsigned token is accepted, or one of a throw-away key. | RFC 8725 3.1
+error | scope-not-checked | A credential that lacks a required scope is accepted. | RFC 6750 3.1
+error | half-accepted | One of the credentials that a requirement combines is enough. | A2A 1.0.1 4.5.1
+error | push-to-loopback | Push notifications to a loopback address are accepted. | A2A 1.0.1 13.2
+error | cors-with-credentials | Pages of every site may send the user's own credentials and read answers. | Fetch 3.2.5
+warning | credential-rejected | The credential that the operator gave is rejected everywhere. | -
+warning | other-rejection | Callers are rejected, but not by the status 401 or 403. | A2A 1.0.1 7.3
+warning | no-challenge | An answer with status 401 does not say how to authenticate. | RFC 9110 11.6.1
+warning | malformed-challenge | The header WWW-Authenticate cannot be read. | RFC 9110 11.6.1
+warning | other-challenge | The challenges do not name the scheme that the card demands. | RFC 9110 11.6.1
+warning | error-without-token | A challenge names an error although no token came. | RFC 6750 3.1
+note | no-error-code | A challenge does not name the error invalid_token for a wrong token. | RFC 6750 3.1
+note | rejection-body | The body of a rejection is not an error in the form of the binding. | A2A 1.0.1 9.5
+warning | cached-extended-card | Shared caches may keep the extended card. | RFC 9111 3.5
+warning | old-tls | TLS 1.0 or 1.1 is accepted. | RFC 8996
+warning | certificate-ends | The certificate of the server is valid for less than 14 days. | -
+warning | metadata | A key set or metadata that the card or a challenge names does not fit it. | RFC 8414, RFC 9728
+warning | card-not-verified | The signatures of the card do not verify with the given keys. | A2A 1.0.1 8.4
+warning | card-problems | The card has errors that lint finds. | A2A 1.0.1 5.7
+note | not-asked | An interface was not asked. | --
+"""
+
+_ROWS: Final = [line.split(" | ") for line in _TABLE.strip().splitlines()]
+RULES: Final = {name: ProbeRule(name, Severity(severity), *texts) for severity, name, *texts in _ROWS}
+"""Every rule by its id, errors first."""
+
+
+def finding(rule: str, where: str, *proof: str, message: str = "") -> ProbeFinding:
+    """A finding with the severity of its rule, and its description if there is no message."""
+    message = message or RULES[rule].description.rstrip(".")
+    return ProbeFinding(rule=rule, severity=RULES[rule].severity, where=where, message=message, proof=proof)
+
+
+_WRONG_TOKENS: Final = (Attempt.WRONG, Attempt.FORGED, Attempt.UNSIGNED, Attempt.EXPIRED)
+_OPEN: Final = {
+    **dict.fromkeys((Attempt.WRONG, Attempt.MALFORMED, Attempt.ELSEWHERE), "wrong-credential-accepted"),
+    **dict.fromkeys((Attempt.FORGED, Attempt.UNSIGNED, Attempt.EXPIRED), "forged-token-accepted"),
+    Attempt.NOTHING: "open-operation",
+    Attempt.LESS: "scope-not-checked",
+    Attempt.HALF: "half-accepted",
+}
+
+
+def open_findings(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator[ProbeFinding]:
     """One finding for each rule by which an interface is open."""
     opened: dict[str, list[Exchange]] = {}
     for each in exchanges:
         if each.is_open:
-            is_card = each.request.operation == Operation.GET_EXTENDED_CARD and each.form is Form.NOTHING
-            rule = "open-extended-card" if is_card else _RULES[each.form]
-            opened.setdefault(rule, []).append(each)
-    good = [each for each in exchanges if each.form is Form.GOOD]
+            is_card = each.request.operation == Operation.GET_EXTENDED_CARD and each.attempt is Attempt.NOTHING
+            opened.setdefault("open-extended-card" if is_card else _OPEN[each.attempt], []).append(each)
+    good = [each for each in exchanges if each.attempt is Attempt.GOOD]
     for rule, those in opened.items():
-        forms = ", ".join(dict.fromkeys(each.form.value for each in those))
+        attempts = ", ".join(dict.fromkeys(each.attempt.value for each in those))
         control = [each for each in good if each.request is those[0].request]
         proof = map(str, [*those[:_SHOWN], *control])
-        yield finding(rule, interface.pointer, *proof, message=f"{_operations(those)}: answered with {forms}")
-    if good and all(each.reading.kind is Kind.REJECTED for each in good):
+        named = _join(each.request.operation for each in those)
+        yield finding(rule, interface.pointer, *proof, message=f"{named}: answered with {attempts}")
+    if good and all(each.kind is AnswerKind.REJECTED for each in good):
         yield finding("credential-rejected", interface.pointer, str(good[0]))
 
 
-def of_agent(rows: Sequence[Row]) -> Verdict:
-    """The verdict on the whole agent. Rule 4."""
-    verdicts = {each.verdict for each in rows} or {Verdict.CANNOT_TELL}
-    worst = (Verdict.NOT_ENFORCED, Verdict.CANNOT_TELL, Verdict.NOTHING_DEMANDED, Verdict.ENFORCED)
-    return next(each for each in worst if each in verdicts)
+def checks_of(
+    interface: Interface, view: CardView, exchanges: Sequence[Exchange], now: float
+) -> Iterator[ProbeFinding]:
+    """The faults of the answers from one interface, each once; ``now`` is in seconds since the epoch."""
+    demanded = {name for each in view.requirements or () for name, _ in each.schemes}
+    schemes = [scheme for name, scheme in view.schemes.items() if name in demanded]
+    words = {"bearer" if takes_token(scheme) else http_scheme(scheme) for scheme in schemes}
+    first: dict[str, Exchange] = {}
+    for each in exchanges:
+        for rule in _faults(each, words & {"bearer", "basic", "digest"}, interface, now):
+            first.setdefault(rule, each)
+    yield from (finding(rule, interface.pointer, str(each)) for rule, each in first.items())
+
+
+def _faults(exchange: Exchange, words: set[str], interface: Interface, now: float) -> Iterator[str]:
+    answer, request, kind = exchange.answer, exchange.request, exchange.kind
+    if answer is None:
+        return
+    headers = {name: value.strip().lower() for name, value in answer.headers.items()}
+    if answer.valid_until is not None and answer.valid_until < now + 14 * 86_400:
+        yield "certificate-ends"
+    if request.operation == PREFLIGHT:
+        origin, credentials = (headers.get(f"access-control-allow-{name}") for name in ("origin", "credentials"))
+        if (origin, credentials) == (OTHER_SITE, "true"):
+            yield "cors-with-credentials"
+    elif exchange.attempt is Attempt.GOOD:
+        directives = {each.partition("=")[0].strip() for each in headers.get("cache-control", "").split(",")}
+        is_card = request.operation == Operation.GET_EXTENDED_CARD and kind is AnswerKind.ANSWERED
+        if is_card and directives.isdisjoint({"private", "no-store"}):
+            yield "cached-extended-card"
+    elif kind is AnswerKind.DENIED and answer.status != 403:
+        yield "other-rejection"
+    elif kind is AnswerKind.REJECTED:
+        is_here = request.url == interface.url or interface.binding == Binding.HTTP_JSON
+        if is_here and not request.is_other and not _is_error(request.binding, content_of(answer)):
+            yield "rejection-body"
+        if answer.status == 401:
+            yield from _challenge(exchange.attempt, answer.headers.get("www-authenticate", ""), words)
+
+
+def _is_error(binding: Binding, body: Any) -> bool:
+    is_object = isinstance(body, dict) and isinstance(body.get("error"), dict)
+    return is_object and (binding is Binding.HTTP_JSON or body.get("jsonrpc") == "2.0")
+
+
+def _challenge(attempt: Attempt, line: str, words: set[str]) -> Iterator[str]:
+    challenges = challenges_of([line])
+    if not challenges:
+        yield "malformed-challenge" if line else "no-challenge"
+        return
+    offered = {"bearer" if each.scheme == "dpop" else each.scheme for each in challenges}
+    if words - offered:
+        yield "other-challenge"
+    errors = [each.parameters.get("error") for each in challenges if each.scheme in ("bearer", "dpop")]
+    if attempt is Attempt.NOTHING and any(errors):
+        yield "error-without-token"
+    if attempt in _WRONG_TOKENS and words == {"bearer"} and errors and "invalid_token" not in errors:
+        yield "no-error-code"
+
+
+Fits = Callable[[dict[str, Any]], str]
+"""Returns the fault of a document that the card or a challenge names; "" if it fits."""
+
+
+def documents_of(card: JSONObject, view: CardView) -> Iterator[tuple[str, str, Fits]]:
+    """The pointer, the URL and the check of the metadata and key sets that the card names (RFC 8414, A2A 8.4)."""
+    for name, scheme in view.schemes.items():
+        url = getattr(scheme, "discovery_url", None) or getattr(scheme, "metadata_url", None)
+        if url:
+            yield f"/securitySchemes/{escape_step(name[:64])}", url, partial(_of_issuer, scheme)
+    signatures = card.get("signatures")
+    for at, signature in enumerate(signatures if isinstance(signatures, list) else ()):
+        try:
+            header = strict_json.parse(base64url.decode(signature["protected"], "protected"), what="header")
+            yield f"/signatures/{at}", str(header["jku"]), partial(_of_key, header["kid"])
+        except (MalformedError, AttributeError, KeyError, TypeError):
+            continue
+
+
+def _of_issuer(scheme: SecurityScheme, found: dict[str, Any]) -> str:
+    tokens = {url for flow in getattr(scheme, "flows", ()) for name, url in flow.urls if name == "tokenUrl"}
+    if str(found.get("issuer")).rstrip("/") != issuer_of(scheme).rstrip("/"):
+        return "the metadata names another issuer than its URL"
+    if tokens and str(found.get("token_endpoint")) not in tokens:
+        return "the metadata names another token endpoint than the card"
+    return ""
+
+
+def _of_key(kid: object, found: dict[str, Any]) -> str:
+    keys = found.get("keys")
+    has_key = isinstance(keys, list) and any(isinstance(key, dict) and key.get("kid") == kid for key in keys)
+    return "" if has_key else "the key set does not have the key of the signature"
+
+
+def resource_of(interface: Interface, exchanges: Sequence[Exchange]) -> Iterator[tuple[str, str, Fits]]:
+    """The same for the metadata that a challenge names (RFC 9728 5.1); nothing without one.
+
+    Only challenges to requests without a credential count: a log shows the URL, and the agent could put one into it.
+    """
+    plain = [each.answer for each in exchanges if each.attempt is Attempt.NOTHING and each.answer is not None]
+    lines = [answer.headers.get("www-authenticate", "") for answer in plain]
+    urls = (challenge.resource_metadata for line in dict.fromkeys(lines) for challenge in challenges_of([line]))
+    for url in [url for url in urls if url][:1]:
+        yield interface.pointer, url, partial(_of_resource, interface)
+
+
+def _of_resource(interface: Interface, found: dict[str, Any]) -> str:
+    is_about = f"{interface.url.rstrip('/')}/".startswith(f"{str(found.get('resource')).rstrip('/')}/")
+    return "" if is_about else "the metadata in a challenge is not about this interface"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import Final
 
 from a2a_trust.base import strict_json
@@ -14,7 +13,7 @@ from a2a_trust.client.answer import Credentials, check_credentials
 from a2a_trust.client.destinations import Destination
 from a2a_trust.errors import FetchError
 from a2a_trust.middleware.documents import ASGIApp
-from a2a_trust.probe.probing import Prober, Session
+from a2a_trust.probe.probing import Prober
 from a2a_trust.probe.requests import ProbeRequest
 from a2a_trust.testing.agents import memory_client
 
@@ -28,8 +27,8 @@ async def assert_enforced(app: ASGIApp, *, card: GivenCard, credentials: Credent
     cannot tell; the text has the exchanges that show it.
     """
     check_credentials(credentials or {})
-    given = read_given(card)
-    parsed = strict_json.parse(given, what="card") if isinstance(given, bytes) else dict(given)
+    document = read_given(card)
+    parsed = strict_json.parse(document, what="card") if isinstance(document, bytes) else dict(document)
     view = read_card(parsed)
     origin = Destination.origin_of(view.interfaces[0].url) if view.interfaces else "https://agent.test"
     async with memory_client(app, base_url=origin) as http:
@@ -43,11 +42,10 @@ async def assert_enforced(app: ASGIApp, *, card: GivenCard, credentials: Credent
                 raise FetchError(f"{request.operation}: no answer ({type(error).__name__})") from None
             return AnyAnswer(status=answer.status_code, headers=dict(answer.headers), body=answer.content)
 
-        session = Session(send, until=math.inf, interval=0.0)
-        prober = Prober(view=view, card=parsed, session=session, origins={origin}, given=credentials or {})
-        report = await prober.run(origin, "given")
-    if report.verdict != "enforced":
-        rows = [row for row in report.requirements if row.verdict != "enforced"]
-        lines = [f"{row.requirement} at {row.interface.url}: {row.verdict}: {row.reason}" for row in rows]
-        proofs = ["".join(f"\n    {proof}" for proof in row.proof) for row in rows]
+        prober = Prober(view=view, card=parsed, send=send, origins={origin}, given=credentials or {})
+        rows, _ = await prober.run()
+    doubtful = [row for row in rows if row.verdict != "enforced"]
+    if doubtful or not rows:
+        lines = [f"{row.requirement} at {row.interface.url}: {row.verdict}: {row.reason}" for row in doubtful]
+        proofs = ["".join(f"\n    {proof}" for proof in row.proof) for row in doubtful]
         raise AssertionError("\n".join(["the card is not enforced", *map(str.__add__, lines, proofs)]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,6 +167,55 @@ def test_texts_that_take_long_to_search_are_cut() -> None:
         assert served.probe(KEY).verdict is Verdict.CANNOT_TELL
 
 
+def test_a_url_in_a_challenge_shows_no_credential_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "a2a_trust")
+    with serving() as served:
+
+        def guard(asked: Asked) -> Reply:
+            got = asked.headers.get("x-api-key", "nothing")
+            return rejection(asked, challenge=f'ApiKey resource_metadata="{served.url}/{got}"' if got else "")
+
+        served.agent.guard = guard
+        served.probe(KEY)
+        assert secrets_of(served.agent)
+    assert KEY not in caplog.text
+
+
+def test_a_long_name_does_not_fill_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(card={"name": "\u202e" * 20_000}) as served:
+        main(["probe", served.url, "--allow-private"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) < 2000
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "https://a b", "\\\\evil", "//x", "https://ann:pw@x.example", "a" * 9000]
+)
+def test_urls_of_a_card_that_cannot_be_read_do_not_break_the_probe(url: str) -> None:
+    login = {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
+    flow = {"clientCredentials": {"tokenUrl": url, "scopes": {}}}
+    oauth = {"oauth2SecurityScheme": {"flows": flow, "oauth2MetadataUrl": url}}
+    schemes = {"key": API_KEY, "login": login, "oauth": oauth}
+    every: list[Any] = [{"schemes": {name: {}}} for name in schemes]
+    with serving(card={"securitySchemes": schemes, "securityRequirements": every}) as served:
+        served.agent.guard = lambda asked: rejection(asked, challenge=f'Bearer resource_metadata="{url}"')
+        assert served.probe(KEY).requests
+
+
+@pytest.mark.parametrize("member", [[], {}, 5, None])
+def test_metadata_of_other_types_does_not_break_the_probe(member: Any) -> None:
+    with serving() as served:
+        place = f"{served.url}/.well-known/oauth-authorization-server"
+        flow = {"clientCredentials": {"tokenUrl": f"{served.url}/token", "scopes": {}}}
+        served.agent.card = {
+            "securitySchemes": {"oauth": {"oauth2SecurityScheme": {"flows": flow, "oauth2MetadataUrl": place}}},
+            "securityRequirements": [{"schemes": {"oauth": {}}}],
+        }
+        page = {"issuer": served.url, "token_endpoint": member}
+        served.agent.pages["/.well-known/oauth-authorization-server"] = page
+        messages = [each.message for each in served.probe().findings]
+    assert "the metadata names another token endpoint than the card" in messages
+
+
 # --- agents that hold a probe
 
 
@@ -237,6 +287,15 @@ def test_after_the_time_of_a_probe_no_request_begins(monkeypatch: pytest.MonkeyP
     with serving(guard=lambda _: None) as served:
         report = served.probe(KEY)
         assert (report.verdict, report.requests, served.agent.asked) == (Verdict.CANNOT_TELL, 0, [])
+
+
+def test_after_the_time_of_a_probe_there_are_no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "_SECONDS", 0.5)
+    monkeypatch.setattr(probing, "INTERVAL", 0.4)
+    with serving(guard=rejection) as served:
+        begin = time.monotonic()
+        assert served.probe(KEY).verdict is Verdict.CANNOT_TELL
+        assert time.monotonic() - begin < 8  # of 50 seconds, if each request waited for its time
 
 
 def test_after_many_bytes_no_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:

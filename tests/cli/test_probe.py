@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.probe import probing
-from a2a_trust.probe.rules import RULES
+from a2a_trust.probe.verdicts import RULES
 from tests.cli.conftest import Run
 from tests.probe.agents import KEY, Asked, Reply, by_key, rejection, serving
 
@@ -159,3 +159,18 @@ def test_a_credential_that_lacks_a_scope_is_sent_too(run: Run, tmp_path: Path) -
         done = run("probe", served.url, PRIVATE, "--credential", "key=ann.key", "--lacking", "key=weak.key", "--json")
     rules = {each["rule"] for each in json.loads(done.out)["results"][0]["findings"]}
     assert rules == {"scope-not-checked"}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--sarif"]])
+def test_the_query_of_a_url_is_not_shown(run: Run, form: list[str]) -> None:
+    with serving(guard=lambda _: None) as served:
+        for place in ("", "/.well-known/agent-card.json"):
+            done = run("probe", f"{served.url}{place}?api_key=hunter2", PRIVATE, *form)
+            assert served.url in done.out + done.err
+            assert "hunter2" not in done.out + done.err
+
+
+def test_an_ambiguous_url_is_an_error(run: Run) -> None:
+    done = run("probe", "https://agent.example/a b", PRIVATE)
+    assert done.code != 0
+    assert "https://agent.example/a b: " in done.err

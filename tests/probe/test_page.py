@@ -12,7 +12,7 @@ from a2a_trust.card.operations import Operation
 from a2a_trust.cli.main import main
 from a2a_trust.probe import Verdict
 from a2a_trust.probe.requests import HARMLESS
-from a2a_trust.probe.rules import RULES
+from a2a_trust.probe.verdicts import RULES
 from tests.conftest import ROOT
 from tests.probe.agents import KEY, serving
 

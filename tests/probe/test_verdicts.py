@@ -216,6 +216,13 @@ UNCLEAR: dict[str, Reply] = {
     "elsewhere": Reply(status=302, headers={"Location": "https://login.example.com/"}),
     "a page": Reply(body=b"<html>Log in</html>", headers={"content-type": "text/html"}),
     "a bad request": Reply(status=400, body={"detail": "Bad Request"}),
+    "success without a result": Reply(body={"code": 1001, "msg": "no entry", "status": "fail"}),
+    "an empty success": Reply(status=204),
+    "a missing member of the gateway": Reply(status=400, body={"message": "Missing tenant"}),
+    "a blocked call": Reply(body={"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "Blocked"}}),
+    "other parameters": Reply(body={"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "Blocked"}}),
+    "no task for anything": Reply(status=404, body={"error": "Task not found"}),
+    "too many calls": Reply(body={"jsonrpc": "2.0", "id": 1, "error": {"code": -32005, "message": "Slow down"}}),
 }
 
 
@@ -293,3 +300,46 @@ def test_two_interfaces_cost_at_most_120_requests() -> None:
         report = served.probe()
     assert report.requests <= 120
     assert report.verdict is Verdict.CANNOT_TELL  # some alternatives were not asked
+
+
+# --- answers that were misread
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(status=403, body=b"<html>Blocked</html>", headers={"content-type": "text/html"}),
+        Reply(body={"jsonrpc": "2.0", "id": 1, "error": {"code": 401, "message": "no"}}),
+        Reply(status=400, body={"message": "Missing API key"}),
+    ],
+    ids=["a page with 403", "401 as the code of an error", "a missing key, which is not a missing message"],
+)
+def test_a_doubtful_rejection_is_one_only_if_the_right_caller_is_answered(reply: Reply) -> None:
+    with serving(guard=lambda asked: by_key(asked) and reply) as served:
+        assert (served.probe().verdict, served.probe(KEY).verdict) == (Verdict.CANNOT_TELL, Verdict.ENFORCED)
+
+
+def test_the_first_event_of_a_stream_may_have_no_data() -> None:
+    error = b'{"jsonrpc": "2.0", "id": "probe", "error": {"code": -32602, "message": "Invalid params"}}'
+    stream = Reply(
+        body=b": connected\n\nretry: 9\n\ndata: %b\n\n" % error, headers={"content-type": "text/event-stream"}
+    )
+
+    def guard(asked: Asked) -> Reply | None:
+        return stream if asked.operation == "SendStreamingMessage" else by_key(asked)
+
+    with serving(guard=guard) as served:
+        report = served.probe()
+    assert verdicts(report)["JSONRPC"] == "not enforced"
+
+
+def test_an_alternative_that_is_tried_in_part_is_not_enforced() -> None:
+    names = [f"login{at}" for at in range(9)]
+    card = {
+        "securitySchemes": dict.fromkeys(names, LOGIN),
+        "securityRequirements": [{"schemes": {name: {"list": ["read"]}}} for name in names],
+    }
+    with serving(guard=by_token(lambda claims: claims["alg"] == "none"), card=card) as served:
+        report = served.probe()
+    found = [each.verdict for each in report.requirements]
+    assert set(found) == {Verdict.NOT_ENFORCED, Verdict.CANNOT_TELL}

@@ -73,9 +73,9 @@ _OWN_HEADERS: Final = frozenset(
 )  # fmt: skip
 
 _BEGINNING: Final = 65_536
+_DATA: Final = re.compile(rb"(?:^|\n)data:")
 _END_OF_EVENT: Final = re.compile(rb"\r?\n\r?\n")
 _A = TypeVar("_A")
-
 _REPLACED: Final = frozenset({"Accept", "User-Agent"})
 MAX_ATTEMPTS: Final = 4
 """The number of addresses of a name that are tried, one after the other."""
@@ -268,7 +268,7 @@ class Fetcher:
             if status != 304 or known is None or asked.keys().isdisjoint(("If-None-Match", "If-Modified-Since")):
                 _check_answer(target, status, answered, (200,))
 
-        answer = await self._ask(target, configured, asked, content, partial(self._whole, target, check))
+        answer = await self._ask(target, configured, asked, content, partial(self._read_whole, target, check))
         if answer.status == 304 and known is not None:
             return _update_known(target, answer.headers, known)
         return Fetched(body=answer.body, max_age=_max_age(answer.headers), **_validators(answer.headers))
@@ -289,21 +289,21 @@ class Fetcher:
         def check(status: int, answered: dict[str, str]) -> None:
             _check_answer(target, status, answered, (200, 400, 401), answer_type if status == 200 else "")
 
-        return await self._ask(target, True, asked, form, partial(self._whole, target, check))
+        return await self._ask(target, True, asked, form, partial(self._read_whole, target, check))
 
     async def exchange(
         self, method: str, url: str, *, configured: bool, headers: Mapping[str, str], content: bytes | None = None
     ) -> AnyAnswer:
         """The answer to one request, whatever its status and type. Nothing is followed.
 
-        The body ends at 64 KiB, after the first event of a stream, and half of ``timeout`` after the headers.
-        ``headers`` may also name ``Accept`` and ``User-Agent``. Errors as of ``fetch``.
+        The body ends at 64 KiB, after the first event of a stream that has data, or half of ``timeout`` after the
+        headers. ``headers`` may also name ``Accept`` and ``User-Agent``. Errors as of ``fetch``.
         """
         target = self._read_allowed(url, configured)
-        own: dict[bytes | str, bytes | str] = {**{name: headers[name] for name in _REPLACED & headers.keys()}}
-        given = {name: value for name, value in headers.items() if name not in own}
-        asked = _request_headers(target, given, None, content, "application/json") | own
-        return await self._ask(target, configured, asked, content, self._begun, method)
+        given = {name: value for name, value in headers.items() if name not in _REPLACED}
+        asked = _request_headers(target, given, None, content, "application/json")
+        asked.update(headers.items())
+        return await self._ask(target, configured, asked, content, self._read_beginning, method)
 
     def with_old_tls(self) -> Fetcher:
         """The same fetcher with TLS 1.0 and 1.1 only: an answer shows that a server accepts them."""
@@ -408,7 +408,7 @@ class Fetcher:
         except _NETWORK_ERRORS as error:
             raise FetchError(f"{target.origin}: {_reason(error)}") from None  # their texts may quote the answer
 
-    async def _whole(
+    async def _read_whole(
         self, target: Url, check: Callable[[int, dict[str, str]], None], response: httpcore.Response
     ) -> FormAnswer:
         """The whole answer; ``check`` raises FetchError for a status and headers that are not accepted."""
@@ -421,7 +421,7 @@ class Fetcher:
                 raise FetchError(f"{target.origin}: the answer has more than {self._max_bytes} bytes", response.status)
         return FormAnswer(status=response.status, headers=headers, body=bytes(body))
 
-    async def _begun(self, response: httpcore.Response) -> AnyAnswer:
+    async def _read_beginning(self, response: httpcore.Response) -> AnyAnswer:
         """The answer with the beginning of its body."""
         tls = response.extensions["network_stream"].get_extra_info("ssl_object")
         headers, body = _headers(response.headers), bytearray()
@@ -429,7 +429,8 @@ class Fetcher:
         with anyio.move_on_after(self._timeout / 2), suppress(*_NETWORK_ERRORS):  # the status is known
             async for chunk in response.aiter_stream():
                 body += chunk
-                if len(body) >= _BEGINNING or (is_stream and _END_OF_EVENT.search(body)):
+                data = _DATA.search(body) if is_stream else None
+                if len(body) >= _BEGINNING or (data is not None and _END_OF_EVENT.search(body, data.end())):
                     break
         return AnyAnswer(
             status=response.status,

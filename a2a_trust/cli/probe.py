@@ -107,7 +107,7 @@ def _prepare(options: argparse.Namespace, urls: list[str]) -> Callable[[str], _R
     """A function that probes the agent at a URL. ConfigurationError, OSError: an option is wrong."""
     from a2a_trust.base.net.fetcher import Fetcher
     from a2a_trust.client.destinations import Destination, named_origins
-    from a2a_trust.client.flow import waited
+    from a2a_trust.client.flow import run_on_new_loop
     from a2a_trust.keys.trust.file import TrustFile
     from a2a_trust.probe.probing import ProbeOptions, probe_with, with_this_machine
 
@@ -128,7 +128,7 @@ def _prepare(options: argparse.Namespace, urls: list[str]) -> Callable[[str], _R
             private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
             fetcher = Fetcher(private_origins=private)
             settings = ProbeOptions(trust=trust, origins=origins, fetcher=fetcher, allow_tasks=options.allow_tasks)
-            report = waited(partial(probe_with, url, settings, make))
+            report = run_on_new_loop(partial(probe_with, url, settings, make))
         except (TrustError, OSError) as error:
             return shown, exit_of(error), error
         is_strict = options.fail_on == "cannot-tell"

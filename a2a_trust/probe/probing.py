@@ -36,7 +36,7 @@ from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, Interface, 
 from a2a_trust.client.answer import Credentials, check_credentials
 from a2a_trust.client.destinations import Destination
 from a2a_trust.client.fetching import finding as finding_card
-from a2a_trust.client.flow import run_async, waited
+from a2a_trust.client.flow import run_async, run_on_new_loop
 from a2a_trust.client.messages import NOTHING, Attachment
 from a2a_trust.client.verification import Verification
 from a2a_trust.errors import FetchError, TrustError
@@ -101,7 +101,7 @@ class ProbeReport:
 
 def probe_agent(url: str, options: ProbeOptions = ProbeOptions()) -> ProbeReport:
     """Probe the agent at that URL. FetchError, MalformedError: its card cannot be fetched or read."""
-    return waited(partial(async_probe_agent, url, options))
+    return run_on_new_loop(partial(async_probe_agent, url, options))
 
 
 async def async_probe_agent(url: str, options: ProbeOptions = ProbeOptions()) -> ProbeReport:

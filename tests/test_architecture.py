@@ -291,16 +291,9 @@ def test_a_function_fits_on_a_screen(path: Path) -> None:
             assert lines <= LONGEST, f"{name}: {lines} lines; {LONGEST} are the limit"
 
 
-#: Names of classes that two modules still have. A name that is unique has to leave the list.
-NOT_YET_UNIQUE = {
-    "Admitted", "Agent", "Answer", "Reason", "Refusal",
-    "_Served", "_Table",
-}  # fmt: skip
-
-
 def test_no_two_classes_have_one_name() -> None:
     names = [node.name for path in modules() for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
-    assert {name for name in names if names.count(name) > 1} == NOT_YET_UNIQUE
+    assert {name for name in names if names.count(name) > 1} == set()
 
 
 def test_no_module_is_named_for_having_no_name() -> None:

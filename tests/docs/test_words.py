@@ -38,14 +38,6 @@ WORDS = re.compile("|".join(INSTEAD), re.IGNORECASE | re.MULTILINE)
 #: Names of modules and classes, stable words of reports, and the make variable ROOM.
 NAMES = re.compile(r"\bROOM=|^refused(?:$| (?=%))|\| bare(?: Starlette)? \|", re.MULTILINE)
 
-#: Modules whose words are still to be changed. A module that is clean has to leave the list.
-NOT_YET = frozenset(
-    {
-        "a2a_trust/cli/arguments.py",
-        "a2a_trust/cli/probe.py",
-    }
-)
-
 
 def words_of(text: str) -> list[str]:
     text = NAMES.sub("", text)
@@ -58,12 +50,7 @@ def name_of(module: Path) -> str:
 
 def test_the_modules_have_none_of_these_words() -> None:
     found = {name_of(module): words_of(texts_of(module)) for module in MODULES}
-    assert {name: each for name, each in found.items() if each and name not in NOT_YET} == {}
-
-
-def test_a_module_that_is_clean_is_not_listed() -> None:
-    unclean = {name_of(module) for module in MODULES if words_of(texts_of(module))}
-    assert sorted(NOT_YET - unclean) == []
+    assert {name: each for name, each in found.items() if each} == {}
 
 
 def test_the_pages_have_none_of_these_words() -> None:

@@ -145,7 +145,7 @@ def _other_names(interface: Interface) -> Iterator[ProbeRequest]:
 
 
 class Attempt(Enum):
-    """What a request carries, in the words of reports."""
+    """The credential of a request, in the words of reports."""
 
     NOTHING = "no credential"
     WRONG = "a random credential"
@@ -167,7 +167,7 @@ _ANY_TOKEN: Final = BearerToken("none", origins=[OTHER_SITE])
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a request carries, with its credentials, and for which alternative of the card (None: for all)."""
+    """The credentials of a request, and the alternative of the card that they are for (None: for all)."""
 
     attempt: Attempt
     alternative: Alternative | None = None

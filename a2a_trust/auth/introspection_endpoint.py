@@ -27,7 +27,7 @@ import math
 import secrets
 import time
 from asyncio import AbstractEventLoop, Future, TimerHandle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from urllib.parse import urlencode
@@ -145,7 +145,7 @@ class IntrospectionEndpoint:
     ConfigurationError: a URL that the fetcher rejects, or an empty ``client_id``.
     """
 
-    clock = staticmethod(time.time)
+    clock: Final[Callable[[], float]] = staticmethod(time.time)
 
     def __init__(
         self,
@@ -173,7 +173,8 @@ class IntrospectionEndpoint:
             raise ConfigurationError(f"IntrospectionVerifier: endpoint: {error}{hint}") from None
         self._url, self._fetcher, self._keys = url, fetcher, signed_answers
         self._name = url.partition("?")[0]  # a query may hold a secret
-        self.client_id, self.issuer = client_id, issuer
+        self.client_id: Final[str] = client_id
+        self.issuer: Final[str] = issuer
         self._authentication = authentication
         self._slots: WeakKeyDictionary[AbstractEventLoop, _Slots] = WeakKeyDictionary()
         self._failures = 0

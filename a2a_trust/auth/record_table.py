@@ -42,9 +42,10 @@ class RecordTable(Generic[_R]):
         changes = ", ".join(f"{each} = excluded.{each}" for each in changing.split(", "))
         self._made, self._members = made, members.split(", ")
         self._select, self._order = f"SELECT {columns} FROM {name}", f"ORDER BY created, {names[0]}"  # noqa: S608
-        self.by_name, self.by_key = f"WHERE {names[0]} = $1", f"WHERE {key} = $1"
+        self.by_name: str = f"WHERE {names[0]} = $1"
+        self.by_key: str = f"WHERE {key} = $1"
         insert = f"INSERT INTO {name} ({columns}) VALUES ({places})"  # noqa: S608  constants
-        self.put = f"{insert} ON CONFLICT ({names[0]}) DO UPDATE SET {changes}"
+        self.put: str = f"{insert} ON CONFLICT ({names[0]}) DO UPDATE SET {changes}"
 
     def rows(self, session: Session, where: str = "", *values: object) -> list[Any]:
         """The rows, in order of creation."""

@@ -55,6 +55,8 @@ class UnambiguousCard:
         self.payload: bytes | None = None
         self.dropped: list[Path] = []
         self.is_plain: Plain
+        self.has_one_form: bool
+        self.interfaces: list[tuple[str, str]]
         self.signatures: JSON
         if simple is not None:
             self.is_plain, self.has_one_form = Plain.YES if simple.is_plain else Plain.NO, simple.has_one_form

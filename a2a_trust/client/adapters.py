@@ -97,7 +97,9 @@ class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
         scopes: tuple[str, ...] = (),
         resource_metadata: str = "",
     ) -> None:
-        self.schemes, self.scopes, self.resource_metadata = schemes, scopes, resource_metadata
+        self.schemes: Final[tuple[str, ...]] = schemes
+        self.scopes: Final[tuple[str, ...]] = scopes
+        self.resource_metadata: Final[str] = resource_metadata
         super().__init__(message, request=request, response=response)
 
 

@@ -144,12 +144,13 @@ class Slot:
     """The slot of one flow: wait for it, and end it, also after an error while waiting."""
 
     def __init__(self, slots: Slots, key: Hashable) -> None:
-        self._slots, self._key, self.thread = slots, key, get_ident()
+        self._slots, self._key = slots, key
+        self.thread: Final[int] = get_ident()
         self.come: Final[Future[None]] = Future()
         self.come.set_running_or_notify_cancel()  # so no one who waits can cancel it
         self.failure: Any = None  # of this flow, for those that wait when it ends
         self.failure_before: Any = None
-        self.has_ended = False
+        self.has_ended: bool = False
         outer = _OUTER.get()
         while outer is not None and outer.has_ended:
             outer = outer.outer
@@ -160,7 +161,9 @@ class Slot:
                 outer = outer.outer
             self.is_first: Final[bool] = not queue
             #: The threads of the flows to wait for; none if this flow is part of one of them.
-            self.threads_before = frozenset(map(attrgetter("thread"), queue if outer is None else ()))
+            self.threads_before: Final[frozenset[int]] = frozenset(
+                map(attrgetter("thread"), queue if outer is None else ())
+            )
             queue.append(self)
 
     def wait(self) -> Flow[bool]:

@@ -71,7 +71,8 @@ class Door:
         for_callers: Mapping[str, ASGIApp] | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._app, self.access, self._calls = app, access, calls
+        self._app, self._calls = app, calls
+        self.access: Final[Access] = access
         self._documents, self._for_callers = documents or {}, for_callers or {}
         self._clock = clock
         guard = access.guard

@@ -39,7 +39,8 @@ class RejectedError(Exception):
     """A signature of a card does not count, for this reason."""
 
     def __init__(self, reason: FailureReason, detail: str) -> None:
-        self.reason, self.detail = reason, detail
+        self.reason: Final[FailureReason] = reason
+        self.detail: Final[str] = detail
 
 
 class Signature(NamedTuple):

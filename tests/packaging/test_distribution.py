@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NEEDS = {
     "card.models": {"models"},
     "client": {"client"},
+    "probe": {"client"},
     "base.net.fetcher": {"server", "client"},
     "auth.introspection": {"server", "client"},
     "auth.introspection_endpoint": {"server", "client"},
@@ -33,6 +34,7 @@ NEEDS = {
     "servers": {"uvicorn"},
     "testing.callers": {"server"},
     "testing.agents": set(),  # it needs two extras
+    "testing.enforcement": set(),  # so does this
     "servers.hypercorn": set(),  # it is for those who have hypercorn, and an extra would bring nothing else
 }
 

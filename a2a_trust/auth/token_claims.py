@@ -105,7 +105,7 @@ def claim_of_kind(claims: Mapping[str, Any], kinds: frozenset[str]) -> str | Non
 
 
 def check_other_kinds(claims: Mapping[str, Any], names: frozenset[str] = OF_OTHER_TOKENS) -> None:
-    """InvalidCredentialsError for an ID, refresh or logout token; ``names`` are claims that only those have."""
+    """Reject ID, refresh and logout tokens. ``names`` are claims that only such tokens have."""
     found = sorted(names.intersection(claims))
     if found:
         raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({', '.join(found)})")

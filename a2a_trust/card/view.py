@@ -196,7 +196,7 @@ def interface_urls(card: JSONObject) -> list[tuple[str, str]]:
 
 
 def read_card(document: bytes | Mapping[str, Any]) -> CardView:
-    """Read the security rules of a card.
+    """Read what a card demands: its schemes, requirements, skills and interfaces.
 
     MalformedError: a member cannot be read, or contradicts its counterpart of another generation; ``pointer`` names it.
     """

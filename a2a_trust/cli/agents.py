@@ -68,9 +68,10 @@ def _fetcher(url: str) -> Fetcher | None:
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """The card memory, and whether the keys of an unknown agent are trusted on first use.
+    """How cards are fetched.
 
-    Without a memory, rollback is not checked.
+    Without a ``memory``, rollback is not checked. ``on_first_use``: the keys of unknown agents are trusted on first
+    use.
     """
 
     memory: CardMemory | None

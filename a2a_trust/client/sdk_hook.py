@@ -65,7 +65,7 @@ def signature_verifier(
 
 
 def _verify(verify: Callable[[JSONObject], VerifiedCard], card: SdkCard | PydanticCard) -> None:
-    """The steps in the text of the module; the error is about the first writing."""
+    """Do the steps that the docstring of this module lists. The error is about the first JSON text of the card."""
     errors: list[CardVerificationError] = []
     for writing in _writings(card):
         try:

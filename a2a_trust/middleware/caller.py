@@ -47,7 +47,7 @@ class CallerCredentials(AuthCredentials):
         self._keeps_token, self._token = True, token
 
     def subject_token(self) -> SubjectToken:
-        """The token that was kept; errors as for ``subject_token_of``."""
+        """The token that was kept. The errors are the same as from ``subject_token_of``."""
         if not self._keeps_token:
             raise ConfigurationError(
                 "subject_token_of: no token is kept for this request; pass "

@@ -85,7 +85,7 @@ class Admitted(NamedTuple):
 
     - ``request``: for the application, with the caller and the call in place of the credentials.
     - ``caller``: public paths and preflights have none.
-    - ``call``: only requests of an interface have one.
+    - ``call``: the A2A call; requests for paths of no interface have none.
     - ``dpop_nonce``: for the header ``DPoP-Nonce`` (RFC 9449 8.2). Caches need headers of ``CachingRules``, too.
     """
 

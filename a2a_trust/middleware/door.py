@@ -153,8 +153,8 @@ class Door:
     async def _read(
         self, calls: CallRules, rule: BodyRule, caller: Caller | None, scope: Scope, receive: Receive
     ) -> tuple[Call | None, Receive]:
-        """The call, which is in the scope, too, and the ``receive`` for the application. No frame keeps the body: the
-        application may drop it and stream an answer for minutes."""
+        """Read the call, and write it into the scope. The second result gives the application the body once more. No
+        frame keeps the body: the application may drop it and stream an answer for minutes."""
         check_announced(rule.most, scope["headers"])
         body = await _body_of(receive, rule.most)
         if rule.target is None:

@@ -49,7 +49,7 @@ class CardVerifier:
         self._verified: tuple[TrustStore, _Cache] = trust.trust_store(), _Cache(max_entries=remember)
 
     def verify(self, document: bytes, *, origin: str | UnsafeAnyOrigin) -> VerifiedCard:
-        """Verify a card as ``verify_card`` does, at the current time; errors as of ``verify_card``."""
+        """Verify a card at the current time. The errors are the same as from ``verify_card``."""
         now = self._clock()
         store = self._trust.trust_store()
         last, cache = self._verified

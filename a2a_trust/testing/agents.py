@@ -90,7 +90,7 @@ class _Memory(httpx.ASGITransport):
 
 
 class InMemoryAgent:
-    """An agent behind its signed card, in memory, for tests of clients.
+    """An agent in memory that enforces its signed card, for tests of clients.
 
     It answers each message with the result of ``answer(text, caller)``, over JSON-RPC of A2A 1.0 and 0.3, streamed or
     not. Its card demands an API key with ``scopes``.

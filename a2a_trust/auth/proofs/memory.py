@@ -30,7 +30,7 @@ class ProofMemory(Protocol):
     """Remembers which proofs were used, so that no proof is accepted twice."""
 
     async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
-        """Whether this is the first use of the name ``jti`` with the key ``jkt``; it is stored from now on.
+        """Store that the proof ``jti`` of the key ``jkt`` is used; returns whether this is its first use.
 
         Checking and storing are one step: if two come at once, one is the first. ``issued`` is the proof's ``iat``; it
         and ``now`` are seconds since the epoch, and differ by at most ``window`` seconds. A stored proof may be dropped

@@ -341,7 +341,7 @@ _INHERITED: Final[list[sqlite3.Connection | None]] = []
 
 
 class _Descriptors:
-    """Descriptors of databases, to read them beside SQLite.
+    """File descriptors, to read the files of databases while SQLite has them open.
 
     A descriptor stays open as long as its file is at the path. To close any descriptor of a file ends all locks that
     the process has on it (POSIX), also the locks of SQLite in other threads.

@@ -71,8 +71,8 @@ def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> 
     """As ``parse``, and whether the value is plain, so that orjson with sorted keys prints its RFC 8785 form.
 
     The two differ in whole doubles, exponents and integers beyond 53 bits, and in the order of names with characters
-    above U+FFFF: by code points in orjson, by UTF-16 code units in RFC 8785. A fraction without exponent has one layout
-    of its shortest digits, and both print the shortest digits.
+    above U+FFFF: by code points in orjson, by UTF-16 code units in RFC 8785. Both print the
+    shortest digits of a fraction, and without an exponent there is only one way to write them.
     """
     value, compact = read_members(data, what=what, max_bytes=max_bytes)
     return read_numbers(data, value, compact, what=what)

@@ -43,8 +43,8 @@ def is_attached_by_browsers(place: Extractor) -> bool:
 class BrowserRules:
     """Checks requests whose caller is authenticated by a credential that a browser attaches.
 
-    ``url`` is the agent's public URL; pages of its origin may call the agent. ``allowed_origins`` are the origins of other pages
-    that may call, as browsers write them: ``https://app.example``.
+    ``url`` is the agent's public URL; pages of its origin may call the agent. ``allowed_origins`` are the origins of
+    other pages that may call it, as browsers write them: ``https://app.example``.
     """
 
     def __init__(self, *, url: str | None = None, allowed_origins: Iterable[str] = ()) -> None:

@@ -47,8 +47,10 @@ def _parse(option: str, default: str, text: str) -> tuple[str, str, str]:
     file, _, origin = rest.rpartition("@")
     if not file or not origin.startswith(("https://", "http://")):
         file, origin = rest, default
-    if not scheme or not file or is_secret(file):
-        raise ConfigurationError(f"{option}: {NOT_SHOWN if is_secret(file) else 'write SCHEME=FILE[@ORIGIN]'}")
+    if any(map(is_secret, (scheme, file))):
+        raise ConfigurationError(f"{option}: {NOT_SHOWN}")
+    if not scheme or not file:
+        raise ConfigurationError(f"{option}: write SCHEME=FILE[@ORIGIN]")
     if not origin:
         raise ConfigurationError(f"{option} {scheme}: with several agents, name its origin: SCHEME=FILE@ORIGIN")
     return scheme, file, origin

@@ -26,14 +26,17 @@ from tests.tables import walk
 NO_FILES = {
     "alg": "a word",
     "allow": "the name of a rule",
+    "credential": "a scheme and a file, with a test below",
     "entry": "the name of an entry, or its URL",
     "expires": "a time",
     "expires_within": "a time",
     "id": "the public ID of an API key",
     "jku": "a URL that cards publish",
+    "interface_origin": "an origin",
     "jwks_url": "a URL",
     "keep": "a time",
     "kid": "the public name of a key, which may be its thumbprint",
+    "lacking": "a scheme and a file, with a test below",
     "location": "a URL",
     "name": "the name of a party",
     "not_after": "a time",
@@ -47,6 +50,7 @@ NO_FILES = {
     "thumbprint": "the public name of a key",
     "thumbprints": "public names of keys",
     "url": "the URL of a database, which has tests of its own",
+    "urls": "URLs of agents, with a test below",
     "user": "the name of a caller",
     "what": "the public name of an entry, which may be a thumbprint",
 }
@@ -164,6 +168,18 @@ def test_no_argument_shows_or_writes_it(
             said = "".join(capsys.readouterr())
             assert (code, [part for part in parts(secret) if part in said], "Traceback" in said) == (2, [], False), kind
     assert list(folder.iterdir()) == []
+
+
+@walk("kind", SECRETS)
+@walk("words", [["--credential", "key={}"], ["--lacking", "key={}"], ["{}"], ["--credential", "{}"]])
+def test_no_argument_of_a_probe_shows_it(
+    words: list[str], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = SECRETS[kind] or api_key(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code = main(["probe", *[word.replace("{}", secret) for word in words], "https://agent.invalid"])
+    said = "".join(capsys.readouterr())
+    assert (code, [part for part in parts(secret) if part in said], "Traceback" in said) == (2, [], False)
 
 
 @walk("kind", SECRETS)

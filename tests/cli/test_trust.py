@@ -231,7 +231,7 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
         (
             "--origin a.example --public-key ann.jwk --not-before 90d --not-after 30d",
             2,
-            "--not-after: write a later moment than that of --not",
+            "--not-after: write a later moment than --not",
         ),
         (
             "--origin a.example --public-key ann.jwk --not-after 2020-01-01",

@@ -266,7 +266,7 @@ def test_an_answer_that_cannot_be_used(server: Agent, client_of: Make, page: Pag
 @pytest.mark.parametrize("issued", [None, 7, "urn:ietf:params:oauth:token-type:id_token"])
 def test_an_exchange_for_something_that_is_no_access_token(server: Agent, client_of: Make, issued: Any) -> None:
     server.pages["/token"] = given(issued_token_type=issued)
-    with pytest.raises(TokenRequestError, match="issued_token_type is not that of an access token"):
+    with pytest.raises(TokenRequestError, match="issued_token_type does not name an access token"):
         run(exchange_of(client_of(), "s0").obtain(NONE))
 
 

@@ -134,7 +134,7 @@ class _Member(NamedTuple):
 
 
 class _Message:
-    """The members of one message over all generations.
+    """The members that a message of A2A, such as AgentCard, has in any generation.
 
     ``members`` has 1.0 by JSON name; ``others`` has 0.1 to 0.3, and every member by its proto name.
     """

@@ -235,7 +235,7 @@ class Connection:
         return any(Destination.of(url, self._mesh).below(each) is not None for each in self._also)
 
     def _counting(self, key: str) -> _Public | None:
-        """The card from there, if it still counts: neither time nor trusted keys have changed it."""
+        """The cached card of a source, unless it has expired, or the trusted keys have changed."""
         public = self._public.get(key, self._verification.clock())
         return public if public is not None and public.store is self._verification.trust.trust_store() else None
 
@@ -284,8 +284,8 @@ class Connection:
         raise copy(reason) from reason.__cause__
 
     def _agents_card(self, agent: CalledAgent, request: Request) -> Flow[_Public]:
-        """The agent's card. One request gets it for those that wait. If it is cancelled, the next one gets it; if it
-        fails, each of them gets it by itself."""
+        """The agent's card. One request fetches it, and others wait. If that request is cancelled, the next one fetches
+        the card. If the fetch fails, each request that waits fetches it by itself."""
         slot = self._slots.begin("")  # which is no base of an interface
         try:
             card = None

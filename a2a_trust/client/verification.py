@@ -57,7 +57,7 @@ class TrustOnFirstUse:
         return not any(each.covers(host) for each in trust.spoken_for)
 
     def trust_store(self, published: Iterable[PublicKey], url: str, trust: TrustStore) -> TrustStore:
-        """The keys that the origin of ``url`` has published, trusted for its host; empty if this does not apply.
+        """The keys that the origin of ``url`` has published, trusted for its host; empty if ``applies_to`` is False.
 
         Keys that the trust store of the operator names or revokes are left out, because that entry decides. A card that
         is verified with this store must go through ``CardMemory.admit``, which checks it as a first use.

@@ -187,7 +187,7 @@ def _origin_of(url: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Prober:
-    """One probe of one agent, whose interfaces are asked at ``origins``.
+    """Probes one agent. Only interfaces at ``origins`` get requests.
 
     It sends at most one request in ``interval`` seconds, and none after ``until`` of the monotonic clock.
     """

@@ -14,7 +14,7 @@ class WrongTables(Exception):  # noqa: N818  never leaves this package
 
 
 class Migration(NamedTuple):
-    """One step between versions of the tables: its SQL. Programs for version ``works_from`` can still use the result."""
+    """One step between versions of the tables. Programs for version ``works_from`` can still use its result."""
 
     sql: str
     works_from: int

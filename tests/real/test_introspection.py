@@ -154,7 +154,7 @@ async def test_signed_answers_are_verified_by_the_keys_of_the_provider(provider:
     with pytest.raises(InvalidCredentialsError, match="not active"):
         await verifier.verify("unknown", time.time())
     others = JwksCache(_no_keys)
-    with pytest.raises(KeySourceUnavailableError, match="signed answer is refused"):
+    with pytest.raises(KeySourceUnavailableError, match="signed answer is rejected"):
         await verifier_of(provider, signed_answers=others).verify(token, time.time())
 
 

@@ -103,7 +103,7 @@ class BodyRule(NamedTuple):
 
 
 class NeedsBody(NamedTuple):
-    """Only the body decides, with ``decide_with_body``. ``admitted``, which must not be changed, is for then."""
+    """Only the body decides. Pass this to ``decide_with_body``, unchanged: ``admitted`` is not valid yet."""
 
     admitted: Admitted
     rule: BodyRule
@@ -236,7 +236,7 @@ class Access:
         return Seen(own, path, root, method, is_public)
 
     def known_caller(self, seen: Seen, now: float) -> Principal | Rejected | None:
-        """The result of ``caller``, at once, for most callers that were here before; else None."""
+        """The result of ``find_caller``, at once, for most callers that were here before; else None."""
         known = self.guard.find_cached(seen.scope, now) if self.certificates is None else None
         return self._check_page(seen.scope, known) if known is not None and self._attached else known
 

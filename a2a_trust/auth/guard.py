@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
@@ -29,19 +29,23 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 
+Verified: TypeAlias = tuple[tuple[str, Identity], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A rejected request: the error, and the facts that its answer needs.
 
     ``scheme`` is the card's name of the scheme whose credential is invalid. ``by_dpop``: the credential came as
-    ``Authorization: DPoP``. ``caller`` is set if the credentials are valid but not sufficient.
+    ``Authorization: DPoP``. ``caller`` is set if the credentials are valid but not sufficient. ``demanded`` are the
+    alternatives that it does not satisfy: those of the card, or of a skill.
     """
 
     error: AuthenticationError | AuthorizationError | TooManyRequestsError | KeySourceUnavailableError
     scheme: str | None = None
     by_dpop: bool = False
-    caller: Principal | None = None
+    caller: Principal | Anonymous | None = None
+    demanded: tuple[Alternative, ...] | None = None
 
 
 class _Carried(NamedTuple):
@@ -71,6 +75,9 @@ class _Evidence:
     too_many: TooManyRequestsError | None = None
 
 
+UNVERIFIED: Final = "a2a_trust.unverified"
+"""The key of a scope for the schemes of skills whose verifiers are unavailable now, with the reasons."""
+
 _NO_LINES: Final[Lines] = []
 _PROOF: Final = b"dpop"
 _MOST_PRINCIPALS: Final = 4096
@@ -86,14 +93,14 @@ class Guard:
         verifiers: Mapping[str, Verifier[Any] | CredentialAt],
         *,
         allow_anonymous: bool = False,
-        handlers_check_skills: bool = False,
+        skills_are_checked: bool = False,
         dpop: DPoP | None = None,
         throttle: Throttle | None = None,
     ) -> None:
         """``throttle`` counts failures; the default has the limits of ``FailureLimits()``. ConfigurationError: a rule
         of the card would not be enforced."""
         config = configure(
-            card, verifiers, allow_anonymous=allow_anonymous, handlers_check_skills=handlers_check_skills, dpop=dpop
+            card, verifiers, allow_anonymous=allow_anonymous, skills_are_checked=skills_are_checked, dpop=dpop
         )
         self._config = config
         self.dpop = dpop
@@ -104,6 +111,10 @@ class Guard:
             scheme.name: next(each.name for each in config.schemes if each.verifier is scheme.verifier)
             for scheme in config.schemes
         }
+        self._card_schemes = frozenset(name for each in config.alternatives for name, _ in each.schemes)
+        self._skill_schemes = frozenset(
+            name for alternatives in config.skills.values() for each in alternatives for name, _ in each.schemes
+        )
         self._may_be_guessed = any(scheme.is_remembered for scheme in config.schemes)
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
@@ -114,8 +125,13 @@ class Guard:
 
     @property
     def schemes(self) -> tuple[SecurityScheme, ...]:
-        """The schemes that requirements use, in the order of their names, for challenges."""
+        """The schemes that requirements of the card and of its skills use, in the order of their names."""
         return tuple(self._config.card.schemes[name] for name in self._schemes)
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """The requirements of the card, without ``{}``."""
+        return self._config.alternatives
 
     def place(self, name: str) -> Extractor:
         """The place of a used scheme's credential in requests."""
@@ -191,7 +207,8 @@ class Guard:
         4. Bind: the request must prove the keys that its credentials are bound to, also if the credentials are cached
            (RFC 8705 3, RFC 9449 7).
         5. Decide: the first alternative whose schemes are all verified, each with the scopes of its own credential,
-           makes the principal. A scheme that cannot be verified now matters only if no other alternative does.
+           makes the principal. A scheme that cannot be verified now matters only if no other alternative does. The
+           credentials that only skills demand are verified in steps 1 to 4, and kept for ``check_skill``.
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
@@ -211,7 +228,7 @@ class Guard:
             rejection = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
             if rejection is not None:
                 return rejection
-        return self._decide(evidence)  # 5
+        return self._decide(evidence, scope)  # 5
 
     def subject_token(self, scope: Any, caller: Principal | Anonymous) -> SubjectToken | None:
         """The access token that authenticated ``caller`` in this request; None if the caller used none.
@@ -220,7 +237,7 @@ class Guard:
         """
         lines = self._lines.find(scope["headers"])
         for scheme in self._config.schemes:
-            identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
+            identity = caller.by_scheme(scheme.name) if scheme.is_for_access_tokens else None
             if identity is not None:
                 # Behind "#" stands the claim that names the identity, if it is not sub.
                 issuer, _, _ = identity.issuer.partition("#")
@@ -230,6 +247,22 @@ class Guard:
                     if isinstance(text, str):
                         return SubjectToken(text, issuer=issuer, subject=subject, expires_at=expires_at)
         return None
+
+    def check_skill(
+        self, skill: str, caller: Principal | Anonymous, unverified: Mapping[str, KeySourceUnavailableError]
+    ) -> Rejected | None:
+        """The rejection of a caller who does not satisfy the requirements of a skill of the card, by its id.
+
+        ``unverified`` is what ``authenticate`` has written into the request under ``UNVERIFIED``.
+        """
+        demanded = self._config.skills.get(skill)
+        if demanded is None:
+            return Rejected(AuthorizationError(f"the card has no skill {skill[:64]!a}"), caller=caller)
+        identities = {**dict(caller.identities), **dict(caller.also)}
+        if not demanded or any(_satisfied(each, identities) is not None for each in demanded):
+            return None
+        rejected = _reject_unsatisfied(demanded, _Evidence(identities, dict(unverified)), f"the skill {skill[:64]!a}")
+        return replace(rejected, caller=caller, demanded=demanded)
 
     # 1
 
@@ -371,38 +404,58 @@ class Guard:
 
     # 5
 
-    def _decide(self, evidence: _Evidence) -> Principal | Rejected:
+    def _decide(self, evidence: _Evidence, scope: Any) -> Principal | Anonymous | Rejected:
         """The caller, by the first alternative that is satisfied; else the rejection."""
         identities = evidence.identities
+        if evidence.undecided and self._skill_schemes:
+            scope[UNVERIFIED] = evidence.undecided
         for alternative in self._config.alternatives:
-            verified = []
-            for name, scopes in alternative.schemes:
-                identity = identities.get(name)
-                if identity is None or not scopes <= identity.scopes:
-                    break
-                verified.append((name, identity))
-            else:
-                return Principal(identities=tuple(verified))
-        return self._reject_unsatisfied(evidence)
+            verified = _satisfied(alternative, identities)
+            if verified is not None:
+                return Principal(identities=verified, also=self._for_skills(evidence, verified))
+        if self._config.admits_anonymous and self._card_schemes.isdisjoint((*identities, *evidence.undecided)):
+            return Anonymous(also=self._for_skills(evidence, ()))
+        return _reject_unsatisfied(self._config.alternatives, evidence, "the card")
 
-    def _reject_unsatisfied(self, evidence: _Evidence) -> Rejected:
-        alternatives, identities = self._config.alternatives, evidence.identities
-        for alternative in alternatives:
-            if (unknown := _find_outage(alternative, evidence)) is not None:
-                return Rejected(unknown)
-        met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
-        if met:
-            caller = Principal(identities=tuple(identities.items()))
-            return Rejected(_lacking_scopes(identities, met), by_dpop=bool(evidence.dpop_token), caller=caller)
-        missing = [
-            " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
-            for alternative in alternatives[:_SHOWN]
-        ]
-        return Rejected(
-            MissingCredentialsError(
-                f"the credentials of the request satisfy no alternative of the card; missing: {', or '.join(missing)}"
-            )
+    def _for_skills(self, evidence: _Evidence, verified: Verified) -> Verified:
+        """The identities, beyond those of the alternative, that requirements of skills may demand."""
+        if not self._skill_schemes:
+            return ()
+        names = self._skill_schemes.difference(name for name, _ in verified)
+        return tuple(pair for pair in evidence.identities.items() if pair[0] in names)
+
+
+def _satisfied(alternative: Alternative, identities: Mapping[str, Identity]) -> Verified | None:
+    """The identities that satisfy the alternative, each with the scopes of its own credential; else None."""
+    verified = []
+    for name, scopes in alternative.schemes:
+        identity = identities.get(name)
+        if identity is None or not scopes <= identity.scopes:
+            return None
+        verified.append((name, identity))
+    return tuple(verified)
+
+
+def _reject_unsatisfied(alternatives: tuple[Alternative, ...], evidence: _Evidence, what: str) -> Rejected:
+    """The rejection of credentials that satisfy none of the alternatives; ``what`` demands them."""
+    identities = evidence.identities
+    for alternative in alternatives:
+        if (unknown := _find_outage(alternative, evidence)) is not None:
+            return Rejected(unknown)
+    met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
+    if met:
+        caller = Principal(identities=tuple(identities.items()))
+        error = _lacking_scopes(identities, met, what)
+        return Rejected(error, by_dpop=bool(evidence.dpop_token), caller=caller)
+    missing = [
+        " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
+        for alternative in alternatives[:_SHOWN]
+    ]
+    return Rejected(
+        MissingCredentialsError(
+            f"the credentials of the request satisfy no alternative of {what}; missing: {', or '.join(missing)}"
         )
+    )
 
 
 def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:
@@ -483,7 +536,7 @@ def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnav
     return unknown
 
 
-def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternative]) -> AuthorizationError:
+def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternative], what: str) -> AuthorizationError:
     """The rejection of an authenticated caller; ``met`` are the alternatives whose credentials came."""
     wanting: set[str] = set()
     lacking: dict[str, set[str]] = {}
@@ -502,7 +555,7 @@ def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternativ
         if (where := candidates(identities[name].claims, scopes))
     ]
     return AuthorizationError(
-        f"the credentials lack scopes that the card demands: {'; '.join([*needed, *hints])}",
+        f"the credentials lack scopes that {what} demands: {'; '.join([*needed, *hints])}",
         tuple(sorted(wanting)),
         {name: tuple(sorted(scopes)) for name, scopes in lacking.items()},
     )

@@ -76,14 +76,16 @@ class ConfiguredScheme:
 class GuardConfig:
     """A card and its verifiers, checked and ready for decisions.
 
-    ``schemes`` are those that requirements use, in the order of their names. ``alternatives`` are the requirements
-    without ``{}``, which is ``admits_anonymous``. ``unused`` are the places of declared schemes that no requirement
-    uses: such a credential admits nobody, but its request is not anonymous.
+    ``schemes`` are those that requirements of the card or of a skill use, in the order of their names. ``alternatives``
+    are the requirements without ``{}``, which is ``admits_anonymous``. ``skills`` has the requirements of each skill by
+    its id; empty if it has none. ``unused`` are the places of declared schemes that no requirement uses: such a
+    credential admits nobody, but its request is not anonymous.
     """
 
     card: CardView
     schemes: tuple[ConfiguredScheme, ...]
     alternatives: tuple[Alternative, ...]
+    skills: Mapping[str, tuple[Alternative, ...]]
     admits_anonymous: bool
     unused: tuple[Extractor, ...]
 
@@ -93,22 +95,24 @@ def configure(
     verifiers: Mapping[str, Verifier[Any] | CredentialAt],
     *,
     allow_anonymous: bool,
-    handlers_check_skills: bool,
+    skills_are_checked: bool,
     dpop: DPoP | None,
 ) -> GuardConfig:
     """The configuration of a guard; ConfigurationError: a rule of the card would not be enforced."""
     _check_names(card, verifiers)
     requirements = card.requirements or (Alternative(()),)
-    _check_scopes(requirements)
+    skills = {skill.id: skill.requirements or () for skill in card.skills}
+    of_skills = [alternative for alternatives in skills.values() for alternative in alternatives]
+    _check_scopes((*requirements, *of_skills))
     _check_anonymous(card, requirements, verifiers, allowed=allow_anonymous)
-    _check_skills(card, handlers_check=handlers_check_skills)
-    used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
+    _check_skills(card, are_checked=skills_are_checked)
+    used = sorted({name for alternative in (*requirements, *of_skills) for name, _ in alternative.schemes})
     schemes = tuple(_configure_scheme(name, card, verifiers, dpop is not None) for name in used)
     _check_introspecting(schemes)
     if dpop is not None:
         _check_dpop(dpop, schemes)
     alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
-    _check_one_authorization(alternatives, schemes)
+    _check_one_authorization((*alternatives, *of_skills), schemes)
     unused: list[Extractor] = []
     for scheme in [scheme for name, scheme in card.schemes.items() if name not in used]:
         with suppress(ConfigurationError):  # no requirement uses it, so it need not be enforceable
@@ -117,6 +121,7 @@ def configure(
         card=card,
         schemes=schemes,
         alternatives=alternatives,
+        skills=skills,
         admits_anonymous=len(alternatives) < len(requirements),
         unused=tuple(unused),
     )
@@ -198,26 +203,21 @@ def _check_scopes(requirements: tuple[Alternative, ...]) -> None:
                 )
 
 
-def _check_skills(card: CardView, *, handlers_check: bool) -> None:
+def _check_skills(card: CardView, *, are_checked: bool) -> None:
     demanding = [skill.id for skill in card.skills if skill.requirements]
-    if demanding and handlers_check is not True:
+    if demanding and are_checked is not True:
         raise ConfigurationError(
-            f"these skills demand more than the card: {', '.join(map(repr, demanding))}, and the guard does not check "
-            "that. Check it in the handlers, with principal_of(scope), and pass "
-            "rules=RequestRules(handlers_check_skills=True)"
+            f"these skills demand more than the card: {', '.join(map(repr, demanding))}, and a request does not say "
+            "which skill it is for. Check it in the handlers, with require_skill(request, id), and pass "
+            "rules=RequestRules(handlers_check_skills=True); or pass a function that finds the skill of a call: "
+            "rules=RequestRules(skill_of=lambda call, body: …)"
         )
-    undeclared = {
-        name
-        for skill in card.skills
-        for alternative in skill.requirements or ()
-        for name, _ in alternative.schemes
-        if name not in card.schemes
-    }
-    if undeclared:
-        raise ConfigurationError(
-            f"skills demand schemes that the card does not declare: {', '.join(sorted(undeclared))}; declare them in "
-            "securitySchemes"
-        )
+    ids = [skill.id for skill in card.skills]
+    for name in demanding:
+        if ids.count(name) > 1:
+            raise ConfigurationError(
+                f"two skills of the card have the id {name[:64]!a}, and one demands more: rename one"
+            )
 
 
 def _check_one_authorization(alternatives: Iterable[Alternative], schemes: Iterable[ConfiguredScheme]) -> None:

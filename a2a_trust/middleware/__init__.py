@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from a2a_trust.auth.certificate.source import FromTls as FromTls
     from a2a_trust.middleware.door import CardEnforcementMiddleware as CardEnforcementMiddleware
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
+    from a2a_trust.middleware.handlers import CallerRejectedError as CallerRejectedError
+    from a2a_trust.middleware.handlers import reject_caller as reject_caller, require_skill as require_skill
     from a2a_trust.middleware.options import GuardRules as GuardRules, RequestRules as RequestRules
-    from a2a_trust.middleware.options import TenantRule as TenantRule
+    from a2a_trust.middleware.options import SkillRule as SkillRule, TenantRule as TenantRule
     from a2a_trust.auth.peers import Networks as Networks
     from a2a_trust.middleware.protection import CardServing as CardServing, ProtectedAgent as ProtectedAgent
     from a2a_trust.middleware.protection import protect as protect, protect_agents as protect_agents
@@ -22,6 +24,8 @@ else:
         "middleware.caller": "acting_for current_principal principal_of subject_token_of",
         "middleware.calls": "Call call_of", "middleware.card": "CardReaders",
         "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware",
-        "middleware.extended_card": "ExtendedCard", "middleware.options": "GuardRules RequestRules TenantRule",
+        "middleware.extended_card": "ExtendedCard",
+        "middleware.handlers": "CallerRejectedError reject_caller require_skill",
+        "middleware.options": "GuardRules RequestRules SkillRule TenantRule",
         "auth.peers": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
     })  # fmt: skip

@@ -14,13 +14,15 @@ from asyncio import current_task
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import anyio
 from starlette.authentication import AuthCredentials
 
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.principal import Anonymous, Principal, SubjectToken
-from a2a_trust.errors import ConfigurationError, MissingCredentialsError
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MissingCredentialsError
 from a2a_trust.middleware.documents import Scope
 
 Caller: TypeAlias = Principal | Anonymous
@@ -33,11 +35,17 @@ _PUBLIC: Final = object()
 class CallerCredentials(AuthCredentials):
     """The value of ``scope["auth"]`` behind the guard: the scopes of a caller, and the caller itself.
 
-    The a2a-sdk has it in the state of its call contexts. Copies and pickles do not contain the caller's token.
+    The a2a-sdk has it in the state of its call contexts. Copies and pickles contain only the caller.
     """
 
     _keeps_token = False
     _token: SubjectToken | None = None
+    guard: Guard | None = None
+    """The guard that admitted the caller; None in copies."""
+    unverified: Mapping[str, KeySourceUnavailableError] = MappingProxyType({})
+    """By the schemes of skills, why their credentials cannot be verified now."""
+    rejected: Rejected | None = None
+    """Why a handler rejects the caller."""
 
     def __init__(self, caller: Caller) -> None:
         self.scopes: list[str] = [*caller.scopes]  # all that the base class does
@@ -92,7 +100,11 @@ class _RequestContext(Protocol):
     def call_context(self) -> CallContext | None: ...
 
 
-def principal_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> Caller:
+Context: TypeAlias = Mapping[str, Any] | CallContext | _RequestContext
+"""An ASGI scope, a request or websocket of Starlette, or a ``RequestContext`` or ``ServerCallContext`` of a2a-sdk."""
+
+
+def principal_of(context: Context) -> Caller:
     """The caller of the request.
 
     ``context`` is an ASGI scope, a request or websocket of Starlette or FastAPI, or a ``RequestContext`` or
@@ -102,13 +114,19 @@ def principal_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> 
     return _caller_of(context, "principal_of")
 
 
-def subject_token_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> SubjectToken:
+def subject_token_of(context: Context) -> SubjectToken:
     """The access token of the caller of the request; needs ``RequestRules(keep_subject_token=True)``.
 
     ``context`` is as for ``principal_of``. ConfigurationError: as there, or no token is kept. MissingCredentialsError:
     the caller is anonymous, or used another credential.
     """
-    return _credentials(_place(context), "subject_token_of").subject_token()
+    return credentials_of(context, "subject_token_of").subject_token()
+
+
+def credentials_of(context: Context, what: str) -> CallerCredentials:
+    """The value of ``scope["auth"]`` of the request, for the function ``what``. ConfigurationError: as for
+    ``principal_of``."""
+    return _credentials(_place(context), what)
 
 
 def _caller_of(context: Any, what: str) -> Caller:
@@ -187,7 +205,7 @@ class Running:
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("a2a_trust.running", default=None)
 
 
-def acting_for(context: Caller | Mapping[str, Any] | CallContext | _RequestContext) -> AbstractContextManager[Caller]:
+def acting_for(context: Caller | Context) -> AbstractContextManager[Caller]:
     """A ``with`` block in which ``current_principal()`` is the caller of that context.
 
     Tasks and threads that start in the block have that caller until the block ends. ``context`` is as for

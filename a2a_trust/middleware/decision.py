@@ -24,9 +24,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Hidden, lines_without
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
-from a2a_trust.auth.guard import Guard, Rejected
+from a2a_trust.auth.guard import UNVERIFIED, Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
-from a2a_trust.auth.principal import Principal, Verifier
+from a2a_trust.auth.principal import Verifier
 from a2a_trust.auth.throttle import Throttle
 from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.view import CardView
@@ -44,6 +44,7 @@ from a2a_trust.middleware.caller import Caller, set_caller, set_public
 from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRejectedError, check_media_type, read_call
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
+from a2a_trust.middleware.handlers import CallerRejectedError, require_skill
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.paths import OtherPaths, public_path
 from a2a_trust.middleware.rejection import FORBIDDEN, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
@@ -107,6 +108,7 @@ class NeedsBody(NamedTuple):
 
     admitted: Admitted
     rule: BodyRule
+    seen: Seen
 
 
 class ForExtendedCard(NamedTuple):
@@ -137,16 +139,16 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float)
         rule = calls.body_rule(seen)
         if rule is None:
             # A preflight's caller is not authenticated, so it must not carry a call.
-            return NeedsBody(admitted, _NO_BODY) if seen.is_public and seen.method == "OPTIONS" else admitted
+            return NeedsBody(admitted, _NO_BODY, seen) if seen.is_public and seen.method == "OPTIONS" else admitted
         check_announced(rule.most, seen.scope["headers"])
     except CallRejectedError as rejected:
-        return _reject(rejected, rule, admitted)
-    return NeedsBody(admitted, rule)
+        return _with_nonce(reject(rejected, rule, admitted.caller, admitted.request), admitted)
+    return NeedsBody(admitted, rule, seen)
 
 
 def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | ForExtendedCard | Rejection:
     """The decision about a request with its whole body, once for each request."""
-    admitted, rule = undecided
+    admitted, rule, seen = undecided
     try:
         if len(body) > rule.most:
             raise too_large(rule.most)
@@ -154,14 +156,16 @@ def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Adm
             return admitted
         call = calls.read(rule.target, body, admitted.request)
         calls.check_tenants(call, admitted.caller)
+        calls.check_skill(call, body, admitted.request)
     except CallRejectedError as rejected:
-        return _reject(rejected, rule, admitted)
+        return _with_nonce(reject(rejected, rule, admitted.caller, admitted.request), admitted)
+    except CallerRejectedError as rejected:
+        return _with_nonce(calls.access.reject(rejected.rejected, seen, None, call.call_id), admitted)
     decided = admitted._replace(request={**admitted.request, CALL: call}, call=call)
     return ForExtendedCard(decided) if call.operation is Operation.GET_EXTENDED_CARD else decided
 
 
-def _reject(rejected: CallRejectedError, rule: BodyRule | None, admitted: Admitted) -> Rejection:
-    rejection = reject(rejected, rule, admitted.caller, admitted.request)
+def _with_nonce(rejection: Rejection, admitted: Admitted) -> Rejection:
     nonce = () if admitted.dpop_nonce is None else ((b"dpop-nonce", admitted.dpop_nonce.encode("ascii")),)
     return replace(rejection, headers=(*rejection.headers, *nonce))
 
@@ -188,7 +192,7 @@ class Access:
             card,
             verifiers,
             allow_anonymous=rules.allow_anonymous,
-            handlers_check_skills=rules.handlers_check_skills,
+            skills_are_checked=rules.handlers_check_skills or getattr(rules, "skill_of", None) is not None,
             dpop=dpop,
             throttle=Throttle(rules.failures),
         )
@@ -221,6 +225,7 @@ class Access:
         own = {**scope, "headers": [*scope["headers"]]}
         own.pop(CERTIFICATES, None)
         own.pop(NEXT_NONCE, None)
+        own.pop(UNVERIFIED, None)
         if scope["type"] == "websocket":
             return Seen(own, path, root, None, False)
         method = scope["method"]
@@ -235,7 +240,7 @@ class Access:
             )
         return Seen(own, path, root, method, is_public)
 
-    def known_caller(self, seen: Seen, now: float) -> Principal | Rejected | None:
+    def known_caller(self, seen: Seen, now: float) -> Caller | Rejected | None:
         """The result of ``find_caller``, at once, for most callers that were here before; else None."""
         known = self.guard.find_cached(seen.scope, now) if self.certificates is None else None
         return self._check_page(seen.scope, known) if known is not None and self._attached else known
@@ -248,11 +253,11 @@ class Access:
             caller = await self.guard.authenticate(scope, now)
         except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
             return Rejected(error)  # of the source of certificates, or of a user's verifier
-        return self._check_page(scope, caller) if self._attached and isinstance(caller, Principal) else caller
+        return caller if isinstance(caller, Rejected) or not self._attached else self._check_page(scope, caller)
 
-    def _check_page(self, scope: Request, caller: Principal) -> Principal | Rejected:
+    def _check_page(self, scope: Request, caller: Caller) -> Caller | Rejected:
         """The caller, unless a browser attached the credential by itself, for a page of another site."""
-        if any(name in self._attached for name, _ in caller.identities):
+        if any(name in self._attached for name, _ in (*caller.identities, *caller.also)):
             try:
                 self._browsers.check(scope)
             except CrossSiteError as error:
@@ -264,6 +269,9 @@ class Access:
         if audit.is_heard():
             audit.log_admitted(scope, caller)
         credentials = set_caller(scope, caller)
+        credentials.guard = self.guard
+        if UNVERIFIED in scope:
+            credentials.unverified = scope.pop(UNVERIFIED)
         if self._keep_subject_token:
             credentials.keep(self.guard.subject_token(scope, caller))
         self._hidden.hide(scope)
@@ -279,7 +287,8 @@ class Access:
         if seen.method == "OPTIONS":  # its caller is not authenticated, so it must not carry a call
             scope["headers"] = lines_without(_OF_BODIES, scope["headers"])
 
-    def reject(self, rejected: Rejected, seen: Seen, now: float) -> Rejection:
+    def reject(self, rejected: Rejected, seen: Seen, now: float | None, call_id: bytes | None = None) -> Rejection:
+        """The answer, which is also logged. With ``now``, it has the nonce for the next proof of DPoP."""
         error = rejected.error
         reason = audit.reason_of(error)
         if reason in self._repeated:
@@ -295,7 +304,8 @@ class Access:
             binding,
             legacy=legacy,
             resource_metadata=self._resource_metadata,
-            dpop_nonce=None if dpop is None else dpop.nonce(now),
+            dpop_nonce=None if dpop is None or now is None else dpop.nonce(now),
+            call_id=call_id,
         )
 
     def flush(self) -> None:
@@ -315,6 +325,7 @@ class CallRules:
         *,
         others_must_be_named: bool = False,
     ) -> None:
+        self.access: Final = access
         self.extended: Final = extended
         card, interfaces = access.card, access.interfaces
         named = next((interface for interface in card.interfaces if interface.tenant), None)
@@ -324,6 +335,7 @@ class CallRules:
                 "callers may use it; pass rules=RequestRules(may_use_tenant=lambda caller, tenant: …)"
             )
         self._interfaces, self._may_use_tenant, self._max_body = interfaces, rules.may_use_tenant, rules.max_body
+        self._skill_of = rules.skill_of
         self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
         self._cached_rule = lru_cache(maxsize=1024)(self._find_rule)
@@ -376,6 +388,15 @@ class CallRules:
             else "no tenant may be named without rules=RequestRules(may_use_tenant=…)"
         )
         raise CallRejectedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call_id)
+
+    def check_skill(self, call: Call, body: bytes, scope: Request) -> None:
+        """Return when the caller satisfies the requirements of the call's skill, or no rule names one.
+
+        CallerRejectedError: the caller does not.
+        """
+        skill = None if self._skill_of is None else self._skill_of(call, body)
+        if skill is not None:
+            require_skill(scope, skill)
 
     def _check_other(self, meaning: Other | Undeclared, path: str) -> None:
         """Return when the application may have a request of no interface."""

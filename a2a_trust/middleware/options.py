@@ -14,8 +14,12 @@ from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.trust.origins import origin_of
+from a2a_trust.middleware.calls import Call
 
 MAX_BODY: Final = 16_777_216
+
+SkillRule: TypeAlias = Callable[[Call, bytes], str | None]
+"""The id of the skill that a call is for, by the call and its body; None if it is for no certain skill."""
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
 """Whether a caller may use a tenant, whose name is not empty. Only True allows it."""
@@ -34,8 +38,8 @@ class GuardRules:
       paths and ``root_path`` does not say so.
     - ``allow_anonymous``: permits a card that admits callers without a credential. The next anonymous request cannot
       ask for the tasks of this one.
-    - ``handlers_check_skills``: states that the agent's code checks with ``principal_of`` the requirements of single
-      skills. Without it, an agent whose skills demand more than the card does not start.
+    - ``handlers_check_skills``: states that the agent's code checks the requirements of single skills, with
+      ``require_skill``. Without it, an agent whose skills demand more than the card does not start.
     - ``allowed_origins``: origins of pages (``"https://app.example"``) that may call with a cookie, a password or a
       client certificate. Pages of the agent's own origin always may.
     - ``allow_cors_preflight``: passes preflights on to the application, without a credential and without a body.
@@ -85,10 +89,12 @@ class RequestRules(GuardRules):
       ends in ``/``, all paths that begin with it. Name them with ``may_use_tenant``, with an extended card, and for
       each of several agents. A path that ends like an operation of A2A must be named in any case, exactly or by a
       template, if the card has no interface for it.
+    - ``skill_of``: finds the skill of a call, whose requirements the guard then checks, in addition to the card's.
     - ``max_body``: the largest body of a call, in bytes.
     """
 
     may_use_tenant: TenantRule | None = None
+    skill_of: SkillRule | None = None
     other_paths: Iterable[str] = ()
     max_body: int = MAX_BODY
 
@@ -96,6 +102,8 @@ class RequestRules(GuardRules):
         GuardRules.__post_init__(self)
         if self.may_use_tenant is not None:
             check_rule("may_use_tenant", self.may_use_tenant)
+        if self.skill_of is not None:
+            check_rule("skill_of", self.skill_of)
         object.__setattr__(self, "other_paths", read_list("other_paths", self.other_paths))
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
@@ -139,13 +147,13 @@ def check_rule(name: str, rule: Any) -> None:
     """Return when the rule is a plain function: ``async def`` returns a coroutine, and that is never False."""
     if not callable(rule) or iscoroutinefunction(rule) or iscoroutinefunction(type(rule).__call__):
         raise ConfigurationError(
-            f"{name}: write a plain function (def or lambda, not async def) that returns True or False, as in "
-            f"{name}={_EXAMPLES[name]}"
+            f"{name}: write a plain function (def or lambda, not async def) as in {name}={_EXAMPLES[name]}"
         )
 
 
 _EXAMPLES = {
     "may_use_tenant": 'lambda caller, tenant: f"tenant:{tenant}" in caller.scopes',
+    "skill_of": 'lambda call, body: "search" if call.method == "SendMessage" else None',
     "may_read": 'lambda caller: "card" in caller.scopes',
 }
 

@@ -5,6 +5,7 @@ The texts are fixed: the reason for a rejection goes to the log, never to the ca
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS
 from a2a_trust.auth.guard import Guard, Rejected
+from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.card.operations import Binding
 from a2a_trust.errors import (
     AuthorizationError,
@@ -26,6 +28,7 @@ RETRY_AFTER: Final = 5
 
 _CHALLENGE: Final = b"www-authenticate"
 _BASIC: Final = HttpAuthorization("basic")
+_REALM: Final = 'realm="A2A"'
 _ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
 
 
@@ -91,18 +94,19 @@ def rejection_for(
     legacy: bool = False,
     resource_metadata: str | None = None,
     dpop_nonce: str | None = None,
+    call_id: bytes | None = None,
 ) -> Rejection:
-    """The answer to a request that the guard has rejected.
+    """The answer to a request that the guard, or a handler, has rejected.
 
     ``binding`` is the binding of the interface that was called; ``legacy``: it speaks a version before 1.0.
     ``resource_metadata`` is the URL that challenges for tokens name (RFC 9728 5.1). ``dpop_nonce`` is the nonce that
-    the next proof must have (RFC 9449 9).
+    the next proof must have (RFC 9449 9). ``call_id`` is the id of a JSON-RPC request whose body was read, as JSON.
     """
     error = rejected.error
     headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
     if isinstance(error, AuthorizationError):
         kind = FORBIDDEN
-        headers += _challenges(guard, _wanting(error, guard), rejected.by_dpop, resource_metadata)
+        headers += _challenges(guard, _wanting(error, guard), rejected, resource_metadata)
     elif isinstance(error, TooManyRequestsError):
         kind = TOO_MANY
         headers.append((b"retry-after", b"%d" % error.retry_after))
@@ -111,10 +115,10 @@ def rejection_for(
         headers.append((b"retry-after", b"%d" % RETRY_AFTER))
     else:
         kind = UNAUTHENTICATED
-        headers += _challenges(guard, _wrong(rejected, guard), rejected.by_dpop, resource_metadata)
+        headers += _challenges(guard, _wrong(rejected, guard), rejected, resource_metadata)
         if dpop_nonce is not None:
             headers.append((b"dpop-nonce", dpop_nonce.encode("ascii")))
-    body = _body(kind, binding)
+    body = _body(kind, binding) if call_id is None else kind.body(call_id)
     # A2A 1.0 has its own media type for HTTP+JSON; clients of 0.3 know only application/json.
     media_type = b"application/json" if legacy or binding is Binding.JSONRPC else b"application/a2a+json"
     headers += [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
@@ -158,29 +162,41 @@ def _wrong(rejected: Rejected, guard: Guard) -> dict[Extractor, str]:
 
 def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
     scopes: dict[Extractor, set[str]] = {}
-    for scheme, needed in error.by_scheme.items():
-        scopes.setdefault(guard.place(scheme), set()).update(needed)
-    return {place: f'error="insufficient_scope", scope="{" ".join(sorted(found))}"' for place, found in scopes.items()}
+    for scheme in guard.schemes:
+        needed = {scope for scope in error.by_scheme.get(scheme.name, ()) if SCOPE.fullmatch(scope)}
+        if needed:
+            scopes.setdefault(guard.place(scheme.name), set()).update(needed)
+    return {place: f'error="insufficient_scope", {_scope(found)}' for place, found in scopes.items()}
+
+
+def _scope(scopes: Iterable[str]) -> str:
+    return f'scope="{" ".join(sorted(scopes))}"'
 
 
 def _challenges(
-    guard: Guard, about: dict[Extractor, str], by_dpop: bool, resource_metadata: str | None
+    guard: Guard, about: dict[Extractor, str], rejected: Rejected, resource_metadata: str | None
 ) -> list[tuple[bytes, bytes]]:
-    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1), each once; TLS asks for certificates.
+    """One WWW-Authenticate line for every demanded scheme (RFC 9110 11.6.1), each once; TLS asks for certificates.
 
-    ``about`` has the errors by the place of the token. With ``by_dpop`` they stand in the challenge of DPoP
-    (RFC 9449 7.1), else in the challenge of Bearer.
+    ``about`` has the errors by the place of the token. If it came as DPoP, they stand in the challenge of DPoP
+    (RFC 9449 7.1), else in the challenge of Bearer, which has a parameter in any case (RFC 6750 3): else the scopes of
+    the alternative of fewest schemes and scopes.
     """
     metadata = "" if resource_metadata is None else f'resource_metadata="{resource_metadata}"'
+    demanded = guard.alternatives if rejected.demanded is None else rejected.demanded
+    cheapest_first = sorted(demanded, key=lambda each: (len(each.schemes), sum(len(it) for _, it in each.schemes)))
+    named = [pair for alternative in cheapest_first for pair in alternative.schemes]
+    names = {rejected.scheme, *(name for name, _ in named)}
+    scopes = {guard.place(name): needed for name, needed in reversed(named)}
     lines: dict[str, None] = {}
-    for scheme in guard.schemes:
+    for scheme in [each for each in guard.schemes if each.name in names]:
         place = guard.place(scheme.name)
         if place == _BASIC:
             lines['Basic realm="A2A", charset="UTF-8"'] = None  # RFC 7617 2: the same for all errors
         elif isinstance(place, HttpAuthorization):
-            fault = about.get(place, "")
-            parameters = ", ".join(filter(None, ("" if by_dpop else fault, metadata)))
-            lines[f"Bearer {parameters}".strip()] = None
+            fault, by_dpop = about.get(place, ""), rejected.by_dpop
+            first = ("" if by_dpop else fault) or (_scope(scopes[place]) if scopes.get(place) else "")
+            lines[f"Bearer {', '.join(filter(None, (first, metadata))) or _REALM}"] = None
             if guard.takes_dpop(scheme.name):
                 parameters = ", ".join(filter(None, (fault if by_dpop else "", _ALGS, metadata)))
                 lines[f"DPoP {parameters}"] = None

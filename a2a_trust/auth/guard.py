@@ -190,8 +190,9 @@ class Guard:
            credential that can be guessed, and is valid, clears the counter of its peer and name.
         4. Bind: the request must prove the keys that its credentials are bound to, also if the credentials are cached
            (RFC 8705 3, RFC 9449 7).
-        5. Decide: the first alternative whose schemes are all verified, each with the scopes of its own credential,
-           makes the principal. A scheme that cannot be verified now matters only if no other alternative does.
+        5. Decide: an alternative whose schemes are all verified, each with the scopes of its own credential, makes the
+           principal. If several do, it is the alternative with the fewest owners, then with the smallest ``id``, then
+           the first one. A scheme that cannot be verified now matters only if no other alternative does.
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
@@ -219,9 +220,9 @@ class Guard:
         Schemes of several issuers share one place, so a caller has at most one token.
         """
         lines = self._lines.find(scope["headers"])
-        for scheme in self._config.schemes:
-            identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
-            if identity is not None:
+        for name, identity in caller.identities if isinstance(caller, Principal) else ():
+            scheme = self._schemes[name]
+            if scheme.is_for_access_tokens:
                 # Behind "#" stands the claim that names the identity, if it is not sub.
                 issuer, _, _ = identity.issuer.partition("#")
                 subject, expires_at = identity.subject, identity.expires_at
@@ -372,18 +373,14 @@ class Guard:
     # 5
 
     def _decide(self, evidence: _Evidence) -> Principal | Rejected:
-        """The caller, by the first alternative that is satisfied; else the rejection."""
+        """The caller, by the alternatives that are satisfied; else the rejection."""
         identities = evidence.identities
-        for alternative in self._config.alternatives:
-            verified = []
-            for name, scopes in alternative.schemes:
-                identity = identities.get(name)
-                if identity is None or not scopes <= identity.scopes:
-                    break
-                verified.append((name, identity))
-            else:
-                return Principal(identities=tuple(verified))
-        return self._reject_unsatisfied(evidence)
+        satisfied = [
+            alternative
+            for alternative in self._config.alternatives
+            if all(name in identities and scopes <= identities[name].scopes for name, scopes in alternative.schemes)
+        ]
+        return _caller_by(satisfied, identities) if satisfied else self._reject_unsatisfied(evidence)
 
     def _reject_unsatisfied(self, evidence: _Evidence) -> Rejected:
         alternatives, identities = self._config.alternatives, evidence.identities
@@ -392,8 +389,8 @@ class Guard:
                 return Rejected(unknown)
         met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
         if met:
-            caller = Principal(identities=tuple(identities.items()))
-            return Rejected(_lacking_scopes(identities, met), by_dpop=bool(evidence.dpop_token), caller=caller)
+            caller, is_by_dpop = _caller_by(met, identities), bool(evidence.dpop_token)
+            return Rejected(_lacking_scopes(identities, met), by_dpop=is_by_dpop, caller=caller)
         missing = [
             " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
             for alternative in alternatives[:_SHOWN]
@@ -469,6 +466,23 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     if base64url.encode(hashlib.sha256(certificates[0]).digest()) != x5t_s256:
         return "a token is bound to another certificate"
     return ""
+
+
+def _caller_by(alternatives: Iterable[Alternative], identities: Mapping[str, Identity]) -> Principal:
+    """The caller by one of these alternatives: by the fewest owners, then the smallest ``id``, then the first one.
+
+    So the id does not depend on the order of the card's requirements, nor on the names of its schemes.
+    """
+    names = dict.fromkeys(tuple(name for name, _ in each.schemes) for each in alternatives)
+    callers = [
+        Principal(
+            identities=tuple((name, identities[name]) for name in each),
+            also=tuple(item for item in identities.items() if item[0] not in each),
+        )
+        for each in names
+    ]
+    # An id has a comma between two owners.
+    return callers[0] if len(callers) == 1 else min(callers, key=lambda caller: (caller.id.count(","), caller.id))
 
 
 def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:

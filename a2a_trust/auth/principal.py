@@ -34,6 +34,14 @@ class KeyBinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """A party that acts for the subject of a token, by its own ``issuer`` and ``subject`` (RFC 8693 4.1)."""
+
+    issuer: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """The identity from one verified credential.
 
@@ -44,6 +52,8 @@ class Identity:
     - ``claims``: the rest, never the credential itself. Requests share them, so they are read-only: an object is a
       read-only mapping, a list is a tuple, a set is a frozenset.
     - ``bound_to``: keys that a request must prove, too. Without that proof, the guard rejects the request.
+    - ``client_id``: the client that an access token was issued to, as its issuer names it; None if it is not known.
+    - ``actors``: who acts for the subject, the current actor first (RFC 8693 4.1).
 
     ConfigurationError: a claim has a type that can be changed.
     """
@@ -54,6 +64,8 @@ class Identity:
     expires_at: float = float("inf")
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, hash=False)
     bound_to: KeyBinding | None = None
+    client_id: str | None = None
+    actors: tuple[Actor, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "claims", _read_only(self.claims, ""))
@@ -247,16 +259,39 @@ def cache_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Id
     return None
 
 
+class _User:
+    """The members of ``scope["user"]`` that Starlette and the a2a-sdk read: both have the ``id``."""
+
+    __slots__ = ()
+
+    @property
+    def id(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def display_name(self) -> str:
+        """The ``id``: the a2a-sdk stores tasks under this name."""
+        return self.id
+
+    @property
+    def identity(self) -> str:
+        """The ``id``, as ``BaseUser`` of Starlette has it. ``by_scheme`` finds the identity of a credential."""
+        return self.id
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
+class Principal(_User):
     """An authenticated caller: one identity for each security scheme of the alternative that admitted the request.
 
-    ``identities`` has (scheme name, identity) in the order of the scheme names. ``scopes`` are those that all
-    identities have in common, so that the scopes of one scheme never extend another.
+    - ``identities``: (scheme name, identity) in the order of the scheme names.
+    - ``also``: the other credentials of the request that were verified. They change neither ``id`` nor ``scopes``. They
+      count in comparisons, so equal principals show the same identities; compare owners by ``id``.
+    - ``scopes``: what all ``identities`` allow, so that the scopes of one scheme never extend another.
     """
 
     is_authenticated: ClassVar[bool] = True
     identities: tuple[tuple[str, Identity], ...]
+    also: tuple[tuple[str, Identity], ...] = ()
     scopes: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -264,52 +299,62 @@ class Principal:
         object.__setattr__(self, "scopes", first.intersection(*others))
 
     @property
-    def display_name(self) -> str:
+    def id(self) -> str:
         """The unique text of this caller. Use it as the owner of data.
 
-        It is ``scheme:subject@issuer`` for each identity, as in ``login:ann@https://idp.example``, joined by commas.
-        Percent signs, commas, blanks, and characters that are invisible or not ASCII are percent-encoded in all parts,
-        colons in a scheme, and ``@`` in a subject or an issuer.
+        It is ``subject@issuer`` of each identity, as in ``ann@https://idp.example``: each once, sorted, joined by
+        commas. Names of schemes are not in it. Percent signs, commas, blanks, ``@``, and characters that are invisible
+        or not ASCII are percent-encoded in both parts.
         """
-        return ",".join(
-            f"{_quote(scheme, _NOT_COLON)}:{_quote(each.subject, _NOT_AT)}@{_quote(each.issuer, _NOT_AT)}"
-            for scheme, each in self.identities
-        )
+        return ",".join(sorted({id_of(each) for _, each in self.identities}))
 
     @property
-    def name(self) -> str:
-        """A short text for people: the subjects. Never use it as the owner of data, because callers may share it."""
+    def label(self) -> str:
+        """A short text for people: the subjects. Callers may share it, so use it for no decision."""
         subjects = dict.fromkeys(each.subject for _, each in self.identities)
         text = ", ".join("".join(char if char.isprintable() else "?" for char in subject) for subject in subjects)
-        return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+        return text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…"
 
-    def identity(self, scheme: str) -> Identity | None:
-        """The identity from that security scheme; None if the scheme did not admit the request."""
-        return next((identity for name, identity in self.identities if name == scheme), None)
+    @property
+    def client_id(self) -> str | None:
+        """The client of the access token among ``identities``; None if there is no token, or it names no client."""
+        return next((each.client_id for _, each in self.identities if each.client_id is not None), None)
+
+    @property
+    def actors(self) -> tuple[Actor, ...]:
+        """The actors of the access token among ``identities``, the current one first; empty without actors."""
+        return next((each.actors for _, each in self.identities if each.actors), ())
+
+    def by_scheme(self, scheme: str) -> Identity | None:
+        """The identity from that security scheme, also from ``also``; None if the request has no such credential."""
+        return next((identity for name, identity in (*self.identities, *self.also) if name == scheme), None)
 
 
-_NOT_AT: Final = "!\"#$&'()*+/:;<=>?[\\]^`{|}"
-_NOT_COLON: Final = _NOT_AT.replace(":", "@")
-"""The visible characters that stay unchanged in a part of a ``display_name``, with letters, digits and ``_.-~``."""
+_VISIBLE: Final = "!\"#$&'()*+/:;<=>?[\\]^`{|}"
+"""The visible characters that stay unchanged in a part of an ``id``, with letters, digits and ``_.-~``."""
 
-_LONGEST_NAME: Final = 64
+_LONGEST_LABEL: Final = 64
 
 
-def _quote(text: str, safe: str) -> str:
-    return quote(text, safe=safe, errors="surrogatepass")
+def id_of(party: Identity | Actor) -> str:
+    """``subject@issuer``, encoded so that no two pairs share it. It has no comma."""
+    subject, issuer = (quote(text, safe=_VISIBLE, errors="surrogatepass") for text in (party.subject, party.issuer))
+    return f"{subject}@{issuer}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anonymous:
-    """A caller that the card admits without a credential. Every request is a new caller, with a new ``display_name``,
-    so no later request can claim its data."""
+class Anonymous(_User):
+    """A caller that the card admits without a credential. Every request is a new caller, with a new ``id``, so no later
+    request can claim its data."""
 
     is_authenticated: ClassVar[bool] = False
-    name: ClassVar[str] = "anonymous"
+    label: ClassVar[str] = "anonymous"
     scopes: ClassVar[frozenset[str]] = frozenset()
-    display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(16)}")
+    client_id: ClassVar[None] = None
+    actors: ClassVar[tuple[Actor, ...]] = ()
+    id: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(16)}")
 
-    def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
+    def by_scheme(self, scheme: str) -> Identity | None:  # noqa: ARG002
         """None: there is no credential."""
         return None
 

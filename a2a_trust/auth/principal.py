@@ -171,6 +171,9 @@ class Verifier(Protocol[Credential]):
     - ``is_remembered(credential, now)``: whether this credential was verified a short while ago. Write it for
       credentials that can be guessed, such as passwords: after too many failures, only credentials that are cached
       and were verified for the same peer are verified.
+    - ``stores_by_issuer``: the issuers of its identities, each with the object that names their subjects, such as
+      ``{"partners": store}``. Two verifiers of one issuer need one such object, or the agent does not start: else two
+      owners of one name would be one caller. Tokens need none, since their issuer names the subjects.
     - ``remembered(credential, now)``: the identity that ``verify`` would return now, if no wait is needed to know that;
       else None. With it, callers who were here before are answered faster. It is not called if a subclass overrides
       ``verify`` without it.

@@ -29,9 +29,6 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 
-Verified: TypeAlias = tuple[tuple[str, Identity], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A rejected request: the error, and the facts that its answer needs.
@@ -206,8 +203,9 @@ class Guard:
            credential that can be guessed, and is valid, clears the counter of its peer and name.
         4. Bind: the request must prove the keys that its credentials are bound to, also if the credentials are cached
            (RFC 8705 3, RFC 9449 7).
-        5. Decide: the first alternative whose schemes are all verified, each with the scopes of its own credential,
-           makes the principal. A scheme that cannot be verified now matters only if no other alternative does. The
+        5. Decide: an alternative whose schemes are all verified, each with the scopes of its own credential, makes the
+           principal. If several do, it is the alternative with the fewest owners, then with the smallest ``id``, then
+           the first one. A scheme that cannot be verified now matters only if no other alternative does. The
            credentials that only skills demand are verified in steps 1 to 4, and kept for ``check_skill``.
         """
         lines = self._lines.find(scope["headers"])
@@ -236,9 +234,9 @@ class Guard:
         Schemes of several issuers share one place, so a caller has at most one token.
         """
         lines = self._lines.find(scope["headers"])
-        for scheme in self._config.schemes:
-            identity = caller.by_scheme(scheme.name) if scheme.is_for_access_tokens else None
-            if identity is not None:
+        for name, identity in caller.identities if isinstance(caller, Principal) else ():
+            scheme = self._schemes[name]
+            if scheme.is_for_access_tokens:
                 # Behind "#" stands the claim that names the identity, if it is not sub.
                 issuer, _, _ = identity.issuer.partition("#")
                 subject, expires_at = identity.subject, identity.expires_at
@@ -258,8 +256,8 @@ class Guard:
         demanded = self._config.skills.get(skill)
         if demanded is None:
             return Rejected(AuthorizationError(f"the card has no skill {skill[:64]!a}"), caller=caller)
-        identities = {**dict(caller.identities), **dict(caller.also)}
-        if not demanded or any(_satisfied(each, identities) is not None for each in demanded):
+        identities = {**dict(caller.identities), **dict(caller.for_skills)}
+        if not demanded or any(_is_satisfied(each, identities) for each in demanded):
             return None
         rejected = _reject_unsatisfied(demanded, _Evidence(identities, dict(unverified)), f"the skill {skill[:64]!a}")
         return replace(rejected, caller=caller, demanded=demanded)
@@ -405,47 +403,31 @@ class Guard:
     # 5
 
     def _decide(self, evidence: _Evidence, scope: Any) -> Principal | Anonymous | Rejected:
-        """The caller, by the first alternative that is satisfied; else the rejection."""
-        identities = evidence.identities
+        """The caller, by the alternatives that are satisfied; else the rejection."""
+        identities, alternatives = evidence.identities, self._config.alternatives
         if evidence.undecided and self._skill_schemes:
             scope[UNVERIFIED] = evidence.undecided
-        for alternative in self._config.alternatives:
-            verified = _satisfied(alternative, identities)
-            if verified is not None:
-                return Principal(identities=verified, also=self._for_skills(evidence, verified))
+        satisfied = [alternative for alternative in alternatives if _is_satisfied(alternative, identities)]
+        if satisfied:
+            return _caller_by(satisfied, identities, self._skill_schemes)
         if self._config.admits_anonymous and self._card_schemes.isdisjoint((*identities, *evidence.undecided)):
-            return Anonymous(also=self._for_skills(evidence, ()))
-        return _reject_unsatisfied(self._config.alternatives, evidence, "the card")
-
-    def _for_skills(self, evidence: _Evidence, verified: Verified) -> Verified:
-        """The identities, beyond those of the alternative, that requirements of skills may demand."""
-        if not self._skill_schemes:
-            return ()
-        names = self._skill_schemes.difference(name for name, _ in verified)
-        return tuple(pair for pair in evidence.identities.items() if pair[0] in names)
+            return Anonymous(for_skills=tuple(identities.items()))
+        return _reject_unsatisfied(alternatives, evidence, "the card")
 
 
-def _satisfied(alternative: Alternative, identities: Mapping[str, Identity]) -> Verified | None:
-    """The identities that satisfy the alternative, each with the scopes of its own credential; else None."""
-    verified = []
-    for name, scopes in alternative.schemes:
-        identity = identities.get(name)
-        if identity is None or not scopes <= identity.scopes:
-            return None
-        verified.append((name, identity))
-    return tuple(verified)
+def _is_satisfied(alternative: Alternative, identities: Mapping[str, Identity]) -> bool:
+    return all(name in identities and scopes <= identities[name].scopes for name, scopes in alternative.schemes)
 
 
 def _reject_unsatisfied(alternatives: tuple[Alternative, ...], evidence: _Evidence, what: str) -> Rejected:
-    """The rejection of credentials that satisfy none of the alternatives; ``what`` demands them."""
+    """The rejection of credentials that satisfy none of the alternatives, which ``what`` demands."""
     identities = evidence.identities
     for alternative in alternatives:
         if (unknown := _find_outage(alternative, evidence)) is not None:
             return Rejected(unknown)
     met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
     if met:
-        caller = Principal(identities=tuple(identities.items()))
-        error = _lacking_scopes(identities, met, what)
+        error, caller = _lacking_scopes(identities, met, what), _caller_by(met, identities)
         return Rejected(error, by_dpop=bool(evidence.dpop_token), caller=caller)
     missing = [
         " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
@@ -522,6 +504,25 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     if base64url.encode(hashlib.sha256(certificates[0]).digest()) != x5t_s256:
         return "a token is bound to another certificate"
     return ""
+
+
+def _caller_by(
+    alternatives: Iterable[Alternative], identities: Mapping[str, Identity], of_skills: frozenset[str] = frozenset()
+) -> Principal:
+    """The caller by one of these alternatives: by the fewest owners, then the smallest ``id``, then the first one.
+
+    So the id does not depend on the order of the card's requirements, nor on the names of its schemes. ``of_skills``
+    are the schemes that skills demand.
+    """
+    callers = [
+        Principal(
+            identities=tuple((name, identities[name]) for name in names),
+            for_skills=tuple(item for item in identities.items() if item[0] in of_skills.difference(names)),
+        )
+        for names in dict.fromkeys(tuple(name for name, _ in each.schemes) for each in alternatives)
+    ]
+    # An id has a comma between two owners.
+    return callers[0] if len(callers) == 1 else min(callers, key=lambda caller: (caller.id.count(","), caller.id))
 
 
 def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:

@@ -109,6 +109,7 @@ def configure(
     used = sorted({name for alternative in (*requirements, *of_skills) for name, _ in alternative.schemes})
     schemes = tuple(_configure_scheme(name, card, verifiers, dpop is not None) for name in used)
     _check_introspecting(schemes)
+    _check_stores(schemes)
     if dpop is not None:
         _check_dpop(dpop, schemes)
     alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
@@ -260,6 +261,21 @@ def _check_introspecting(schemes: Iterable[ConfiguredScheme]) -> None:
                 raise ConfigurationError(
                     f"{both}, and the credentials of {other.name!r} come there, too; declare another place for them in "
                     "the card, such as a header X-API-Key"
+                )
+
+
+def _check_stores(schemes: Iterable[ConfiguredScheme]) -> None:
+    """Reject verifiers of one issuer over different stores: two owners of one name would have one ``id``."""
+    found: dict[str, tuple[str, object]] = {}
+    for scheme in schemes:
+        tokens = dict.fromkeys(getattr(scheme.verifier, "issuers", ()))
+        for issuer, store in {**tokens, **getattr(scheme.verifier, "stores_by_issuer", {})}.items():
+            first, known = found.setdefault(issuer, (scheme.name, store))
+            if known is not store:
+                raise ConfigurationError(
+                    f"verifiers: {first!r} and {scheme.name!r} have the issuer {issuer[:128]!a} and different stores, "
+                    "so two owners of one name would be one caller; give one of them another issuer, as in "
+                    "ApiKeyVerifier(store, issuer='partners'), or give both the same store object"
                 )
 
 

@@ -171,6 +171,9 @@ class Verifier(Protocol[Credential]):
     - ``is_remembered(credential, now)``: whether this credential was verified a short while ago. Write it for
       credentials that can be guessed, such as passwords: after too many failures, only credentials that are cached
       and were verified for the same peer are verified.
+    - ``stores_by_issuer``: the issuers of its identities, each with the object that names their subjects, such as
+      ``{"partners": store}``. Two verifiers of one issuer need one such object, or the agent does not start: else two
+      owners of one name would be one caller. Tokens need none, since their issuer names the subjects.
     - ``remembered(credential, now)``: the identity that ``verify`` would return now, if no wait is needed to know that;
       else None. With it, callers who were here before are answered faster. It is not called if a subclass overrides
       ``verify`` without it.
@@ -284,14 +287,14 @@ class Principal(_User):
     """An authenticated caller: one identity for each security scheme of the alternative that admitted the request.
 
     - ``identities``: (scheme name, identity) in the order of the scheme names.
-    - ``also``: the other credentials of the request that were verified. They change neither ``id`` nor ``scopes``. They
-      count in comparisons, so equal principals show the same identities; compare owners by ``id``.
+    - ``for_skills``: (scheme name, identity) of credentials that only skills demand. They change neither ``id`` nor
+      ``scopes``. They count in comparisons, so equal principals show the same identities; compare owners by ``id``.
     - ``scopes``: what all ``identities`` allow, so that the scopes of one scheme never extend another.
     """
 
     is_authenticated: ClassVar[bool] = True
     identities: tuple[tuple[str, Identity], ...]
-    also: tuple[tuple[str, Identity], ...] = ()
+    for_skills: tuple[tuple[str, Identity], ...] = ()
     scopes: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -326,8 +329,8 @@ class Principal(_User):
         return next((each.actors for _, each in self.identities if each.actors), ())
 
     def by_scheme(self, scheme: str) -> Identity | None:
-        """The identity from that security scheme, also from ``also``; None if the request has no such credential."""
-        return next((identity for name, identity in (*self.identities, *self.also) if name == scheme), None)
+        """The identity from that security scheme; None if the request has no credential for it, or needs none."""
+        return next((identity for name, identity in (*self.identities, *self.for_skills) if name == scheme), None)
 
 
 _VISIBLE: Final = "!\"#$&'()*+/:;<=>?[\\]^`{|}"
@@ -353,12 +356,12 @@ class Anonymous(_User):
     client_id: ClassVar[None] = None
     actors: ClassVar[tuple[Actor, ...]] = ()
     identities: ClassVar[tuple[tuple[str, Identity], ...]] = ()
-    also: tuple[tuple[str, Identity], ...] = ()
+    for_skills: tuple[tuple[str, Identity], ...] = ()
     id: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(16)}")
 
     def by_scheme(self, scheme: str) -> Identity | None:
-        """The identity from a security scheme that only skills demand; None if the request has no such credential."""
-        return next((identity for name, identity in self.also if name == scheme), None)
+        """The identity from a security scheme that only skills demand; None if the request has no credential for it."""
+        return next((identity for name, identity in self.for_skills if name == scheme), None)
 
 
 @final

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
+from a2a_trust.auth.principal import Actor, BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.net.metadata import check_issuer
 from a2a_trust.base.strict_json import JSONObject
@@ -149,6 +149,37 @@ def binding_of(cnf: object) -> KeyBinding:
         if type(thumbprint) is not str or len(base64url.decode(thumbprint, what)) != _DIGEST_OCTETS:
             raise InvalidCredentialsError(f"token: {what} is not a SHA-256 thumbprint")
     return KeyBinding(**{_CONFIRMATIONS[name]: thumbprint for name, thumbprint in cnf.items()})
+
+
+#: The claims with the client of a token: RFC 9068 2.2 and RFC 7662 2.2; OpenID Connect Core 2, as in Keycloak, Auth0,
+#: authentik and Entra ID; Okta; Entra ID's version 1.
+_CLIENTS: Final = ("client_id", "azp", "cid", "appid")
+
+
+def client_of(claims: Mapping[str, Any]) -> str | None:
+    """The client that the token was issued to; None if no claim names it."""
+    named = (claims.get(name) for name in _CLIENTS)
+    return next((client for client in named if type(client) is str and client), None)
+
+
+_MOST_ACTORS: Final = 8
+
+
+def actors_of(claims: Mapping[str, Any], issuer: str) -> tuple[Actor, ...]:
+    """The actors in the claim ``act``, the current one first (RFC 8693 4.1); InvalidCredentialsError: it is malformed.
+
+    ``issuer`` is for actors without ``iss``.
+    """
+    actors: list[Actor] = []
+    while "act" in claims:
+        claims = claims["act"]
+        if len(actors) == _MOST_ACTORS:
+            raise InvalidCredentialsError(f"token: act names more than {_MOST_ACTORS} actors")
+        named, subject = (claims.get("iss", issuer), claims.get("sub")) if type(claims) is dict else (None, None)
+        if type(named) is not str or type(subject) is not str or not (named and subject):
+            raise InvalidCredentialsError("token: act is not an object with sub, and perhaps iss, as strings")
+        actors.append(Actor(issuer=named, subject=subject))
+    return tuple(actors)
 
 
 def moments_of(claims: Mapping[str, Any], now: float, skew: float) -> tuple[float, float | None]:
@@ -377,8 +408,17 @@ class ClaimsVerifier(BoundVerifier[str]):
     def _identity_of(
         self, claims: dict[str, Any], issuer: str, subject: str, expires_at: float, bound_to: KeyBinding | None
     ) -> Identity:
-        """The identity in verified claims. InvalidCredentialsError: the scopes are in another place."""
-        identity = Identity(issuer=issuer, subject=subject, expires_at=expires_at, claims=claims, bound_to=bound_to)
+        """The identity in verified claims. InvalidCredentialsError: the scopes are in another place, or ``act`` is
+        malformed."""
+        identity = Identity(
+            issuer=issuer,
+            subject=subject,
+            expires_at=expires_at,
+            claims=claims,
+            bound_to=bound_to,
+            client_id=client_of(claims),
+            actors=actors_of(claims, self._issuer),
+        )
         return replace(identity, scopes=self._scopes.of_claims(identity.claims))
 
     def _error(self, claim: str, why: str) -> InvalidCredentialsError:

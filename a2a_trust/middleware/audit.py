@@ -36,7 +36,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypedDict
 
-from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.auth.principal import Anonymous, Principal, id_of
 from a2a_trust.errors import (
     AuthorizationError,
     CrossSiteError,
@@ -104,8 +104,9 @@ class AuditEvent(TypedDict, total=False):
     """The values of an event.
 
     ``client`` is the peer's address according to the server; a proxy may have written it. ``caller`` is the caller's
-    ``display_name``; ``schemes`` are the schemes of the card that admitted it. An event with a ``count`` stands for
-    that many rejected requests with the same ``reason`` and ``detail``, in the last ``seconds``.
+    ``id``; ``schemes`` are the schemes of the card that admitted it. ``client_id`` and ``actors`` are those of its
+    access token, if they are known; an actor is written like an ``id``. An event with a ``count`` stands for that many
+    rejected requests with the same ``reason`` and ``detail``, in the last ``seconds``.
     """
 
     event: str
@@ -116,6 +117,8 @@ class AuditEvent(TypedDict, total=False):
     path: str
     client: str
     caller: str
+    client_id: str
+    actors: list[str]
     schemes: list[str]
     count: int
     seconds: int
@@ -128,7 +131,7 @@ is_heard: Final = partial(_log.isEnabledFor, logging.DEBUG)
 def log_admitted(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
     """Log that a request is admitted. Check ``is_heard`` first: making the event takes longer than the decision."""
     schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
-    event = AuditEvent(event="allowed", **_request(scope), caller=_name_of(caller), schemes=schemes)
+    event = AuditEvent(event="allowed", **_request(scope), **_caller(caller), schemes=schemes)
     _log.debug("allowed %s for %s", _show(event), event["caller"], extra={"audit": event})
 
 
@@ -142,7 +145,7 @@ def log_rejected(
     detail = _escape(detail[:_LONGEST])  # a user's verifier may write any text
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
-        event["caller"] = _name_of(caller)
+        event.update(_caller(caller))
     _log.log(level, "refused %s: %s", _show(event), detail, extra={"audit": event})
 
 
@@ -260,8 +263,13 @@ def _request(scope: Mapping[str, Any]) -> AuditEvent:
     )
 
 
-def _name_of(caller: Principal | Anonymous) -> str:
-    return caller.display_name[:_LONGEST_CALLER]
+def _caller(caller: Principal | Anonymous) -> AuditEvent:
+    event = AuditEvent(caller=caller.id[:_LONGEST_CALLER])
+    if caller.client_id is not None:
+        event["client_id"] = _escape(caller.client_id[:_LONGEST])
+    if caller.actors:
+        event["actors"] = [id_of(actor)[:_LONGEST] for actor in caller.actors]
+    return event
 
 
 def _escape(text: str) -> str:

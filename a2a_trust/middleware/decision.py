@@ -257,7 +257,7 @@ class Access:
 
     def _check_page(self, scope: Request, caller: Caller) -> Caller | Rejected:
         """The caller, unless a browser attached the credential by itself, for a page of another site."""
-        if any(name in self._attached for name, _ in (*caller.identities, *caller.also)):
+        if any(name in self._attached for name, _ in (*caller.identities, *caller.for_skills)):
             try:
                 self._browsers.check(scope)
             except CrossSiteError as error:

@@ -70,7 +70,7 @@ def agent(name: str, url: str, audience: str, belongings: dict[str, str]) -> ASG
     """An agent that answers SendMessage with what belongs to the user of the token."""
 
     async def rpc(request: Request) -> JSONResponse:
-        login = principal_of(request.scope).identity("login")
+        login = principal_of(request.scope).by_scheme("login")
         user = login.subject if login else "nobody"
         text = f"{name} of {user}: {belongings.get(user, 'nothing')}"
         message = {"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": [{"text": text}]}

@@ -29,7 +29,7 @@ CARD = {
 
 async def hello(request: Request) -> PlainTextResponse:
     caller = principal_of(request.scope)
-    certificate = caller.identity("certificate")
+    certificate = caller.by_scheme("certificate")
     return PlainTextResponse(f"hello {certificate.subject if certificate else 'stranger'}\n")
 
 

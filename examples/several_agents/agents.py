@@ -58,7 +58,7 @@ def price(call: dict[str, Any]) -> dict[str, Any]:
 @order_desk.post("/rpc")
 def order(call: dict[str, Any], request: Request) -> dict[str, Any]:
     book = request.app.state.book
-    book.append((principal_of(request.scope).display_name, text_of(call)))
+    book.append((principal_of(request.scope).id, text_of(call)))
     return answer(call, f"Order {len(book)}: a {text_of(call)}.")
 
 

@@ -62,7 +62,7 @@ def agent(name: str, url: str, store: Path | str) -> ASGIApp:
             "id": request.get("id"),
             "status": {"state": "completed"},
             "artifacts": [written],
-            "metadata": {"caller": caller.display_name},
+            "metadata": {"caller": caller.id},
         }
 
     keys = ApiKeyVerifier(SqliteApiKeys(store))

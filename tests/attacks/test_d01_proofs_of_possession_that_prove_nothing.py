@@ -70,7 +70,7 @@ async def test_the_control_is_good() -> None:
     for _ in range(3):  # remembered, too
         answer = await ask(app, by_dpop(thine, proof(thine)))
         assert answer.status_code == 200
-        assert answer.json()["user"] == f"oauth:alice@{ISSUER}"
+        assert answer.json()["user"] == f"alice@{ISSUER}"
     assert inner.paths == ["/rpc"] * 3
 
 

@@ -113,7 +113,7 @@ def check(servers: GuardedServers, more: str) -> None:
         assert (status, json.loads(answer)["name"]) == (200, "agent")
     if "_" in more.partition(":")[0]:
         return  # beside an alias of itself a credential is refused
-    for line, name in ((KEY, "key:ann@api-keys"), (TOKEN, "oauth:ann@https://issuer.example")):
+    for line, name in ((KEY, "ann@api-keys"), (TOKEN, "ann@https://issuer.example")):
         for status, answer in (servers.answers(f"{servers.lines(line)}\r\n{more}")).values():
             assert status == 200
             assert user(answer) == name

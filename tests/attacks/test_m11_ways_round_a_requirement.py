@@ -111,7 +111,7 @@ async def test_handlers_that_check_skills_see_the_scopes_of_each_credential() ->
     agent = Agent()
     async with client(guarded(agent, card, handlers_check_skills=True)) as http:
         await http.post("/rpc", headers={"X-API-Key": KEY})
-    key = agent.scopes[0]["user"].identity("key")
+    key = agent.scopes[0]["user"].by_scheme("key")
     assert key.scopes == {"read"}
 
 

@@ -69,7 +69,7 @@ async def test_a_guard_that_is_not_seen_judges_all_the_same(hide: Callable[[Any]
     async with memory_client(hide(agent()), base_url=HERE) as http:
         assert (await http.get("/who")).status_code == 401
         assert (await http.get("/who", headers={"X-API-Key": "a2a_guessed"})).status_code == 401
-        assert (await http.get("/who", headers={"X-API-Key": KEY})).text == "key:ann@api-keys"
+        assert (await http.get("/who", headers={"X-API-Key": KEY})).text == "ann@api-keys"
 
 
 @pytest.mark.parametrize("path", ["/who", "/healthz"])

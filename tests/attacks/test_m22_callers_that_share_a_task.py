@@ -51,7 +51,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_nobody_gets_the_name_of_another_caller(seen: list[dict[str, Any]]) -> None:
     for each in seen:
         if "call" in each:
-            owner = f"key:{each['call'].split()[0]}@api-keys"
+            owner = f"{each['call'].split()[0]}@api-keys"
             assert set(each["principal_of"]) == {owner}
             assert set(each["current"]) <= {owner, NOBODY}
             assert set(each.get("acting", [owner])) == {owner}
@@ -72,9 +72,9 @@ def test_executors_have_to_say_whom_they_act_for(seen: list[dict[str, Any]]) -> 
 
 def test_what_runs_in_the_request_knows_its_caller_by_itself(seen: list[dict[str, Any]]) -> None:
     streamed = [each for each in seen if each["place"] == "subscription"]
-    assert {name for each in streamed for name in each["current"]} == {"key:bob@api-keys"}
+    assert {name for each in streamed for name in each["current"]} == {"bob@api-keys"}
     (cancelled,) = [each for each in seen if each["place"] == "cancel"]
     if "call" in cancelled:
-        assert cancelled["current"] == ["key:bob@api-keys", NOBODY, "key:bob@api-keys"]  # the second in a task of it
+        assert cancelled["current"] == ["bob@api-keys", NOBODY, "bob@api-keys"]  # the second in a task of it
     else:  # 0.3.26 gives its context no call_context there
-        assert (cancelled["principal_of"], cancelled["current"]) == ([NOBODY], ["key:bob@api-keys"])
+        assert (cancelled["principal_of"], cancelled["current"]) == ([NOBODY], ["bob@api-keys"])

@@ -38,7 +38,7 @@ def anyio_backend() -> str:
 
 def current() -> str:
     try:
-        return current_principal().name
+        return current_principal().label
     except ConfigurationError:
         return "nobody"
 

@@ -147,7 +147,7 @@ async def test_a_flood_of_attempts_takes_no_more_than_two_hashes_at_once_and_no_
     statuses = [answer.status_code for answer in await asyncio.gather(*flood)]
     assert (statuses.count(401), statuses.count(503)) == (8, 92)
     assert (len(attacked.costs), attacked.most_running) == (8, 2)
-    assert [scope["user"].name for scope in attacked.agent.scopes] == ["ann", "ann"]
+    assert [scope["user"].label for scope in attacked.agent.scopes] == ["ann", "ann"]
 
 
 async def test_a_flood_of_one_peer_does_not_fill_the_queue_of_hashes(attacked: Attacked) -> None:

@@ -61,9 +61,10 @@ async def test_each_scheme_demands_its_own_scopes(first: dict[str, str]) -> None
     assert found[1:] == [200, 200, 403, 403]
 
 
-async def test_the_caller_has_the_name_of_the_scheme_that_admitted_it() -> None:
+async def test_the_caller_is_one_owner_and_names_the_scheme_that_admitted_it() -> None:
     agent = Agent()
     requests = [IN_HEADER, IN_HEADER, IN_LOGIN, IN_COOKIE] * 2
     assert await statuses(protected(agent, key=[], login=[], sid=[]), *requests) == [200] * 8
     names = ["key", "key", "login", "sid"] * 2
-    assert [scope["user"].display_name for scope in agent.scopes] == [f"{name}:ann@api-keys" for name in names]
+    assert [scope["user"].id for scope in agent.scopes] == ["ann@api-keys"] * 8
+    assert [scope["user"].identities[0][0] for scope in agent.scopes] == names

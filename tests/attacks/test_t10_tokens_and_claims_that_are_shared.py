@@ -69,7 +69,7 @@ async def test_a_handler_cannot_change_the_claims_that_the_next_one_gets(change:
     seen: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        identity = principal_of(scope).identity("oauth")
+        identity = principal_of(scope).by_scheme("oauth")
         assert identity is not None
         seen.append(
             (repr(identity.claims), identity.claims["roles"], identity.claims["realm_access"]["roles"][1]["of"])

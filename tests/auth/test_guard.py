@@ -6,14 +6,17 @@ import json
 from base64 import b64encode
 from typing import Any
 
+import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.basic.records import MemoryPasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.credentials import HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
-from a2a_trust.auth.guard import Guard
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, Principal
@@ -138,10 +141,40 @@ async def test_half_of_one_and_and_half_of_another_are_nothing() -> None:
     await caller(judge, query="ann", sid="ann")
 
 
-async def test_the_first_alternative_that_is_satisfied_makes_the_principal() -> None:
-    judge = guard({"key": ["admin"]}, {"key": [], "oauth": []}, {"oauth": []})
-    assert [name for name, _ in (await caller(judge, key="ann", token="tok")).identities] == ["key", "oauth"]
-    assert [name for name, _ in (await caller(judge, token="tok")).identities] == ["oauth"]
+@walk(
+    ("requirements", "schemes", "also"),
+    [
+        # An alternative that is not satisfied does not count.
+        (({"key": ["admin"]}, {"key": [], "oauth": []}, {"oauth": []}), ["oauth"], ["key"]),
+        (({"key": ["admin"]}, {"key": [], "oauth": []}), ["key", "oauth"], []),
+        # The fewest owners.
+        (({"key": [], "oauth": []}, {"oauth": []}), ["oauth"], ["key"]),
+        (({"key": [], "oauth": []}, {"key": [], "login": []}), ["key", "login"], ["oauth"]),
+        # The smallest id: "ann@keys" is smaller than "tok@issuer".
+        (({"oauth": []}, {"key": []}), ["key"], ["oauth"]),
+        (({"key": []}, {"oauth": []}), ["key"], ["oauth"]),
+        # One id: the order of the card.
+        (({"key": []}, {"login": []}), ["key"], ["login"]),
+        (({"login": []}, {"key": []}), ["login"], ["key"]),
+        (({"login": [], "key": []}, {"login": []}), ["key", "login"], []),
+        (({"key": []}, {"key": ["read"]}), ["key"], []),
+    ],
+)
+async def test_of_several_alternatives_the_fewest_owners_then_the_smallest_id_then_the_first_one(
+    requirements: tuple[dict[str, list[str]], ...], schemes: list[str], also: list[str]
+) -> None:
+    keys = verifiers()["key"]
+    used = {name for item in requirements for name in item}
+    given = {name: verifier for name, verifier in {**verifiers(), "login": keys, "key": keys}.items() if name in used}
+    login = {"type": "apiKey", "in": "header", "name": "X-Login"}
+    judge = guard(*requirements, given=given, card={"securitySchemes": {**SCHEMES, "login": login}})
+    carried = {name: word for name, word in (("key", "ann"), ("x_login", "ann")) if name.removeprefix("x_") in used}
+    found = await caller(judge, **carried, **({"token": "tok"} if "oauth" in used else {}))
+    assert [name for name, _ in found.identities] == schemes
+    assert [name for name, _ in found.also] == also
+    assert {name: each.subject for name, each in (*found.identities, *found.also)} == {
+        name: "tok" if name == "oauth" else "ann" for name in used
+    }
 
 
 async def test_verifiers_get_the_credential_of_their_own_scheme_only() -> None:
@@ -317,12 +350,14 @@ async def test_opaque_tokens_go_to_a_verifier_of_ones_own_beside_one_of_jwts() -
         await admitted(judge, scope(token="unknown"), NOW)
 
 
-async def test_a_caller_without_the_scopes_is_named_with_all_that_was_verified() -> None:
-    judge = guard({"key": ["admin"]}, {"oauth": ["admin"]})
+async def test_a_caller_without_the_scopes_is_named_as_it_would_be_with_them() -> None:
+    judge = guard({"oauth": ["admin"]}, {"key": ["admin"]})
     refusal = await refused(judge, scope(key="bob", token="tok"), NOW)
     assert isinstance(refusal.error, AuthorizationError)
     assert refusal.caller is not None
-    assert refusal.caller.display_name == "key:bob@keys,oauth:tok@issuer"
+    assert refusal.caller.id == "bob@keys"
+    assert [name for name, _ in refusal.caller.also] == ["oauth"]
+    assert refusal.caller.id == (await caller(guard({"oauth": []}, {"key": []}), key="bob", token="tok")).id
 
 
 def verifiers_for(*names: str) -> dict[str, Words]:
@@ -345,8 +380,8 @@ async def test_the_anonymous_alternative_lets_in_whoever_carries_nothing_and_eac
     assert isinstance(other, Anonymous)
     assert not one.is_authenticated
     assert one.scopes == frozenset()
-    assert one.display_name != other.display_name
-    assert len(one.display_name) > 32
+    assert one.id != other.id
+    assert len(one.id) > 32
 
 
 async def test_the_anonymous_alternative_is_considered_last() -> None:
@@ -531,7 +566,7 @@ async def test_words_of_0_1_for_tokens_mean_the_authorization_header(word: str) 
 # Names
 
 
-async def test_two_callers_never_share_a_display_name() -> None:
+async def test_two_callers_never_share_an_id() -> None:
     def principal(*identities: tuple[str, str, str]) -> Principal:
         return Principal(identities=tuple((s, Identity(issuer=i, subject=u)) for s, i, u in identities))
 
@@ -542,31 +577,62 @@ async def test_two_callers_never_share_a_display_name() -> None:
         principal(("a", "", "b,c")),
         principal(("a", 'b","c', "d")),
         principal(("a", "b", 'c"],["d","e","f')),
-        principal(("d", "b", "c")),
         principal(("a", "x", "c")),
         principal(("a", "b", "C")),
         principal(("a", "b", "ü")),
         principal(("a", "b", "\\u00fc")),
         principal(("a", "b", "")),
     ]
-    names = {one.display_name for one in callers}
+    names = {one.id for one in callers}
     assert len(names) == len(callers)
     assert all(name.isascii() and name.isprintable() and " " not in name and "@" in name for name in names)
 
 
-async def test_the_display_name_does_not_depend_on_the_order_of_the_card() -> None:
-    one = await caller(guard({"key": [], "oauth": []}), key="ann", token="tok")
-    other = await caller(guard({"oauth": [], "key": []}), token="tok", key="ann")
-    assert one.display_name == other.display_name
+ALTERNATIVES: list[dict[str, list[str]]] = [
+    {"key": [], "oauth": []}, {"oauth": ["write"]}, {"key": ["read"]}, {"sid": []}, {"query": [], "sid": []},
+]  # fmt: skip
+
+
+@given(
+    st.permutations(ALTERNATIVES),
+    st.integers(1, len(ALTERNATIVES)),
+    st.permutations(["a", "b", "c", "d"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "key": st.sampled_from(["ann", "bob", "eve"]),
+            "query": st.just("ann"),
+            "sid": st.just("ann"),
+            "token": st.sampled_from(["tok", "full"]),
+        },
+    ),
+)
+def test_the_id_depends_on_neither_the_order_of_the_card_nor_the_names_of_its_schemes(
+    order: list[dict[str, list[str]]], number: int, names: list[str], carried: dict[str, str]
+) -> None:
+    """A card, and the same one with its requirements in another order and its schemes renamed."""
+    named = dict(zip(["key", "query", "sid", "oauth"], names, strict=True))
+    kept = [each for each in ALTERNATIVES if each in order[:number]]
+    one = guard(*kept)
+    used = {name for each in kept for name in each}
+    other = guard(
+        *({named[name]: scopes for name, scopes in reversed(each.items())} for each in order[:number]),
+        given={named[name]: verifier for name, verifier in verifiers().items() if name in used},
+        card={"securitySchemes": {named[name]: SCHEMES[name] for name in named}},
+    )
+    found: list[Any] = [anyio.run(judge.authenticate, scope(**carried), NOW) for judge in (one, other)]
+    assert [type(each) for each in found] in ([Principal] * 2, [Rejected] * 2)
+    callers = [each.caller if isinstance(each, Rejected) else each for each in found]
+    assert (callers[0] and callers[0].id) == (callers[1] and callers[1].id)
 
 
 async def test_the_scopes_of_a_principal_are_those_that_all_its_identities_have() -> None:
     both = await caller(guard({"key": [], "oauth": []}), key="ann", token="tok")
     assert both.scopes == {"read"}
-    key = both.identity("key")
+    key = both.by_scheme("key")
     assert key is not None
     assert key.scopes == {"read", "write"}
-    assert both.identity("sid") is None
+    assert both.by_scheme("sid") is None
     assert both.is_authenticated
 
 
@@ -733,7 +799,7 @@ def test_a_card_without_schemes_is_told_what_to_paste(of: dict[str, Any]) -> Non
 
 
 def test_an_anonymous_caller_has_no_identity() -> None:
-    assert Anonymous().identity("key") is None
+    assert Anonymous().by_scheme("key") is None
 
 
 @walk("kind", ["token", 1, object(), {}])
@@ -791,8 +857,8 @@ async def test_either_a_password_or_a_token_is_enough() -> None:
     given = {"basic": BasicVerifier(store), "token": Words("issuer", tok="")}
     judge = guard({"basic": []}, {"token": []}, given=given, card=BEARER_AND_BASIC)
     by_password = await caller(judge, authorization=f"Basic {b64encode(f'ann:{text}'.encode()).decode()}")
-    assert by_password.display_name == "basic:ann@passwords"
-    assert (await caller(judge, token="tok")).display_name == "token:tok@issuer"
+    assert by_password.id == "ann@passwords"
+    assert (await caller(judge, token="tok")).id == "tok@issuer"
     for wrong in ("Basic tok", "Basic YW5uOng=", f"Bearer {b64encode(f'ann:{text}'.encode()).decode()}"):
         with pytest.raises(InvalidCredentialsError):
             await admitted(judge, scope(authorization=wrong), NOW)
@@ -813,7 +879,7 @@ async def test_the_word_basic_of_0_1_names_its_place(said: bool) -> None:
         "Basic", given={"Basic": CredentialAt(HttpAuthorization("basic"), verifier) if said else verifier}
     )
     carried = f"Basic {b64encode(f'ann:{text}'.encode()).decode()}"
-    assert (await caller(judge, authorization=carried)).display_name == "Basic:ann@passwords"
+    assert (await caller(judge, authorization=carried)).id == "ann@passwords"
     with pytest.raises(ConfigurationError, match="is for API keys, and the card demands passwords"):
         guard_of_words("basic", given={"basic": API_KEYS})
     with pytest.raises(ConfigurationError, match="is for passwords, and the card demands"):

@@ -141,7 +141,7 @@ async def refuses(judge: JwtVerifier, credential: str, match: str, now: float = 
 async def test_a_good_token_proves_who_for_what_and_until_when(signer: LocalSigner) -> None:
     identity = await verifier().verify(token(signer=signer), NOW)
     assert identity == Identity(
-        issuer=ISSUER, subject="alice", scopes=frozenset({"read", "write"}), expires_at=NOW + 600
+        issuer=ISSUER, subject="alice", scopes=frozenset({"read", "write"}), expires_at=NOW + 600, client_id="c"
     )
     assert identity.claims == claims()
 

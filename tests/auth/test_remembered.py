@@ -63,6 +63,7 @@ GUARDS: dict[str, tuple[dict[str, list[str]], ...]] = {
     "both": ({"key": ["read"], "oauth": ["read"]},),
     "both or one": ({"key": [], "oauth": []}, {"oauth": ["write"]}, {"key": ["write"]}),
     "one without scopes": ({"key": []},),
+    "one twice": ({"key": ["write"]}, {"key": []}, {"oauth": []}, {"oauth": ["write"]}),
     "anonymous too": ({"key": ["read"]}, {}),
 }
 
@@ -134,7 +135,8 @@ def test_schemes_that_share_a_verifier_have_principals_of_their_own() -> None:
     lines = ((b"x-api-key", b"bob"), (b"cookie", b"sid=bob"), (b"authorization", b"Bearer bob"))
     for _ in range(2):
         known = [found.find_cached(asking(line), NOW) for line in lines]
-        assert [each and each.display_name for each in known] == ["key:bob@keys", "sid:bob@keys", None]
+        assert [each and each.identities[0][0] for each in known] == ["key", "sid", None]
+        assert [each and each.id for each in known] == ["bob@keys", "bob@keys", None]
 
 
 def test_a_proof_is_for_the_whole_decision() -> None:

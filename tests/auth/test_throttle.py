@@ -87,7 +87,7 @@ def scope(peer: dict[str, Any] = PEER, **credentials: str) -> dict[str, Any]:
 async def outcome(guard: Guard, peer: dict[str, Any] = PEER, **credentials: str) -> type | str:
     """The subject of who is admitted, or the kind of the error."""
     try:
-        return (await admitted(guard, scope(peer, **credentials), NOW)).name
+        return (await admitted(guard, scope(peer, **credentials), NOW)).label
     except (TrustError, OSError) as error:
         return type(error)
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from a2a_trust.auth.token_claims import (
     AccessTokenMark,
     ScopeClaims,
+    actors_of,
     audiences_of,
     binding_of,
     candidates,
+    client_of,
     is_for,
     marks_of,
     moments_of,
@@ -26,6 +28,35 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 )
+
+# Clients
+
+
+@walk(
+    ("claims", "client"),
+    [
+        ({"client_id": "a", "azp": "b", "cid": "c", "appid": "d"}, "a"),  # RFC 9068
+        ({"azp": "b", "cid": "c", "appid": "d"}, "b"),  # Keycloak
+        ({"cid": "c", "appid": "d"}, "c"),  # Okta
+        ({"appid": "d"}, "d"),  # Entra ID, version 1
+        ({"sub": "ann"}, None),
+        ({"client_id": "", "azp": 1, "cid": None, "appid": ["d"]}, None),
+        ({"client_id": ["a"], "azp": "b"}, "b"),
+    ],
+)
+def test_the_client_stands_in_the_claim_of_its_issuer(claims: dict[str, Any], client: str | None) -> None:
+    assert client_of(claims) == client
+
+
+@given(JSON)
+def test_any_actors_are_read_or_refused(act: Any) -> None:
+    """``tests/attacks/test_t13_actors_that_are_malformed.py`` has the table."""
+    try:
+        assert len(actors_of({"act": act}, "i")) <= 8
+    except InvalidCredentialsError:
+        return
+    assert type(act["sub"]) is str
+
 
 # Scopes
 

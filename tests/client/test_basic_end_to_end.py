@@ -90,7 +90,7 @@ async def test_a_client_answers_the_card_with_its_password(http: str, version: s
                 except httpx.HTTPStatusError as error:
                     came = error.response.status_code
             assert came == status
-    users = [scope["user"].identity("login") for scope in agent.scopes]
+    users = [scope["user"].by_scheme("login") for scope in agent.scopes]
     assert [(user.issuer, user.subject, user.scopes) for user in users] == [("passwords", USER, {"read"})] * 2
     assert not [name for scope in agent.scopes for name, _ in scope["headers"] if name == b"authorization"]
 

@@ -143,4 +143,4 @@ def test_each_writer_knows_its_caller_and_refuses_strangers(writer: str, store: 
         assert ask(url, "POST", "/tasks/send").status_code == 401
         assert ask(url, "POST", "/tasks/send", **{"X-API-Key": key[:-1] + "?"}).status_code == 401
         answer = ask(url, "POST", "/tasks/send", **{"X-API-Key": key}).json()
-    assert answer["metadata"]["caller"] == "apiKey:somebody@api-keys"
+    assert answer["metadata"]["caller"] == "somebody@api-keys"

@@ -153,6 +153,6 @@ def test_the_client_gets_a_token_and_through_with_it(tmp_path: Path, monkeypatch
                 answers = [await http.post(f"{origin}/rpc", json=CALL) for _ in range(2)]
             assert [answer.status_code for answer in answers] == [200, 200]
             assert statuses == [200, 401, 200, 200]  # the first is the card
-            assert answers[1].json()["user"] == f"login:alice@{ISSUER}"
+            assert answers[1].json()["user"] == f"alice@{ISSUER}"
 
     asyncio.run(run())

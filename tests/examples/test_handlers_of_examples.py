@@ -73,7 +73,7 @@ async def test_the_order_desk_writes_its_callers_into_the_book(modules: Callable
         async with memory_client(as_caller(shop.order_desk, fake_principal(subject))) as http:
             answer = (await http.post("/rpc", json=saying("lamp"))).json()
             assert answer["result"]["message"]["parts"] == [{"text": "Order 1: a lamp."}]
-        assert shop.order_desk.state.book == [(f"key:{subject}@api-keys", "lamp")]
+        assert shop.order_desk.state.book == [(f"{subject}@api-keys", "lamp")]
 
 
 async def test_each_agent_of_the_shop_wants_its_own_scope(modules: Callable[[str, str], Any], tmp_path: Path) -> None:

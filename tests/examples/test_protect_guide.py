@@ -225,7 +225,7 @@ def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
     exec(HANDLER, names)
     agent = Starlette(routes=[Route("/", names["handler"])])
     app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
-    assert ask(app, "/", **{"X-API-Key": may}).json()["booked for"] == "key:ann@api-keys"
+    assert ask(app, "/", **{"X-API-Key": may}).json()["booked for"] == "ann@api-keys"
     assert ask(app, "/", **{"X-API-Key": may_not}).status_code == 403
 
 
@@ -241,7 +241,7 @@ def test_a_tool_of_an_executor_knows_for_whom_it_works(capsys: pytest.CaptureFix
     keys = MemoryApiKeys()
     app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
     assert ask(app, "/", **{"X-API-Key": keys.create(owner="ann").text}).status_code == 200
-    assert capsys.readouterr().out == "booked 12 for key:ann@api-keys\n"
+    assert capsys.readouterr().out == "booked 12 for ann@api-keys\n"
 
 
 def test_an_executor_gets_the_token_of_its_caller(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from tests.servers.serving import SERVERS, free_port, serving
 
 __all__ = ["GOOD", "Case", "Page", "page_of", "post"]
 
-GOOD: Final = {"key": "key:ann@api-keys", "token": "login:ann@{issuer}"}
+GOOD: Final = {"key": "ann@api-keys", "token": "ann@{issuer}"}
 """Callers with a good credential, and who they are."""
 
 

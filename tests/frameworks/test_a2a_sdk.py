@@ -45,7 +45,7 @@ def test_other_clients_are_rejected(page: Page, caller: str, status: int, stream
 
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
-    assert page.outcomes[Case("page")].get("answer") == "key:ann@api-keys said hi", page.outcomes[Case("page")]
+    assert page.outcomes[Case("page")].get("answer") == "ann@api-keys said hi", page.outcomes[Case("page")]
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:
@@ -94,7 +94,7 @@ def test_a_tool_knows_the_caller_of_each_request(page: Page) -> None:
         return task["artifacts"][0]["parts"][0]["text"]
 
     with ThreadPoolExecutor(len(keys)) as pool:
-        assert [*pool.map(answer, keys)] == [f"key:{owner}@api-keys said hi" for owner in owners]
+        assert [*pool.map(answer, keys)] == [f"{owner}@api-keys said hi" for owner in owners]
 
 
 #: What a caller can do with another caller's task, by the SDK and its store.

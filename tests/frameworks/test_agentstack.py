@@ -23,7 +23,7 @@ from tests.servers.serving import SERVERS, free_port, serving
 ENVIRONMENT: Final = "agentstack-0.7.1"
 PAGE: Final = "agentstack"
 PATHS: Final = {"JSONRPC": "/jsonrpc/", "HTTP+JSON": "/v1/message:stream"}
-ANN: Final = "key:ann@api-keys"
+ANN: Final = "ann@api-keys"
 TASK_NOT_FOUND: Final = -32001
 UNSUPPORTED_OPERATION: Final = -32004
 
@@ -83,7 +83,7 @@ bindings = pytest.mark.parametrize("binding", PATHS)
 @pytest.mark.parametrize("caller", ["key", "token"])
 def test_callers_with_a_credential_are_answered_and_known(seen: Seen, binding: str, caller: str) -> None:
     outcome = seen.outcomes[binding, caller]
-    name = f"login:ann@{seen.of.issuer.url}" if caller == "token" else ANN
+    name = f"ann@{seen.of.issuer.url}" if caller == "token" else ANN
     assert (outcome["error"], outcome["answer"]) == (None, f"{name} said hi")
     assert (outcome["events"][0], outcome["events"][-1]) == ("submitted", "completed")
 
@@ -125,7 +125,7 @@ def test_tasks_and_conversations_belong_to_their_callers(seen: Seen) -> None:
     assert [said(ann), said(ann), said(bob)] == [
         [f"{ANN} said hi"],
         [f"{ANN} said hi, hi"],
-        ["key:bob@api-keys said hi"],
+        ["bob@api-keys said hi"],
     ]
     task = seen.stream(ann)[-1]["taskId"]
     assert seen.call("tasks/get", {"id": task}, ann).json()["result"]["id"] == task

@@ -21,7 +21,7 @@ from tests.servers.serving import SERVERS, free_port, serving
 ENVIRONMENT: Final = "agno-3.1.10"
 PAGE: Final = "agno"
 UNSUPPORTED_OPERATION: Final = -32004
-ANN: Final = "key:ann@api-keys"
+ANN: Final = "ann@api-keys"
 AGENTS: Final = ("billing", "ops")
 CALLS: Final = {True: "message:stream", False: "message:send"}
 """What Agno's client calls, with and without a stream."""
@@ -90,7 +90,7 @@ def called(of: Parties, cases: list[dict[str, Any]]) -> Any:
 def test_callers_with_a_credential_for_the_agent_are_answered_and_known(
     seen: Seen, caller: str, name: str, streaming: bool
 ) -> None:
-    user = f"login:ann@{seen.of.issuer.url}" if caller == "token" else ANN
+    user = f"ann@{seen.of.issuer.url}" if caller == "token" else ANN
     assert seen.outcomes[caller, name, streaming] == {
         "card": name,
         "answer": f"invoices of {user}",

@@ -17,7 +17,7 @@ from tests.servers.serving import SERVERS, free_port, serving
 
 ENVIRONMENT: Final = "beeai-0.1.85"
 PAGE: Final = "beeai"
-ANN: Final = "key:ann@api-keys"
+ANN: Final = "ann@api-keys"
 
 
 class Seen(NamedTuple):
@@ -53,7 +53,7 @@ streams = pytest.mark.parametrize("streaming", [False, True])
 
 
 @streams
-@pytest.mark.parametrize(("caller", "name"), [("key", ANN), ("verifying", ANN), ("token", "login:ann@{issuer}")])
+@pytest.mark.parametrize(("caller", "name"), [("key", ANN), ("verifying", ANN), ("token", "ann@{issuer}")])
 def test_callers_with_a_credential_are_answered_and_known(seen: Seen, caller: str, name: str, streaming: bool) -> None:
     outcome = seen.outcomes[caller, streaming]
     assert outcome.get("answer") == f"{name.format(issuer=seen.of.issuer.url)} said hi", outcome
@@ -95,7 +95,7 @@ def test_a_conversation_belongs_to_its_caller(seen: Seen) -> None:
     assert [each.get("answer") for each in answers] == [
         f"{ANN} said hi",
         f"{ANN} said hi, hi",
-        "key:bob@api-keys said hi",
+        "bob@api-keys said hi",
     ]
 
 

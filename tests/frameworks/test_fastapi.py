@@ -119,9 +119,9 @@ def test_callers_are_admitted_as_the_card_says(agent: Agent) -> None:
             assert agent.send(headers).status_code == status
             for path in ("/invoices/7", "/docs", "/openapi.json"):
                 assert agent.get(path, headers).status_code == status
-    assert agent.said(key_of(agent, "read")) == "key:ann@api-keys said hi"
+    assert agent.said(key_of(agent, "read")) == "ann@api-keys said hi"
     token = {"Authorization": f"Bearer {issuer.token(audience=agent.url)}"}
-    assert agent.said(token) == f"login:ann@{issuer.url} said hi"
+    assert agent.said(token) == f"ann@{issuer.url} said hi"
     assert agent.of.fetch(agent.url).card["name"] == "ledger"
     assert challenged_resource(f"{agent.url}/rpc") == agent.url
 
@@ -130,7 +130,7 @@ def test_tools_in_threads_know_the_caller_of_each_request(agent: Agent) -> None:
     owners = ["ann", "bob", "cid"] * 8
     keys = [key_of(agent, "read", owner=owner) for owner in owners]
     with ThreadPoolExecutor(len(keys)) as pool:
-        assert [*pool.map(agent.said, keys)] == [f"key:{owner}@api-keys said hi" for owner in owners]
+        assert [*pool.map(agent.said, keys)] == [f"{owner}@api-keys said hi" for owner in owners]
 
 
 def test_the_lifespan_has_run_and_dependencies_know_the_caller(agent: Agent) -> None:
@@ -249,7 +249,7 @@ class Noting:
 
 async def test_the_application_stays_what_it_was() -> None:
     async def teapot(request: Request, error: Exception) -> PlainTextResponse:
-        return PlainTextResponse(f"no coffee for {principal_of(request).name}", 418)
+        return PlainTextResponse(f"no coffee for {principal_of(request).label}", 418)
 
     store = MemoryApiKeys()
     key = store.create(owner="ann").text
@@ -280,4 +280,4 @@ async def test_the_application_stays_what_it_was() -> None:
                 answers = [await http.get(f"{prefix}/coffee/{size}", headers=headers) for size in (3, 8, -1)]
                 assert [each.status_code for each in answers] == statuses
         assert answers[1].text == "no coffee for ann"
-        assert Noting.seen == ["key:ann@api-keys"] * 3
+        assert Noting.seen == ["ann@api-keys"] * 3

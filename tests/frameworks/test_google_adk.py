@@ -19,7 +19,7 @@ from tests.servers.serving import SERVERS, free_port, serving
 ENVIRONMENT: Final = "google-adk-2.13.0"
 PAGE: Final = "google-adk"
 PATHS: Final = ("", "/analysis")
-ANSWER: Final = "invoices of key:ann@api-keys"
+ANSWER: Final = "invoices of ann@api-keys"
 UNSUPPORTED_OPERATION: Final = -32004
 TASK_NOT_FOUND: Final = -32001
 
@@ -85,7 +85,7 @@ streams = pytest.mark.parametrize("streaming", [False, True])
 def test_callers_with_a_credential_are_answered_and_known(seen: Seen, caller: str, streaming: bool) -> None:
     card, call = f"{seen.path}/.well-known/agent-card.json", seen.path or "/"
     outcome = seen.outcomes[caller, streaming]
-    name = f"login:ann@{seen.of.issuer.url}" if caller == "token" else "key:ann@api-keys"
+    name = f"ann@{seen.of.issuer.url}" if caller == "token" else "ann@api-keys"
     assert outcome.get("answer") == f"invoices of {name}", outcome
     *reads, sent = outcome["requests"]
     assert sent == ["POST", call, 200]
@@ -106,13 +106,13 @@ def test_every_tool_sees_its_own_caller(seen: Seen) -> None:
     with ThreadPoolExecutor(len(names)) as pool:
         tasks = [*pool.map(seen.send, keys * 3)]
     answers = [task["artifacts"][0]["parts"][-1]["text"] for task in tasks]
-    assert answers == [f"invoices of key:{name}@api-keys" for name in names] * 3
+    assert answers == [f"invoices of {name}@api-keys" for name in names] * 3
 
 
 def test_a_task_belongs_to_its_caller(seen: Seen) -> None:
     ann, bob = ({"X-API-Key": seen.of.key("read", owner=owner)} for owner in ("ann", "bob"))
     task = seen.send(ann)
-    assert task["metadata"]["adk_user_id"] == "key:ann@api-keys"
+    assert task["metadata"]["adk_user_id"] == "ann@api-keys"
     assert seen.call("GetTask", {"id": task["id"]}, ann).json()["result"]["id"] == task["id"]
     assert seen.call("GetTask", {"id": task["id"]}, bob).json()["error"]["code"] == TASK_NOT_FOUND
 

@@ -23,7 +23,7 @@ ENVIRONMENT: Final = "langgraph-0.16.7"
 PAGE: Final = "langgraph"
 FILES: Final = ("graphs.py", "guarded.py", "owners.py")
 CLIENT: Final = len(FILES)
-ANN: Final = "key:ann@api-keys"
+ANN: Final = "ann@api-keys"
 PATHS: Final = {
     name: f"/a2a/{uuid5(UUID('6ba7b821-9dad-11d1-80b4-00c04fd430c8'), name)}" for name in ("billing", "support")
 }
@@ -97,7 +97,7 @@ def test_callers_with_a_credential_for_the_assistant_are_answered_and_known(
     assert response.status_code == 200, response.text
     result = response.json()["result"]
     task = result["task"] if version == "1.0" else result
-    user = f"login:ann@{server.of.issuer.url}" if caller == "token" else ANN
+    user = f"ann@{server.of.issuer.url}" if caller == "token" else ANN
     assert task["artifacts"][0]["parts"][0]["text"] == f"{user} said 2 + 2"
 
 

@@ -60,7 +60,7 @@ def test_a_rejected_stream_is_empty(page: Page, caller: str, status: int) -> Non
 
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
-    assert page.outcomes[Case("page")].get("answer") == '{"whoami":"key:ann@api-keys"}', page.outcomes[Case("page")]
+    assert page.outcomes[Case("page")].get("answer") == '{"whoami":"ann@api-keys"}', page.outcomes[Case("page")]
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:
@@ -118,7 +118,7 @@ def test_each_task_runs_for_the_caller_who_submitted_it(page: Page) -> None:
     with ThreadPoolExecutor(len(keys)) as pool:
         tasks = list(pool.map(lambda key: finished(page, key, submitted(page, key)), keys))
     said = [task["artifacts"][0]["parts"][0]["text"] for task in tasks]
-    assert said == [f'{{"whoami":"key:{owner}@api-keys"}}' for owner in owners]
+    assert said == [f'{{"whoami":"{owner}@api-keys"}}' for owner in owners]
 
 
 def test_a_caller_does_not_see_the_tasks_and_conversations_of_others(page: Page) -> None:

@@ -67,7 +67,7 @@ def test_paths_that_are_not_named_are_not_there(page: Page, path: str) -> None:
 
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
-    assert page.outcomes[Case("page")].get("answer") == "key:ann@api-keys said hi", page.outcomes[Case("page")]
+    assert page.outcomes[Case("page")].get("answer") == "ann@api-keys said hi", page.outcomes[Case("page")]
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:
@@ -121,7 +121,7 @@ def test_the_agent_knows_the_caller_of_each_request(page: Page) -> None:
     with ThreadPoolExecutor(len(keys)) as pool:
         tasks = list(pool.map(lambda key: sent(page, key), keys))
     said = [task["artifacts"][0]["parts"][0]["text"] for task in tasks]
-    assert said == [f"key:{owner}@api-keys said hi" for owner in owners]
+    assert said == [f"{owner}@api-keys said hi" for owner in owners]
 
 
 def test_a_caller_does_not_see_or_replace_the_tasks_of_others(page: Page) -> None:
@@ -132,4 +132,4 @@ def test_a_caller_does_not_see_or_replace_the_tasks_of_others(page: Page) -> Non
     sent(page, bob, id="one")
     for key, owner in ((ann, "ann"), (bob, "bob")):
         task = called(page, key, "/tasks/get", {"id": "one"}).json()["result"]
-        assert task["artifacts"][0]["parts"][0]["text"] == f"key:{owner}@api-keys said hi"
+        assert task["artifacts"][0]["parts"][0]["text"] == f"{owner}@api-keys said hi"

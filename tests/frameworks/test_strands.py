@@ -49,7 +49,7 @@ def test_other_clients_are_rejected(page: Page, caller: str, status: int, stream
 
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
-    assert page.outcomes[Case("page")].get("answer") == "key:ann@api-keys, message 3", page.outcomes[Case("page")]
+    assert page.outcomes[Case("page")].get("answer") == "ann@api-keys, message 3", page.outcomes[Case("page")]
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:
@@ -92,7 +92,7 @@ def test_a_tool_knows_the_caller_of_each_request(page: Page) -> None:
     keys = [page.of.key("read", owner=owner) for owner in owners]
     with ThreadPoolExecutor(len(keys)) as pool:
         said = [answer(response) for response in pool.map(lambda key: asked(page, key), keys)]
-    assert said == [f"key:{owner}@api-keys, message 3" for owner in owners]
+    assert said == [f"{owner}@api-keys, message 3" for owner in owners]
 
 
 def test_a_caller_does_not_see_the_tasks_of_others(page: Page) -> None:
@@ -108,5 +108,5 @@ def test_a_caller_does_not_see_the_tasks_of_others(page: Page) -> None:
 def test_a_caller_does_not_continue_the_conversations_of_others(page: Page) -> None:
     ann, bob = (page.of.key("read", owner=owner) for owner in ("ann", "bob"))
     context = asked(page, ann)["result"]["contextId"]
-    assert answer(asked(page, bob, contextId=context)) == "key:bob@api-keys, message 3"
-    assert answer(asked(page, ann, contextId=context)) == "key:ann@api-keys, message 7"
+    assert answer(asked(page, bob, contextId=context)) == "bob@api-keys, message 3"
+    assert answer(asked(page, ann, contextId=context)) == "ann@api-keys, message 7"

@@ -315,7 +315,7 @@ async def test_the_scope_is_copied_and_says_who_is_calling() -> None:
     assert scope == before
     seen = agent.scopes[0]
     assert seen["user"].is_authenticated
-    assert seen["user"].display_name == "key:ann@api-keys"
+    assert seen["user"].display_name == "ann@api-keys"
     assert seen["auth"].scopes == ["read"]
     assert principal_of(seen) is seen["user"]
     assert seen["state"] is scope["state"]
@@ -329,7 +329,7 @@ async def test_a_scope_that_claims_a_user_is_not_believed() -> None:
     claimed: dict[str, Any] = {"user": forged, "auth": forged, "a2a_trust.principal": forged}
     scope = http_scope(carried=GOOD, **claimed)
     await called(guarded(agent), scope, {"type": "http.request", "body": b"", "more_body": False})
-    assert principal_of(agent.scopes[0]).display_name == "key:ann@api-keys"
+    assert principal_of(agent.scopes[0]).display_name == "ann@api-keys"
     assert (await called(guarded(agent), http_scope(**claimed)))[0]["status"] == 401
 
 
@@ -376,7 +376,7 @@ async def told(request: Request) -> JSONResponse:
 
 
 OPTIONS: dict[str, Any] = {"card": CARD, "verifiers": verifiers(), "clock": lambda: NOW}
-ANN = "key:ann@api-keys"
+ANN = "ann@api-keys"
 
 
 def with_fastapi() -> FastAPI:
@@ -585,7 +585,8 @@ async def test_a_cookie_that_is_a_credential_is_hidden_and_other_cookies_are_not
         (BEARER, True),
         ({"Authorization": BEARER["Authorization"].replace("Bearer", "bearer")}, True),
         (GOOD, False),
-        (GOOD | BEARER, False),  # the key is the card's first alternative, and the token played no part
+        (GOOD | BEARER, True),  # alice@… is the smaller id
+        (GOOD | {"Authorization": f"Bearer {token(claims(sub='zoe'))}"}, False),  # ann@… is it, and the token is beside
     ],
 )
 @walk("hide", [False, True])

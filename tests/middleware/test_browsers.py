@@ -84,5 +84,5 @@ async def test_the_audit_trail_names_the_caller_the_page_and_the_line_to_write(
         await outcome(protected(agent, ("sid",)), agent, "POST", (COOKIE, f"Origin: {OTHER}"))
     (event,) = [vars(record)["audit"] for record in caplog.records if "audit" in vars(record)]
     assert (event["event"], event["reason"]) == ("refused", "cross-site")
-    assert (event["caller"], OTHER in event["detail"]) == ("sid:ann@sessions", True)
+    assert (event["caller"], OTHER in event["detail"]) == ("ann@sessions", True)
     assert "allowed_origins=" in event["detail"]

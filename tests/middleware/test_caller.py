@@ -52,7 +52,7 @@ BOBS_KEY = STORE.create(owner="bob", scopes=["read"]).text
 def current() -> str:
     """Who it is, or why that is not known."""
     try:
-        return current_principal().name
+        return current_principal().label
     except ConfigurationError as error:
         return str(error).partition(":")[2].partition(",")[0].strip()
 
@@ -261,7 +261,7 @@ async def test_a_block_ends_for_everything_that_it_started() -> None:
 
 
 def test_a_block_is_good_without_an_event_loop() -> None:
-    with acting_for(Anonymous(display_name="anonymous:1")):
+    with acting_for(Anonymous(id="anonymous:1")):
         assert current() == "anonymous"
 
 
@@ -271,7 +271,7 @@ def test_a_sync_endpoint_of_fastapi_runs_in_a_thread() -> None:
     @app.get("/x")
     def endpoint(request: Request) -> list[str]:
         with acting_for(request):
-            return [principal_of(request).name, current()]
+            return [principal_of(request).label, current()]
 
     @app.get("/alone")
     def alone() -> str:

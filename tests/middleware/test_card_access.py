@@ -134,7 +134,7 @@ async def test_uvicorn_proves_the_socket_s_peer(protocol: Any) -> None:
         card = await http.get(f"{origin}{PATHS[0]}")
         assert (card.status_code, card.json()) == (200, CARD)
         called = await http.post(f"{origin}/rpc", json=CALL, headers={"X-API-Key": KEY})
-        assert called.json()["user"] == "key:ann@api-keys"
+        assert called.json()["user"] == "ann@api-keys"
 
 
 @walk("readers", [CardReaders, Networks, "10.0.0.0/8", None, True, "callers"])

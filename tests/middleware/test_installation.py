@@ -42,7 +42,7 @@ class Seen:
 
 
 async def rpc(request: Request) -> JSONResponse:
-    return JSONResponse({"user": request.user.name, "app": request.app.state.name})
+    return JSONResponse({"user": request.user.label, "app": request.app.state.name})
 
 
 def starlette(**options: Any) -> Starlette:

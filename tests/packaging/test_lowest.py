@@ -23,7 +23,7 @@ from a2a_trust.testing import InMemoryAgent
 
 
 async def talk():
-    agent = InMemoryAgent(lambda text, caller: f"{caller.name} said {text}", scopes=["read"])
+    agent = InMemoryAgent(lambda text, caller: f"{caller.label} said {text}", scopes=["read"])
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     async with agent.client(agent.key("read")) as http:

@@ -83,10 +83,10 @@ async def test_opaque_tokens_of_machines_and_people_are_accepted_until_they_are_
         answer = await client.post("/who", headers=bearer(machine))
         assert (answer.status_code, answer.json()) == (
             200,
-            {"caller": f"login:service@{provider.issuer}#client_id"},
+            {"caller": f"service@{provider.issuer}#client_id"},
         ), "a token of a client names no subject"
         answer = await client.post("/who", headers=bearer(login["access_token"]))
-        assert answer.json() == {"caller": f"login:alice@{provider.issuer}"}
+        assert answer.json() == {"caller": f"alice@{provider.issuer}"}
         before = provider.introspected()
         assert [await status_of(client, machine) for _ in range(5)] == [200] * 5
         assert provider.introspected() == before

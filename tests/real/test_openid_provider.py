@@ -372,7 +372,7 @@ async def test_a_protected_agent_lets_in_who_has_an_access_token_and_nobody_else
         assert (nothing.status_code, nothing.headers["www-authenticate"]) == (401, "Bearer")
         good = await client.post("/who", headers=bearer(tokens["access_token"]))
         assert good.status_code == 200
-        assert good.json() == {"caller": f"login:alice@{provider.issuer}", "scopes": ["read"]}
+        assert good.json() == {"caller": f"alice@{provider.issuer}", "scopes": ["read"]}
         bad = [tokens["id_token"], tokens["refresh_token"], await provider.dpop_token("ES256")]
         for token in bad:
             refused = await client.post("/who", headers=bearer(token))

@@ -44,7 +44,7 @@ CARD: Final[dict[str, Any]] = {
     "skills": [],
 }
 ANN: Final = x509.UniformResourceIdentifier("spiffe://example.org/ann")
-USER: Final = "mtls:spiffe://example.org/ann@x509:uri:partners"
+USER: Final = "spiffe://example.org/ann@x509:uri:partners"
 
 #: How the servers run that tell of certificates: the protocol class of uvicorn, and whether on uvloop.
 TELLING: Final[Mapping[str, tuple[Any, bool]]] = {

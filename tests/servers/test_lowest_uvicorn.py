@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 
 LOWEST = "0.36.0"
 ANN = x509.UniformResourceIdentifier("spiffe://example.org/ann")
-CALLER = "mtls:spiffe://example.org/ann@x509:uri:partners"
+CALLER = "spiffe://example.org/ann@x509:uri:partners"
 HANDSHAKE = (
     "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}\r\n"

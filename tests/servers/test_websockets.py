@@ -52,5 +52,5 @@ def test_a_websocket_without_a_good_credential_is_refused(servers: GuardedServer
 def test_a_websocket_with_a_good_credential_is_accepted(servers: GuardedServers) -> None:
     for server, origin in servers.origins.items():
         status, _, frame = shake(origin, "/chat", f"X-API-Key: {servers.key}")
-        assert (server, status, frame) == (server, 101, b"\x81\x10key:ann@api-keys")
+        assert (server, status, frame) == (server, 101, b"\x81\x0cann@api-keys")
         assert shake(origin, "/rpc", f"X-API-Key: {servers.key}")[0] == 403, server  # JSON-RPC comes by POST

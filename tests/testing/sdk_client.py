@@ -32,7 +32,7 @@ async def answer(client: Any) -> str:
 
 async def asked(*, streaming: bool, scope: str) -> str:
     """The answer, or the name of the error."""
-    agent = InMemoryAgent(lambda text, caller: f"{caller.name} said {text}", scopes=["read"])
+    agent = InMemoryAgent(lambda text, caller: f"{caller.label} said {text}", scopes=["read"])
     async with agent.client(agent.key(scope)) as http:
         config = ClientConfig(httpx_client=http, streaming=streaming)
         if TextPart is None:

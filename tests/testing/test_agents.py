@@ -146,7 +146,7 @@ async def test_a_client_verifies_the_card_and_gets_its_answer(method: str) -> No
     else:
         said = answer.json()
     assert said["id"] == 7
-    assert {**TEXTS, **STREAMS}[method](said["result"]) == "HI key:ann@api-keys"
+    assert {**TEXTS, **STREAMS}[method](said["result"]) == "HI ann@api-keys"
 
 
 async def test_other_calls_are_told_that_they_are_not_supported() -> None:
@@ -157,7 +157,7 @@ async def test_other_calls_are_told_that_they_are_not_supported() -> None:
 
 
 async def test_two_owners_are_two_callers_with_the_scopes_of_their_keys() -> None:
-    agent = InMemoryAgent(lambda _, caller: f"{caller.name} {sorted(caller.scopes)}")
+    agent = InMemoryAgent(lambda _, caller: f"{caller.label} {sorted(caller.scopes)}")
     said = []
     for key in (agent.key("read"), agent.key(owner="bob")):
         async with agent.client(key) as http:

@@ -31,12 +31,12 @@ def anyio_backend() -> str:
 
 def test_a_fake_principal_has_the_identity_of_one_credential() -> None:
     caller = fake_principal("bob", scheme="login", issuer="https://idp.test", scopes=["read"], claims={"groups": ["x"]})
-    assert caller.display_name == "login:bob@https://idp.test"
+    assert caller.display_name == "bob@https://idp.test"
     assert caller.scopes == {"read"}
-    login = caller.identity("login")
+    login = caller.by_scheme("login")
     assert login is not None
     assert (login.subject, login.claims["groups"]) == ("bob", ("x",))
-    assert fake_principal().display_name == "key:ann@api-keys"
+    assert fake_principal().display_name == "ann@api-keys"
     with acting_for(caller):
         assert current_principal() is caller
 
@@ -78,7 +78,7 @@ async def test_the_handlers_of_fastapi_know_it_too() -> None:
         return principal_of(request).display_name
 
     async with memory_client(as_caller(app, ANN)) as http:
-        assert (await http.get("/")).json() == "key:ann@api-keys"
+        assert (await http.get("/")).json() == "ann@api-keys"
 
 
 async def test_a_websocket_is_from_the_caller() -> None:
@@ -96,7 +96,7 @@ async def test_a_websocket_is_from_the_caller() -> None:
 
     scope = {"type": "websocket", "path": "/", "root_path": "", "query_string": b"", "headers": []}
     await as_caller(Starlette(routes=[WebSocketRoute("/", tell)]), ANN)(scope, receive, send)
-    assert sent[1]["text"] == 2 * "key:ann@api-keys"
+    assert sent[1]["text"] == 2 * "ann@api-keys"
     assert "user" not in scope
 
 

@@ -34,7 +34,7 @@ def printed(sdk: str, program: str) -> Any:
 @SDKS
 def test_the_contexts_of_the_sdk_have_the_caller(sdk: str) -> None:
     assert printed(sdk, "sdk_context.py") == {
-        "names": ["key:bob@api-keys"],
+        "names": ["bob@api-keys"],
         "scopes": ["read"],
         "authenticated": [True, False],
         "anonymous": True,

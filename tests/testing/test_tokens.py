@@ -125,4 +125,4 @@ async def test_a_protected_agent_takes_the_tokens_and_refuses_bad_ones() -> None
     async with memory_client(app) as http:
         answers = [await http.get("/", headers={"Authorization": f"Bearer {token}"}) for token in tokens]
     assert [answer.status_code for answer in answers] == [200, 403, 401]
-    assert answers[0].text == "login:ann@https://idp.test"
+    assert answers[0].text == "ann@https://idp.test"

@@ -302,7 +302,8 @@ class ApiKeyVerifier:
 
     The identity's subject is the key's owner, so a caller stays the same, and keeps its data, when its key is rotated.
     ``claims["key_id"]`` is the key's id. Verifiers of different stores need different ``issuer`` names; otherwise
-    owners with the same name in both would be one caller.
+    owners with the same name in both would be one caller, so an agent with both does not start. ``issuer`` is part of
+    every owner's ``id``, so do not change it.
 
     Keys are cached (``auth.record_cache``). So **a revoked key is rejected at most** ``refresh`` **seconds
     after the revocation is in the store**, in every process. A new key works at once. While the store cannot be read, a
@@ -328,6 +329,7 @@ class ApiKeyVerifier:
         if not issuer:
             raise ConfigurationError("ApiKeyVerifier: issuer is empty; name the store, as in issuer='api-keys'")
         self._issuer = issuer
+        self.stores_by_issuer: Final[Mapping[str, object]] = {issuer: store}
         self._clock = clock
         self._records = RecordCache(
             "API keys",

@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
@@ -46,7 +46,8 @@ class BasicVerifier:
         BasicVerifier(ask_directory)  # async def ask_directory(user: str, password: str) -> Identity | None
 
     With a store, the identity's subject is the user's name, exactly as it is stored. Verifiers of different stores need
-    different ``issuer`` names; otherwise users with the same name in both would be one caller. Records are cached
+    different ``issuer`` names; otherwise users with the same name in both would be one caller, so an agent with both
+    does not start. ``issuer`` is part of every user's ``id``, so do not change it. Records are cached
     (``auth.record_cache``): **a revoked or changed password is rejected at most** ``refresh`` **seconds after the
     change is in the store**, and a new one works at once. While the store cannot be read, a cached record is accepted
     for ``stale_if_error`` seconds.
@@ -84,6 +85,7 @@ class BasicVerifier:
                 "BasicVerifier: source is not a store of passwords and not a function; "
                 "for a file write BasicVerifier(SqlitePasswords('passwords.db'))"
             )
+        self.stores_by_issuer: Final[Mapping[str, object]] = {issuer: source} if callable(find) else {}
         self._passwords: _FromStore | _FromFunction
         if callable(find):
             self._passwords = _FromStore(find, issuer, refresh, stale_if_error, clock)

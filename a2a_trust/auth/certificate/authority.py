@@ -58,6 +58,11 @@ class ClientAuthority:
     allowed: Allowed
     crls: Collection[Path | str] = field(default=())
 
+    @property
+    def issuer(self) -> str:
+        """The issuer of the identities: the rule and the name."""
+        return f"x509:{self.identity.kind}:{self.name}"
+
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name):
             raise ConfigurationError('ClientAuthority: name is a word of letters, digits and . _ -, as in "partners"')

@@ -22,7 +22,7 @@ authority, or by another rule, is another caller, and an authority can renew its
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -69,6 +69,7 @@ class CertificateVerifier:
             raise ConfigurationError("CertificateVerifier: there is no authority; pass ClientAuthority(…)")
         if len({authority.name for authority in authorities}) < len(authorities):
             raise ConfigurationError("CertificateVerifier: two authorities have the same name; give each its own")
+        self.stores_by_issuer: Final[Mapping[str, object]] = {each.issuer: each for each in authorities}
         self._watched = tuple(map(WatchedAuthority, authorities))
         self._looked = float("-inf")
         self._looks = SingleFlight[None, None]()
@@ -133,7 +134,7 @@ class CertificateVerifier:
         check_allowed(authority.allowed, name, thumbprint)
         self._above.put(thumbprint, above)
         identity = Identity(
-            issuer=f"x509:{authority.identity.kind}:{authority.name}",
+            issuer=authority.issuer,
             subject=name,
             expires_at=expires_at,
             claims={"x5t#S256": base64url.encode(thumbprint)},

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from a2a_trust.middleware import ProtectedAgent as ProtectedAgent, RequestRules as RequestRules
     from a2a_trust.middleware import acting_for as acting_for, current_principal as current_principal
     from a2a_trust.middleware import principal_of as principal_of, protect as protect, protect_agents as protect_agents
-    from a2a_trust.middleware import require_skill as require_skill
     from a2a_trust.middleware.card import CardFile as CardFile
     from a2a_trust.base.net.fetcher import Fetcher as Fetcher
     from a2a_trust.signing import CardVerifier as CardVerifier, VerifiedCard as VerifiedCard, sign_card as sign_card
@@ -49,7 +48,7 @@ else:
         "keys": "KeyRingFile Origins TrustFile TrustStore TrustedKey generate_signer load_private_key publish_jwks",
         "lint": "lint_card",
         "middleware": "CardServing ExtendedCard FromApplication FromTls ProtectedAgent "
-        "RequestRules acting_for current_principal principal_of protect protect_agents require_skill",
+        "RequestRules acting_for current_principal principal_of protect protect_agents",
         "middleware.card": "CardFile", "base.net.fetcher": "Fetcher",
         "signing": "CardVerifier VerifiedCard sign_card verify_card",
     })  # fmt: skip

@@ -22,6 +22,7 @@
     ├── CredentialsError             in ``client``: no credential for the card; an ``httpx.RequestError`` too
     ├── CredentialsRejectedError     in ``client``: the agent rejects them; an ``httpx.HTTPStatusError`` too
     ├── UnverifiedCardError          in ``client``: a request or a card was stopped; an ``httpx.RequestError`` too
+    ├── CallerRejectedError          in ``middleware``: a handler rejects its caller; an HTTPException of Starlette too
     ├── AuthenticationError          401: the credential is missing or invalid
     │   ├── MissingCredentialsError  no credential for any scheme, or no access token for ``subject_token_of``
     │   └── InvalidCredentialsError  the request has a credential, and it is invalid

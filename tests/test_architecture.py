@@ -59,9 +59,9 @@ FLOORS_WITHIN = {
         ("guard",),
     ),
     "middleware": (
-        ("audit", "browsers", "documents", "options", "paths", "routing"),
+        ("audit", "browsers", "documents", "paths", "routing"),
         ("caching", "caller", "disconnect", "lifespan", "metadata", "rejection"),
-        ("application", "calls", "card"),
+        ("application", "calls", "card", "handlers", "options"),
         ("decision", "extended_card", "generated"),
         ("door",),
         ("agents",),

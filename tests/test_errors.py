@@ -184,6 +184,7 @@ CODES = {
     "FetchError": "fetch",
     "TokenRequestError": "token-request",
     "CredentialsError": "credentials",
+    "CallerRejectedError": "caller-rejected",
     "CredentialsRejectedError": "credentials-rejected",
     "AuthenticationError": "authentication",
     "MissingCredentialsError": "missing-credentials",

@@ -79,10 +79,14 @@ def only_line(lines: Lines, where: str) -> bytes | None:
     value = lines[0]
     if None in lines:
         # CGI gateways read X_Api_Key as X-Api-Key; clients do not send that by accident.
-        raise InvalidCredentialsError(f"{where}: it came with underscores in the name of its header")
+        raise _malformed(f"{where}: it came with underscores in the name of its header")
     if len(lines) > 1:
-        raise InvalidCredentialsError(f"{where}: it came more than once")
+        raise _malformed(f"{where}: it came more than once")
     return value
+
+
+def _malformed(why: str) -> InvalidCredentialsError:
+    return InvalidCredentialsError(why, oauth_error="invalid_request")  # RFC 6750 3.1
 
 
 def _text(value: bytes | None, where: str) -> str | None:
@@ -189,7 +193,7 @@ class HttpAuthorization:
             return None
         symbols = credential.rstrip(b"=")  # RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs
         if not blank or not symbols or symbols.translate(None, _TOKEN68):
-            raise InvalidCredentialsError("authorization: expected a scheme, one blank and one credential")
+            raise _malformed("authorization: expected a scheme, one blank and one credential")
         return credential.decode("ascii")
 
 

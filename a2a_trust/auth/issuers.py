@@ -61,6 +61,10 @@ class SeveralIssuers(BoundVerifier[str]):
         return tuple(dict.fromkeys(issuer for each in self._verifiers for issuer in each.issuers))
 
     @property
+    def audiences(self) -> frozenset[str]:
+        return frozenset[str]().union(*(getattr(each, "audiences", ()) for each in self._verifiers))
+
+    @property
     def binding(self) -> TokenBinding:
         """REQUIRED if all of them require it."""
         is_required = all(each.binding is TokenBinding.REQUIRED for each in self._verifiers)

@@ -364,6 +364,7 @@ class ClaimsVerifier(BoundVerifier[str]):
         self._issuer, self._audiences = issuer, audiences_of(audience, self._name)
         self._scopes, self._marks, self._hints = ScopeClaims(scopes_from), marks_of(marked_by), dict(hints)
         self.issuers: Final = (issuer,)
+        self.audiences: Final = self._audiences
         self.binding: Final = TokenBinding(binding)
         self._valid: BoundedCache[bytes, VerifiedToken] = BoundedCache(
             max_entries=remember, max_bytes=remember * _CACHE_BYTES

@@ -5,6 +5,7 @@ Each is an ASGI application that answers at any path. Source: RFC 7517 5, RFC 97
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,8 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answer, json_bytes
+
+_log: Final = logging.getLogger(__name__)
 
 _URL: Final = re.compile(r"[!#-\[\]-~]+")  # it stands between quotation marks in a header
 _RESOURCE_PATH: Final = "/.well-known/oauth-protected-resource"
@@ -89,6 +92,16 @@ class ProtectedResource:
         self.url: str = f"{parts.scheme}://{parts.netloc}{self.path}"
         tokens = _token_verifiers(verifiers)
         self.metadata: dict[str, Any] = _metadata(resource, card, tokens)
+        for name, verifier in tokens.items():
+            audiences = getattr(verifier, "audiences", None)
+            if audiences and resource not in audiences:
+                _log.warning(
+                    "url=%r is the resource that callers request tokens for (RFC 8707), and the verifier of %r accepts "
+                    "only tokens for %s; make the URL one of its audiences, unless the issuer writes another aud",
+                    resource,
+                    name,
+                    " or ".join(map(repr, sorted(audiences))),
+                )
         if tokens:
             if dpop is not None:
                 self.metadata["dpop_signing_alg_values_supported"] = list(PROOF_ALGORITHMS)

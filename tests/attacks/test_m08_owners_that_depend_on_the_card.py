@@ -6,6 +6,7 @@ stores have one name, and ann of one store owns what ann of the other has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ REQUIREMENTS: dict[str, list[dict[str, list[str]]]] = {
 }
 
 
-def guard(requirements: list[dict[str, list[str]]], **names: str) -> Guard:
+def guard(requirements: list[dict[str, list[str]]], skills: Sequence[dict[str, Any]] = (), **names: str) -> Guard:
     """A guard whose card gives the schemes these ``names``."""
     verifiers: dict[str, Any] = {
         "key": ApiKeyVerifier(STORE),
@@ -71,8 +72,10 @@ def guard(requirements: list[dict[str, list[str]]], **names: str) -> Guard:
         "name": "agent",
         "securitySchemes": {called[name]: SCHEMES[name] for name in called},
         "securityRequirements": [{"schemes": each} for each in demands],
+        "skills": [*skills],
     }
-    return Guard(read_card(card), {called[name]: verifier for name, verifier in verifiers.items()})
+    given = {called[name]: verifier for name, verifier in verifiers.items()}
+    return Guard(read_card(card), given, skills_are_checked=True)
 
 
 async def caller_of(judge: Guard, carried: dict[bytes, str]) -> Principal | None:
@@ -122,8 +125,18 @@ async def test_credentials_beside_the_deciding_ones_change_neither_id_nor_scopes
         more = await caller_of(judge, CALLERS[name])
         assert more is not None
         assert (more.id, more.scopes, more.client_id, more.actors) == (plain.id, plain.scopes, None, ())
-        assert more.also
-        assert {scheme for scheme, _ in more.also}.isdisjoint(scheme for scheme, _ in more.identities)
+        assert more.for_skills == ()
+
+
+async def test_a_credential_for_a_skill_changes_neither_id_nor_scopes() -> None:
+    skill = {"id": "pay", "securityRequirements": [{"schemes": {"oauth": {"list": ["read"]}}}]}
+    judge = guard([{"key": []}], skills=[skill])
+    plain = await caller_of(judge, CALLERS["a key"])
+    more = await caller_of(judge, CALLERS["a key and the token of another"])
+    assert plain is not None
+    assert more is not None
+    assert (more.id, more.scopes, more.client_id) == (plain.id, plain.scopes, None)
+    assert [(name, each.subject) for name, each in more.for_skills] == [("oauth", "zoe")]
 
 
 # Two stores

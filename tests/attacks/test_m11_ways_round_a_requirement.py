@@ -101,7 +101,7 @@ async def test_the_scopes_of_one_scheme_never_satisfy_another() -> None:
 def test_skill_rules_cannot_be_skipped_in_silence() -> None:
     for name in ("security", "securityRequirements", "security_requirements"):
         card = {**CARD, "skills": [{"id": "pay", name: [{"key": ["pay"]}]}]}
-        with pytest.raises(ConfigurationError, match="'pay', and the guard does not check that"):
+        with pytest.raises(ConfigurationError, match="'pay', and a request does not say which skill"):
             guarded(Agent(), card)
         guarded(Agent(), card, handlers_check_skills=True)  # it is the statement that lets it start
 

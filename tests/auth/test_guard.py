@@ -142,26 +142,26 @@ async def test_half_of_one_and_and_half_of_another_are_nothing() -> None:
 
 
 @walk(
-    ("requirements", "schemes", "also"),
+    ("requirements", "schemes"),
     [
         # An alternative that is not satisfied does not count.
-        (({"key": ["admin"]}, {"key": [], "oauth": []}, {"oauth": []}), ["oauth"], ["key"]),
-        (({"key": ["admin"]}, {"key": [], "oauth": []}), ["key", "oauth"], []),
+        (({"key": ["admin"]}, {"key": [], "oauth": []}, {"oauth": []}), ["oauth"]),
+        (({"key": ["admin"]}, {"key": [], "oauth": []}), ["key", "oauth"]),
         # The fewest owners.
-        (({"key": [], "oauth": []}, {"oauth": []}), ["oauth"], ["key"]),
-        (({"key": [], "oauth": []}, {"key": [], "login": []}), ["key", "login"], ["oauth"]),
+        (({"key": [], "oauth": []}, {"oauth": []}), ["oauth"]),
+        (({"key": [], "oauth": []}, {"key": [], "login": []}), ["key", "login"]),
         # The smallest id: "ann@keys" is smaller than "tok@issuer".
-        (({"oauth": []}, {"key": []}), ["key"], ["oauth"]),
-        (({"key": []}, {"oauth": []}), ["key"], ["oauth"]),
+        (({"oauth": []}, {"key": []}), ["key"]),
+        (({"key": []}, {"oauth": []}), ["key"]),
         # One id: the order of the card.
-        (({"key": []}, {"login": []}), ["key"], ["login"]),
-        (({"login": []}, {"key": []}), ["login"], ["key"]),
-        (({"login": [], "key": []}, {"login": []}), ["key", "login"], []),
-        (({"key": []}, {"key": ["read"]}), ["key"], []),
+        (({"key": []}, {"login": []}), ["key"]),
+        (({"login": []}, {"key": []}), ["login"]),
+        (({"login": [], "key": []}, {"login": []}), ["key", "login"]),
+        (({"key": []}, {"key": ["read"]}), ["key"]),
     ],
 )
 async def test_of_several_alternatives_the_fewest_owners_then_the_smallest_id_then_the_first_one(
-    requirements: tuple[dict[str, list[str]], ...], schemes: list[str], also: list[str]
+    requirements: tuple[dict[str, list[str]], ...], schemes: list[str]
 ) -> None:
     keys = verifiers()["key"]
     used = {name for item in requirements for name in item}
@@ -171,10 +171,8 @@ async def test_of_several_alternatives_the_fewest_owners_then_the_smallest_id_th
     carried = {name: word for name, word in (("key", "ann"), ("x_login", "ann")) if name.removeprefix("x_") in used}
     found = await caller(judge, **carried, **({"token": "tok"} if "oauth" in used else {}))
     assert [name for name, _ in found.identities] == schemes
-    assert [name for name, _ in found.also] == also
-    assert {name: each.subject for name, each in (*found.identities, *found.also)} == {
-        name: "tok" if name == "oauth" else "ann" for name in used
-    }
+    assert found.for_skills == ()
+    assert {each.subject for _, each in found.identities} <= {"tok", "ann"}
 
 
 async def test_verifiers_get_the_credential_of_their_own_scheme_only() -> None:
@@ -356,7 +354,6 @@ async def test_a_caller_without_the_scopes_is_named_as_it_would_be_with_them() -
     assert isinstance(refusal.error, AuthorizationError)
     assert refusal.caller is not None
     assert refusal.caller.id == "bob@keys"
-    assert [name for name, _ in refusal.caller.also] == ["oauth"]
     assert refusal.caller.id == (await caller(guard({"oauth": []}, {"key": []}), key="bob", token="tok")).id
 
 
@@ -520,16 +517,16 @@ def test_skills_that_demand_more_need_somebody_who_checks_it() -> None:
     card = {"skills": [{"id": "open"}, {"id": "closed", "security": [{"key": ["admin"]}]}]}
     with pytest.raises(
         ConfigurationError,
-        match=r"'closed', and the guard does not check that.* pass rules=RequestRules\(handlers_check_skills=True\)",
+        match=r"'closed', and a request does not say which.* pass rules=RequestRules\(handlers_check_skills=True\)",
     ):
         guard({"key": []}, card=card)
-    assert isinstance(guard({"key": []}, card=card, handlers_check_skills=True), Guard)
+    assert isinstance(guard({"key": []}, card=card, skills_are_checked=True), Guard)
 
 
 def test_skills_that_demand_an_undeclared_scheme_do_not_start() -> None:
     card = {"skills": [{"id": "s", "security": [{"nobody": []}]}]}
-    with pytest.raises(ConfigurationError, match="skills demand schemes that the card does not declare: nobody"):
-        guard({"key": []}, card=card, handlers_check_skills=True)
+    with pytest.raises(ConfigurationError, match="the card demands the scheme 'nobody' and does not declare it"):
+        guard({"key": []}, card=card, skills_are_checked=True)
 
 
 # Cards of 0.1

@@ -160,7 +160,10 @@ def test_other_credentials_of_the_request_are_found_and_change_nothing_else() ->
         client_id="app",
         actors=(Actor(issuer="idp", subject="bot"),),
     )
-    plain, more = Principal(identities=(("key", key),)), Principal(identities=(("key", key),), for_skills=(("login", token),))
+    plain, more = (
+        Principal(identities=(("key", key),)),
+        Principal(identities=(("key", key),), for_skills=(("login", token),)),
+    )
     for caller in (plain, more):
         assert (caller.id, caller.label, caller.scopes) == ("ann@keys", "ann", frozenset({"read"}))
         assert (caller.client_id, caller.actors) == (None, ())

@@ -38,7 +38,10 @@ def test_a_card_for_callers_needs_what_a_call_needs(path: str, method: str) -> N
     app = guarded(CardReaders.CALLERS)
     without = ask(app, method, path)
     assert without.status_code == 401
-    assert without.headers.get_list("www-authenticate") == ['ApiKey in="header", name="X-API-Key"', "Bearer"]
+    assert without.headers.get_list("www-authenticate") == [
+        'ApiKey in="header", name="X-API-Key"',
+        'Bearer scope="read"',
+    ]
     assert ask(app, method, path, headers={"X-API-Key": POOR_KEY}).status_code == 403
     known = ask(app, method, path, headers=GOOD)
     assert known.status_code == 200

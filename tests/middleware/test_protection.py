@@ -124,7 +124,7 @@ def test_challenges_name_the_metadata_and_the_metadata_names_the_issuer() -> Non
     app = guarded(url=f"{URL}/a2a", clock=lambda: NOW)
     challenges = ask(app, "POST", "/rpc").headers.get_list("www-authenticate")
     where = f"{URL}/.well-known/oauth-protected-resource/a2a"
-    assert f'Bearer resource_metadata="{where}"' in challenges
+    assert f'Bearer scope="read", resource_metadata="{where}"' in challenges
     metadata = ask(app, "GET", "/.well-known/oauth-protected-resource/a2a").json()
     assert metadata["resource"] == f"{URL}/a2a"
     assert metadata["authorization_servers"] == ["https://issuer.example"]

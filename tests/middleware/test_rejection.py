@@ -103,17 +103,18 @@ def test_every_refusal_is_complete_is_not_cached_and_does_not_say_why(error: Rej
 
 
 KEY_CHALLENGE = 'ApiKey in="header", name="X-API-Key"'
+BEARER = 'Bearer scope="read"'
 
 
 @walk(
     ("error", "challenges"),
     [
-        (MISSING, [KEY_CHALLENGE, "Bearer"]),
+        (MISSING, [KEY_CHALLENGE, BEARER]),
         (INVALID, [KEY_CHALLENGE, 'Bearer error="invalid_token"']),
-        (invalid("key"), [KEY_CHALLENGE, "Bearer"]),
-        (invalid(None), [KEY_CHALLENGE, "Bearer"]),
+        (invalid("key"), [KEY_CHALLENGE, BEARER]),
+        (invalid(None), [KEY_CHALLENGE, BEARER]),
         (FORBIDDEN, [KEY_CHALLENGE, 'Bearer error="insufficient_scope", scope="read write"']),
-        (forbidden(("read",), {"key": ("read",)}), [KEY_CHALLENGE, "Bearer"]),
+        (forbidden(("read",), {"key": ("read",)}), [KEY_CHALLENGE, BEARER]),
         (
             forbidden(("a", "b"), {"key": ("a",), "oauth": ("b",)}),
             [KEY_CHALLENGE, 'Bearer error="insufficient_scope", scope="b"'],
@@ -136,6 +137,23 @@ def test_schemes_that_nothing_demands_are_not_challenged_for() -> None:
     assert values(rejection, b"www-authenticate") == [KEY_CHALLENGE]
 
 
+@walk(
+    ("requirements", "bearer"),
+    [
+        ([{"oauth": ["b", "a"]}, {"oauth": ["c"]}], 'Bearer scope="c"'),
+        ([{"oauth": ["b"]}, {"oauth": ["a"]}], 'Bearer scope="b"'),
+        ([{"key": [], "oauth": ["a"]}, {"oauth": ["c", "b"]}], 'Bearer scope="b c"'),
+        ([{"key": []}, {"oauth": ["a"]}], 'Bearer scope="a"'),
+        ([{"oauth": []}, {"oauth": ["a"]}], 'Bearer realm="A2A"'),
+    ],
+)
+def test_bearers_are_told_the_scopes_of_the_cheapest_alternative(
+    requirements: list[dict[str, list[str]]], bearer: str
+) -> None:
+    demanded = [{"schemes": {name: {"list": each} for name, each in one.items()}} for one in requirements]
+    assert values(answer(MISSING, securityRequirements=demanded), b"www-authenticate")[-1] == bearer
+
+
 @pytest.mark.parametrize("location", ["query", "cookie"])
 def test_a_key_elsewhere_is_challenged_for_there(location: str) -> None:
     schemes = {"key": {"type": "apiKey", "in": location, "name": "k"}}
@@ -146,7 +164,7 @@ def test_a_key_elsewhere_is_challenged_for_there(location: str) -> None:
 @pytest.mark.parametrize(
     ("error", "challenge"),
     [
-        (MISSING, "Bearer"),
+        (MISSING, BEARER),
         (invalid("key"), 'Bearer error="invalid_token"'),
         (INVALID, 'Bearer error="invalid_token"'),
         (
@@ -170,7 +188,7 @@ def test_http_json_of_versions_before_1_0_has_no_media_type_of_its_own() -> None
 def test_challenges_can_stand_in_one_line() -> None:
     rejection = answer(MISSING)
     joined = rejection.with_one_challenge_line()
-    assert values(joined, b"www-authenticate") == [f"{KEY_CHALLENGE}, Bearer"]
+    assert values(joined, b"www-authenticate") == [f"{KEY_CHALLENGE}, {BEARER}"]
     assert {line for line in rejection.headers if line[0] != b"www-authenticate"} < set(joined.headers)
     assert (joined.status, joined.body) == (rejection.status, rejection.body)
     assert answer(DOWN).with_one_challenge_line() == answer(DOWN)
@@ -190,13 +208,13 @@ def lacking_by_dpop() -> Rejected:
 @walk(
     ("error", "bearer", "dpop"),
     [
-        (MISSING, "Bearer", f"DPoP {ALGS}"),
+        (MISSING, BEARER, f"DPoP {ALGS}"),
         (INVALID, 'Bearer error="invalid_token"', f"DPoP {ALGS}"),
-        (of_dpop(), "Bearer", f'DPoP error="invalid_token", {ALGS}'),
-        (of_dpop("invalid_dpop_proof"), "Bearer", f'DPoP error="invalid_dpop_proof", {ALGS}'),
-        (of_dpop("use_dpop_nonce"), "Bearer", f'DPoP error="use_dpop_nonce", {ALGS}'),
+        (of_dpop(), BEARER, f'DPoP error="invalid_token", {ALGS}'),
+        (of_dpop("invalid_dpop_proof"), BEARER, f'DPoP error="invalid_dpop_proof", {ALGS}'),
+        (of_dpop("use_dpop_nonce"), BEARER, f'DPoP error="use_dpop_nonce", {ALGS}'),
         (FORBIDDEN, 'Bearer error="insufficient_scope", scope="read write"', f"DPoP {ALGS}"),
-        (lacking_by_dpop(), "Bearer", f'DPoP error="insufficient_scope", scope="read", {ALGS}'),
+        (lacking_by_dpop(), BEARER, f'DPoP error="insufficient_scope", scope="read", {ALGS}'),
     ],
 )
 def test_who_may_use_dpop_is_told_so_beside_bearer_and_hears_of_errors_where_the_token_came(
@@ -211,7 +229,7 @@ def test_who_may_use_dpop_is_told_so_beside_bearer_and_hears_of_errors_where_the
 def test_http_bearer_beside_oauth_is_told_of_bearer_alone() -> None:
     schemes = {"key": {"type": "http", "scheme": "bearer"}, "oauth": {"type": "oauth2"}}
     rejection = answer(of_dpop(), dpop=DPoP(url="http://agent.example"), securitySchemes=schemes)
-    assert values(rejection, b"www-authenticate") == ["Bearer", f'DPoP error="invalid_token", {ALGS}']
+    assert values(rejection, b"www-authenticate") == [BEARER, f'DPoP error="invalid_token", {ALGS}']
 
 
 @pytest.mark.parametrize(("error", "given"), [(MISSING, 1), (of_dpop("use_dpop_nonce"), 1), (FORBIDDEN, 0), (DOWN, 0)])

@@ -104,8 +104,8 @@ class AuditEvent(TypedDict, total=False):
     """The values of an event.
 
     ``client`` is the peer's address according to the server; a proxy may have written it. ``caller`` is the caller's
-    ``id``; ``schemes`` are the schemes of the card that admitted it. ``client_id`` and ``actors`` are those of its
-    access token, if they are known; an actor is written like an ``id``. An event with a ``count`` stands for that many
+    ``id``; ``schemes`` are the schemes of the card that admitted it. ``client_id`` and ``actors`` come from its
+    access token, if it has them; an actor is written like an ``id``. An event with a ``count`` stands for that many
     rejected requests with the same ``reason`` and ``detail``, in the last ``seconds``.
     """
 

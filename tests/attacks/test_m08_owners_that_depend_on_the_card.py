@@ -164,6 +164,11 @@ def passwords(issuer: str = "passwords") -> BasicVerifier:
     return BasicVerifier(MemoryPasswords(), issuer=issuer)
 
 
+async def ask(user: str, password: str) -> Identity | None:
+    """A function, which names the issuer in its identities."""
+    return Identity(issuer="directory", subject=user) if password else None
+
+
 def start(**verifiers: Any) -> Guard:
     requirements: list[Any] = [{"schemes": {name: {}}} for name in verifiers]
     card = {"name": "agent", "securitySchemes": SCHEMES, "securityRequirements": requirements}
@@ -223,6 +228,7 @@ def test_one_store_or_one_issuer_of_tokens_may_have_several_schemes() -> None:
     start(key=keys(shared), sid=keys(shared))
     start(key=keys(), sid=keys(issuer="partners"))
     start(key=keys(), basic=passwords())
+    start(key=keys(issuer="passwords"), basic=BasicVerifier(ask))
     start(key=Own(mine=mine), sid=Own(mine=mine))
     start(key=Own(), sid=Own())
     assert jwt(kind=IdTokenVerifier).kind is CredentialKind.ID_TOKEN

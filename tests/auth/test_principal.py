@@ -6,10 +6,11 @@ import copy
 import dataclasses
 import json
 import pickle
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from starlette.authentication import BaseUser
 
 from a2a_trust.auth.principal import Actor, Anonymous, Identity, Principal
 from a2a_trust.errors import ConfigurationError
+from tests.conftest import ROOT
 from tests.tables import walk
 
 CLAIMS: dict[str, Any] = {
@@ -149,6 +151,17 @@ def test_neither_the_order_nor_the_names_of_the_schemes_are_in_an_id(data: Any, 
     one = [("s", *pair) for pair in pairs]
     other = [(data.draw(TEXTS), *pair) for pair in data.draw(st.permutations(pairs))]
     assert named(*one).id == named(*other).id
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=3))
+def test_the_line_of_the_changelog_makes_an_id_from_the_name_of_before(identities: list[tuple[str, str, str]]) -> None:
+    (line,) = re.findall(r"(?m)^  new = (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"))
+
+    def before(text: str, but: str) -> str:
+        return quote(text, safe="!\"#$&'()*+/;<=>?[\\]^`{|}" + but, errors="surrogatepass")
+
+    old = ",".join(f"{before(s, '@')}:{before(u, ':')}@{before(i, ':')}" for s, u, i in identities)
+    assert eval(line, {"old": old}) == named(*identities).id
 
 
 def test_other_credentials_of_the_request_are_found_and_change_nothing_else() -> None:

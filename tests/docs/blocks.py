@@ -22,6 +22,7 @@ __all__ = ["LANGUAGES", "RUN_BY", "blocks_of"]
 
 #: Page, or folder of pages -> the tests that run its blocks.
 RUN_BY: Final = {
+    "CHANGELOG.md": ["tests/auth/test_principal.py"],
     "README.md": ["tests/cli/test_readme.py"],
     "docs/a2a-sign.md": ["tests/cli/test_reference.py"],
     "docs/agents.md": ["tests/examples/test_agents_guide.py"],

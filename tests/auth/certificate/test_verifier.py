@@ -135,7 +135,7 @@ def test_the_same_name_under_two_authorities_or_two_rules_is_two_callers(tmp_pat
         judged_by(tmp_path, CA.issue(DNS("a.org"), subject=subject), identity=rule, name="partners")
         for rule in (FromDns(), FromSubject())
     }
-    assert len({Principal(identities=(("mtls", each),)).display_name for each in identities | by_rule}) == 4
+    assert len({Principal(identities=(("mtls", each),)).id for each in identities | by_rule}) == 4
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Rejected:
 
     ``scheme`` is the card's name of the scheme whose credential is invalid. ``by_dpop``: the credential came as
     ``Authorization: DPoP``. ``caller`` is set if the credentials are valid but not sufficient. ``demanded`` are the
-    alternatives that it does not satisfy: those of the card, or of a skill.
+    alternatives that it does not satisfy, of a skill; None for the alternatives of the card.
     """
 
     error: AuthenticationError | AuthorizationError | TooManyRequestsError | KeySourceUnavailableError
@@ -75,6 +75,9 @@ class _Evidence:
 
 UNVERIFIED: Final = "a2a_trust.unverified"
 """The key of a scope for the schemes of skills whose verifiers are unavailable now, with the reasons."""
+
+_Verified: TypeAlias = tuple[tuple[str, Identity], ...]
+"""The identities of an alternative, by the names of their schemes."""
 
 _NO_LINES: Final[Lines] = []
 _PROOF: Final = b"dpop"
@@ -258,7 +261,7 @@ class Guard:
         if demanded is None:
             return Rejected(AuthorizationError(f"the card has no skill {skill[:64]!a}"), caller=caller)
         identities = {**dict(caller.identities), **dict(caller.for_skills)}
-        if not demanded or any(_is_satisfied(each, identities) for each in demanded):
+        if not demanded or any(_satisfied(each, identities) is not None for each in demanded):
             return None
         rejected = _reject_unsatisfied(demanded, _Evidence(identities, dict(unverified)), f"the skill {skill[:64]!a}")
         return replace(rejected, caller=caller, demanded=demanded)
@@ -408,7 +411,7 @@ class Guard:
         identities, alternatives = evidence.identities, self._config.alternatives
         if evidence.undecided and self._skill_schemes:
             scope[UNVERIFIED] = evidence.undecided
-        satisfied = [alternative for alternative in alternatives if _is_satisfied(alternative, identities)]
+        satisfied = [verified for each in alternatives if (verified := _satisfied(each, identities)) is not None]
         if satisfied:
             return _caller_by(satisfied, identities, self._skill_schemes)
         if self._config.admits_anonymous and self._card_schemes.isdisjoint((*identities, *evidence.undecided)):
@@ -416,8 +419,15 @@ class Guard:
         return _reject_unsatisfied(alternatives, evidence, "the card")
 
 
-def _is_satisfied(alternative: Alternative, identities: Mapping[str, Identity]) -> bool:
-    return all(name in identities and scopes <= identities[name].scopes for name, scopes in alternative.schemes)
+def _satisfied(alternative: Alternative, identities: Mapping[str, Identity]) -> _Verified | None:
+    """The identities that satisfy the alternative, each with the scopes of its own credential; None if it is not."""
+    verified = []
+    for name, scopes in alternative.schemes:
+        identity = identities.get(name)
+        if identity is None or not scopes <= identity.scopes:
+            return None
+        verified.append((name, identity))
+    return tuple(verified)
 
 
 def _reject_unsatisfied(alternatives: tuple[Alternative, ...], evidence: _Evidence, what: str) -> Rejected:
@@ -428,8 +438,8 @@ def _reject_unsatisfied(alternatives: tuple[Alternative, ...], evidence: _Eviden
             return Rejected(unknown)
     met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
     if met:
-        error, caller = _lacking_scopes(identities, met, what), _caller_by(met, identities)
-        return Rejected(error, by_dpop=bool(evidence.dpop_token), caller=caller)
+        caller = _caller_by([tuple((name, identities[name]) for name, _ in each.schemes) for each in met], identities)
+        return Rejected(_lacking_scopes(identities, met, what), by_dpop=bool(evidence.dpop_token), caller=caller)
     missing = [
         " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
         for alternative in alternatives[:_SHOWN]
@@ -508,22 +518,21 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
 
 
 def _caller_by(
-    alternatives: Iterable[Alternative], identities: Mapping[str, Identity], of_skills: frozenset[str] = frozenset()
+    alternatives: Iterable[_Verified], identities: Mapping[str, Identity], of_skills: frozenset[str] = frozenset()
 ) -> Principal:
     """The caller by one of these alternatives: by the fewest owners, then the smallest ``id``, then the first one.
 
     So the id does not depend on the order of the card's requirements, nor on the names of its schemes. ``of_skills``
     are the schemes that skills demand.
     """
-    callers = [
-        Principal(
-            identities=tuple((name, identities[name]) for name in names),
-            for_skills=tuple(item for item in identities.items() if item[0] in of_skills.difference(names)),
-        )
-        for names in dict.fromkeys(tuple(name for name, _ in each.schemes) for each in alternatives)
-    ]
+    callers = []
+    for verified in alternatives:
+        for_skills: _Verified = ()
+        if len(identities) > len(verified):
+            for_skills = tuple(item for item in identities.items() if item[0] in of_skills and item not in verified)
+        callers.append(Principal(identities=verified, for_skills=for_skills))
     # An id has a comma between two owners.
-    return callers[0] if len(callers) == 1 else min(callers, key=lambda caller: (caller.id.count(","), caller.id))
+    return callers[0] if len(callers) == 1 else min(callers, key=lambda caller: ((id_ := caller.id).count(","), id_))
 
 
 def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:

@@ -94,7 +94,7 @@ def _reject(credentials: CallerCredentials, rejected: Rejected) -> NoReturn:
 
 
 def rejection_by_handler(error: BaseException, credentials: CallerCredentials) -> Rejected | None:
-    """What an exception of the application says about the caller; None if it is not a rejection."""
+    """The rejection that an exception of the application stands for; None for any other exception."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:  # a task group in the handler
         error = error.exceptions[0]
     if isinstance(error, CallerRejectedError):

@@ -59,7 +59,7 @@ REQUIREMENTS: dict[str, list[dict[str, list[str]]]] = {
 }
 
 
-def guard(requirements: list[dict[str, list[str]]], skills: Sequence[dict[str, Any]] = (), **names: str) -> Guard:
+def guard(requirements: list[dict[str, list[str]]], skills: Sequence[dict[str, Any]] = (), **names: Any) -> Guard:
     """A guard whose card gives the schemes these ``names``."""
     verifiers: dict[str, Any] = {
         "key": ApiKeyVerifier(STORE),
@@ -99,7 +99,7 @@ NAMES = [dict(zip(("key", "sid", "oauth"), names, strict=True)) for names in per
 async def test_renamed_schemes_and_reordered_requirements_keep_the_owner(
     carried: dict[bytes, str], requirements: list[dict[str, list[str]]]
 ) -> None:
-    guards = [guard(requirements, **names) for names in NAMES]
+    guards = [guard(requirements, [], **names) for names in NAMES]
     guards += [guard([*order]) for order in permutations(requirements)]
     ids = {found and found.id for found in [await caller_of(each, carried) for each in guards]}
     assert len(ids) == 1

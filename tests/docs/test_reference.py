@@ -15,6 +15,7 @@ from a2a_trust.client.adapters import CredentialsError, CredentialsRejectedError
 from a2a_trust.errors import FailureReason, TrustError
 from a2a_trust.keys.files import PassphraseNeededError
 from a2a_trust.middleware.audit import Reason
+from a2a_trust.middleware.handlers import CallerRejectedError
 from benchmarks import page as performance
 from tests.cli.conftest import CARD
 from tests.conftest import ROOT
@@ -25,6 +26,7 @@ ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 ENTRIES = dict(re.findall(r"(?ms)^### ([a-z-]+)\n\n(.*?)(?=^##|\Z)", ERRORS))
 CLASSES: list[type[TrustError]] = [
     *(kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TrustError)),
+    CallerRejectedError,
     CredentialsError,
     CredentialsRejectedError,
     PassphraseNeededError,

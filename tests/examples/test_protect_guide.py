@@ -43,7 +43,23 @@ from tests.servers.issuer import issuing
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-FIRST, RULES, BROWSERS, PASSWORDS, DIRECTORY, OWN, HANDLER, ACTING, KEEPING, FAILURES, GUESSED, TOGETHER, AUDIT = BLOCKS
+(
+    FIRST,
+    RULES,
+    BROWSERS,
+    PASSWORDS,
+    DIRECTORY,
+    OWN,
+    HANDLER,
+    ACTING,
+    SKILLS,
+    REJECTING,
+    KEEPING,
+    FAILURES,
+    GUESSED,
+    TOGETHER,
+    AUDIT,
+) = BLOCKS
 COMMANDS, PASSWORD_COMMANDS = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -93,7 +109,10 @@ def test_the_first_lines_make_an_agent_that_takes_a_key_or_a_login(
     exec(FIRST, names)
     refused = ask(names["app"], "/")
     assert refused.status_code == 401
-    assert refused.headers.get_list("www-authenticate") == ['ApiKey in="header", name="X-API-Key"', "Bearer"]
+    assert refused.headers.get_list("www-authenticate") == [
+        'ApiKey in="header", name="X-API-Key"',
+        'Bearer realm="A2A"',
+    ]
     assert ask(names["app"], "/", **{"X-API-Key": key}).text == "hello"
 
 
@@ -242,6 +261,21 @@ def test_a_tool_of_an_executor_knows_for_whom_it_works(capsys: pytest.CaptureFix
     app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
     assert ask(app, "/", **{"X-API-Key": keys.create(owner="ann").text}).status_code == 200
     assert capsys.readouterr().out == "booked 12 for ann@api-keys\n"
+
+
+def test_handlers_demand_what_a_skill_demands_and_reject_their_callers() -> None:
+    store = MemoryApiKeys()
+    ann, bob = (store.create(owner=owner, scopes=scopes).text for owner, scopes in (("ann", ["draw"]), ("bob", [])))
+    names: dict[str, Any] = {}
+    for block in (HANDLER, SKILLS, REJECTING):
+        exec(block, names)
+    routes = [Route("/draw", names["draw"]), Route("/tasks/1", names["show"])]
+    skill = {**SKILL, "id": "custom-map-generator", "securityRequirements": [{"schemes": {"key": {"list": ["draw"]}}}]}
+    rules = RequestRules(handlers_check_skills=True, other_paths=["/tasks/1"])
+    card = {**CARD, "skills": [skill]}
+    app = protect(Starlette(routes=routes), card=card, verifiers={"key": ApiKeyVerifier(store)}, rules=rules)
+    for path in ("/draw", "/tasks/1"):
+        assert [ask(app, path, **{"X-API-Key": key}).status_code for key in (ann, bob)] == [200, 403]
 
 
 def test_an_executor_gets_the_token_of_its_caller(capsys: pytest.CaptureFixture[str]) -> None:

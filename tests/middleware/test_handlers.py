@@ -73,7 +73,7 @@ def shield(app: Any, card: dict[str, Any] | None = None, *, keys: Any = None, **
         "key": ApiKeyVerifier(STORE),
         "google": JwtVerifier(keys or Keys(EC), issuer=ISSUER, audience=AUDIENCE),
     }
-    given = {"handlers_check_skills": True} if "skill_of" not in rules else {}
+    given: dict[str, Any] = {} if "skill_of" in rules else {"handlers_check_skills": True}
     return protect(
         app, card=card or georoute(), verifiers=verifiers, rules=RequestRules(**given, **rules), clock=lambda: NOW
     )
@@ -348,7 +348,7 @@ async def test_an_answer_that_has_begun_is_not_changed() -> None:
 
 
 async def test_errors_of_the_server_pass_unchanged() -> None:
-    done = []
+    done: list[int] = []
 
     async def pieces() -> Any:
         yield b"a"

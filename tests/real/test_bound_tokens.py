@@ -92,7 +92,7 @@ def card_of(provider: OpenIdProvider, origin: str) -> dict[str, Any]:
 
 async def who(request: Request) -> JSONResponse:
     caller = principal_of(request.scope)
-    (_, identity), *_ = caller.identities  # type: ignore[union-attr]
+    (_, identity), *_ = caller.identities
     return JSONResponse({"subject": identity.subject, "jkt": identity.bound_to and identity.bound_to.jkt})
 
 

@@ -123,7 +123,7 @@ class Calls:
 
     async def answer(self, request: Request) -> Response:
         caller = principal_of(request.scope)
-        (_, identity), *_ = caller.identities  # type: ignore[union-attr]
+        (_, identity), *_ = caller.identities
         bound = identity.bound_to
         said = {
             "subject": identity.subject,

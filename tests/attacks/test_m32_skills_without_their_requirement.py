@@ -1,0 +1,156 @@
+"""M32: a skill demands more than the card, and works without it; or an error of a handler tells a stranger why.
+
+Found in a walk through the sample card of the specification: the credential of a skill was not verified, and errors of
+handlers were answers with the status 500.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.errors import AuthorizationError, KeySourceUnavailableError
+from a2a_trust.middleware import RequestRules, protect, require_skill
+from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
+from tests.middleware.agent import uvicorn_serving
+from tests.tables import walk
+
+pytestmark = pytest.mark.anyio
+
+STORE = MemoryApiKeys()
+KEY = STORE.create(owner="ann", scopes=["pay"]).text
+COOKIE = STORE.create(owner="ann", scopes=["pay"]).text
+CARD: dict[str, Any] = {
+    "name": "agent",
+    "supportedInterfaces": [
+        {"url": "http://agent.example/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    ],
+    "securitySchemes": {
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
+        "session": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}},
+        "oauth": {"oauth2SecurityScheme": {"flows": {}}},
+    },
+    "securityRequirements": [{"schemes": {"key": {}}}],
+    "skills": [
+        {"id": "pay", "securityRequirements": [{"schemes": {"oauth": {"list": ["pay"]}}}]},
+        {"id": "browse", "securityRequirements": [{"schemes": {"session": {}}}]},
+    ],
+}
+CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}}
+KEYED = {"X-API-Key": KEY}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def bearer(**changes: Any) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(claims(**changes))}"}
+
+
+class Agent:
+    """It does the skill of the request's header, and counts how often."""
+
+    def __init__(self, *, by_guard: bool = False, keys: Any = None) -> None:
+        self.done = 0
+        self.skill = "pay"
+        app = Starlette(routes=[Route("/rpc", self._work, methods=["POST"])])
+        verifiers: dict[str, Any] = {
+            "key": ApiKeyVerifier(STORE),
+            "session": ApiKeyVerifier(STORE),
+            "oauth": JwtVerifier(keys or Keys(EC), issuer=ISSUER, audience=AUDIENCE),
+        }
+        self._by_guard = by_guard
+        rules = (
+            RequestRules(skill_of=lambda call, body: self.skill)
+            if by_guard
+            else RequestRules(handlers_check_skills=True)
+        )
+        self.app = protect(app, card=CARD, verifiers=verifiers, rules=rules, clock=lambda: NOW)
+
+    async def _work(self, request: Request) -> JSONResponse:
+        if not self._by_guard:
+            require_skill(request, self.skill)
+        self.done += 1
+        return JSONResponse({})
+
+    async def statuses(self, carried: list[dict[str, str]]) -> list[int]:
+        async with uvicorn_serving(self.app, "h11") as origin, httpx.AsyncClient(base_url=origin) as http:
+            return [(await http.post("/rpc", json=CALL, headers=each)).status_code for each in carried]
+
+
+@walk("by_guard", [False, True])
+async def test_nothing_but_its_own_credential_opens_a_skill(by_guard: bool) -> None:
+    agent = Agent(by_guard=by_guard)
+    answers = {
+        401: [
+            {},
+            KEYED,  # its own scope "pay" is one of another scheme
+            bearer(scope="pay"),  # the card's own credential is missing
+            {**KEYED, "Authorization": "Bearer garbage"},
+            {**KEYED, **bearer(scope="pay", exp=NOW - 1_000)},
+            {**KEYED, **bearer(scope="pay", aud="another agent")},
+            {**KEYED, **bearer(scope="pay", cnf={"jkt": "a" * 43})},  # bound to a key that nobody proves
+            {**KEYED, "Authorization": f"Bearer {KEY}"},
+        ],
+        403: [{**KEYED, **bearer(scope="read")}],
+    }
+    for status, carried in answers.items():
+        assert await agent.statuses(carried) == [status] * len(carried)
+    assert agent.done == 0
+    assert await agent.statuses([{**KEYED, **bearer(scope="pay")}]) == [200]
+    agent.skill = "another"
+    assert await agent.statuses([{**KEYED, **bearer(scope="pay")}]) == [403]
+    assert agent.done == 1
+
+
+async def test_an_invalid_credential_of_any_skill_stops_every_call() -> None:
+    agent = Agent()
+    good = {**KEYED, **bearer(scope="pay")}
+    assert await agent.statuses([{**good, "Cookie": "sid=garbage"}, {**good, "Cookie": "sid="}]) == [401, 401]
+    assert agent.done == 0
+
+
+async def test_a_page_of_another_site_cannot_use_the_cookie_of_a_skill() -> None:
+    agent = Agent()
+    agent.skill = "browse"
+    mine = {**KEYED, "Cookie": f"sid={COOKIE}"}
+    cross = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    assert await agent.statuses([{**mine, **cross}]) == [403]
+    assert agent.done == 0
+    assert await agent.statuses([{**mine, "Sec-Fetch-Site": "same-origin"}]) == [200]
+
+
+async def test_an_outage_of_a_skills_issuer_opens_nothing() -> None:
+    keys = Keys(EC)
+    keys.down = True
+    agent = Agent(keys=keys)
+    assert await agent.statuses([{**KEYED, **bearer(scope="pay")}]) == [503]
+    agent.skill = "browse"
+    assert await agent.statuses([{**KEYED, **bearer(scope="pay")}]) == [401]
+    assert agent.done == 0
+
+
+@walk("error", [AuthorizationError(f"{KEY} is not enough"), KeySourceUnavailableError(f"{KEY} is lost")])
+async def test_no_caller_reads_why_a_handler_fails(error: Exception) -> None:
+    async def fail(request: Request) -> JSONResponse:
+        raise error
+
+    app = protect(
+        Starlette(routes=[Route("/rpc", fail, methods=["POST"])]),
+        card={**CARD, "skills": []},
+        verifiers={"key": ApiKeyVerifier(STORE)},
+    )
+    async with uvicorn_serving(app, "h11") as origin, httpx.AsyncClient(base_url=origin) as http:
+        answer = await http.post("/rpc", json=CALL, headers=KEYED)
+    assert answer.status_code in (403, 500)
+    assert KEY not in answer.text + str(answer.headers)

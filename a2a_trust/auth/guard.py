@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
@@ -71,6 +71,8 @@ class _Evidence:
     too_many: TooManyRequestsError | None = None
 
 
+_Verified: TypeAlias = tuple[tuple[str, Identity], ...]
+"""The identities by an alternative."""
 _NO_LINES: Final[Lines] = []
 _PROOF: Final = b"dpop"
 _MOST_PRINCIPALS: Final = 4096
@@ -375,11 +377,16 @@ class Guard:
     def _decide(self, evidence: _Evidence) -> Principal | Rejected:
         """The caller, by the alternatives that are satisfied; else the rejection."""
         identities = evidence.identities
-        satisfied = [
-            alternative
-            for alternative in self._config.alternatives
-            if all(name in identities and scopes <= identities[name].scopes for name, scopes in alternative.schemes)
-        ]
+        satisfied: list[_Verified] = []
+        for alternative in self._config.alternatives:
+            verified = []
+            for name, scopes in alternative.schemes:
+                identity = identities.get(name)
+                if identity is None or not scopes <= identity.scopes:
+                    break
+                verified.append((name, identity))
+            else:
+                satisfied.append(tuple(verified))
         return _caller_by(satisfied, identities) if satisfied else self._reject_unsatisfied(evidence)
 
     def _reject_unsatisfied(self, evidence: _Evidence) -> Rejected:
@@ -389,7 +396,8 @@ class Guard:
                 return Rejected(unknown)
         met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
         if met:
-            caller, is_by_dpop = _caller_by(met, identities), bool(evidence.dpop_token)
+            verified = [tuple((name, identities[name]) for name, _ in each.schemes) for each in met]
+            caller, is_by_dpop = _caller_by(verified, identities), bool(evidence.dpop_token)
             return Rejected(_lacking_scopes(identities, met), by_dpop=is_by_dpop, caller=caller)
         missing = [
             " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
@@ -468,21 +476,18 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     return ""
 
 
-def _caller_by(alternatives: Iterable[Alternative], identities: Mapping[str, Identity]) -> Principal:
+def _caller_by(alternatives: Iterable[_Verified], identities: Mapping[str, Identity]) -> Principal:
     """The caller by one of these alternatives: by the fewest owners, then the smallest ``id``, then the first one.
 
     So the id does not depend on the order of the card's requirements, nor on the names of its schemes.
     """
-    names = dict.fromkeys(tuple(name for name, _ in each.schemes) for each in alternatives)
-    callers = [
-        Principal(
-            identities=tuple((name, identities[name]) for name in each),
-            also=tuple(item for item in identities.items() if item[0] not in each),
-        )
-        for each in names
-    ]
+    callers: list[Principal] = []
+    for each in alternatives:
+        if not callers or each != callers[-1].identities:
+            also = tuple(item for item in identities.items() if item not in each) if len(identities) > len(each) else ()
+            callers.append(Principal(identities=each, also=also))
     # An id has a comma between two owners.
-    return callers[0] if len(callers) == 1 else min(callers, key=lambda caller: (caller.id.count(","), caller.id))
+    return callers[0] if len(callers) == 1 else min(callers, key=lambda each: ((id_ := each.id).count(","), id_))
 
 
 def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP

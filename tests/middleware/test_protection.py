@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.dpop import DPoP
+from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.view import CardView, read_card
@@ -347,8 +348,23 @@ def test_an_address_to_listen_at_is_warned_of(
 ) -> None:
     interfaces = [{"url": interface, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
     protect(application(), card={**CARD, "supportedInterfaces": interfaces}, verifiers=verifiers(), url=url)
-    assert [record.getMessage().partition(": ")[0] for record in caplog.records] == places
-    assert all("write the name that callers use" in record.getMessage() for record in caplog.records)
+    said = [record.getMessage() for record in caplog.records if record.name == "a2a_trust.middleware.protection"]
+    assert [each.partition(": ")[0] for each in said] == places
+    assert all("write the name that callers use" in each for each in said)
+
+
+@pytest.mark.parametrize(
+    ("url", "warnings"), [("https://agent.example", 0), ("https://agent.example/a2a", 1), (None, 0)]
+)
+def test_a_url_that_is_no_audience_is_warned_of(
+    url: str | None, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuers = SeveralIssuers([verifiers()["oauth"]])
+    for oauth in (verifiers()["oauth"], issuers):
+        protect(application(), card=CARD, verifiers={**verifiers(), "oauth": oauth}, url=url)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == 2 * warnings
+    assert all("accepts only tokens for 'https://agent.example'" in each for each in said)
 
 
 def test_an_interface_elsewhere_that_readers_differ_about_is_no_reason_to_fail() -> None:

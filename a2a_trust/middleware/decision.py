@@ -16,9 +16,10 @@ Source: A2A 1.0.1 3.2, 9.1, 11.1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from inspect import isawaitable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.certificate.source import CertificateSource
@@ -44,9 +45,17 @@ from a2a_trust.middleware.caller import Caller, set_caller, set_public
 from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRejectedError, check_media_type, read_call
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
-from a2a_trust.middleware.options import GuardRules, RequestRules
+from a2a_trust.middleware.options import GuardRules, RequestRules, allows
 from a2a_trust.middleware.paths import OtherPaths, public_path
-from a2a_trust.middleware.rejection import FORBIDDEN, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
+from a2a_trust.middleware.rejection import (
+    FORBIDDEN,
+    NOT_FOUND,
+    TOO_LARGE,
+    UNDECIDED,
+    Rejection,
+    rejection_for,
+    rejection_of,
+)
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
 
 Request: TypeAlias = MutableMapping[str, Any]
@@ -140,12 +149,14 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float)
             return NeedsBody(admitted, _NO_BODY) if seen.is_public and seen.method == "OPTIONS" else admitted
         check_announced(rule.most, seen.scope["headers"])
     except CallRejectedError as rejected:
-        return _reject(rejected, rule, admitted)
+        return _reject(calls, rejected, rule, admitted)
     return NeedsBody(admitted, rule)
 
 
-def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | ForExtendedCard | Rejection:
-    """The decision about a request with its whole body, once for each request."""
+async def decide_with_body(
+    calls: CallRules, undecided: NeedsBody, body: bytes
+) -> Admitted | ForExtendedCard | Rejection:
+    """The decision about a request with its whole body, once for each request. It waits for an async rule only."""
     admitted, rule = undecided
     try:
         if len(body) > rule.most:
@@ -153,15 +164,17 @@ def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Adm
         if rule.target is None:
             return admitted
         call = calls.read(rule.target, body, admitted.request)
-        calls.check_tenants(call, admitted.caller)
+        asked = calls.check_tenants(call, admitted.caller)
+        if asked is not None:
+            await asked
     except CallRejectedError as rejected:
-        return _reject(rejected, rule, admitted)
+        return _reject(calls, rejected, rule, admitted)
     decided = admitted._replace(request={**admitted.request, CALL: call}, call=call)
     return ForExtendedCard(decided) if call.operation is Operation.GET_EXTENDED_CARD else decided
 
 
-def _reject(rejected: CallRejectedError, rule: BodyRule | None, admitted: Admitted) -> Rejection:
-    rejection = reject(rejected, rule, admitted.caller, admitted.request)
+def _reject(calls: CallRules, rejected: CallRejectedError, rule: BodyRule | None, admitted: Admitted) -> Rejection:
+    rejection = calls.reject(rejected, rule, admitted.caller, admitted.request)
     nonce = () if admitted.dpop_nonce is None else ((b"dpop-nonce", admitted.dpop_nonce.encode("ascii")),)
     return replace(rejection, headers=(*rejection.headers, *nonce))
 
@@ -211,6 +224,7 @@ class Access:
         proofs = self.guard.proof_headers if rules.hide_credentials else frozenset[bytes]()
         self._hidden = Hidden(self.guard.places if rules.hide_credentials else (), proofs | self._certificate_headers)
         self._repeated = {reason: audit.RepeatedRejections(reason) for reason in audit.COUNTED}
+        self.outages: Final = self._repeated[audit.Reason.KEY_SOURCE_UNAVAILABLE]
 
     def see(self, scope: Request) -> Seen:
         """The request as one value. Public is GET or HEAD of exactly a public path, or an admitted preflight."""
@@ -324,6 +338,7 @@ class CallRules:
                 "callers may use it; pass rules=RequestRules(may_use_tenant=lambda caller, tenant: …)"
             )
         self._interfaces, self._may_use_tenant, self._max_body = interfaces, rules.may_use_tenant, rules.max_body
+        self._outages = access.outages
         self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
         self._cached_rule = lru_cache(maxsize=1024)(self._find_rule)
@@ -360,22 +375,49 @@ class CallRules:
             check_media_type(scope["headers"])
         return read_call(target, body, scope.get("query_string", b""))
 
-    def check_tenants(self, call: Call, caller: Caller | None) -> None:
-        """Return when the caller may use the tenant that the call names, or it names none."""
+    def check_tenants(self, call: Call, caller: Caller | None) -> Coroutine[Any, Any, None] | None:
+        """Return None when the caller may use the tenant that the call names, or it names none.
+
+        For an async rule, the result is the rest of the check, which must be awaited.
+        """
         if not call.tenants:
-            return
-        call_id = call.call_id or b"null"
+            return None
         if len(call.tenants) > 1:
-            raise CallRejectedError(INVALID, "path, query and body name different tenants", call_id)
+            raise CallRejectedError(INVALID, "path, query and body name different tenants", call.call_id or b"null")
         may_use = self._may_use_tenant
-        if may_use is not None and caller is not None and may_use(caller, call.tenant) is True:
-            return
+        answer = None if may_use is None or caller is None else may_use(caller, call.tenant)
+        if answer is True:
+            return None
+        if isawaitable(answer):
+            return self._wait_for_rule(call, answer)
+        raise self._forbidden(call)
+
+    async def _wait_for_rule(self, call: Call, answer: Awaitable[object]) -> None:
+        is_allowed = await allows(answer)
+        if is_allowed is None:
+            raise CallRejectedError(UNDECIDED, "may_use_tenant does not answer in time", call.call_id or b"null")
+        if not is_allowed:
+            raise self._forbidden(call)
+
+    def _forbidden(self, call: Call) -> CallRejectedError:
         why = (
             "may_use_tenant does not allow it for this caller"
-            if may_use
+            if self._may_use_tenant
             else "no tenant may be named without rules=RequestRules(may_use_tenant=…)"
         )
-        raise CallRejectedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call_id)
+        return CallRejectedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call.call_id or b"null")
+
+    def reject(
+        self, rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, scope: Request
+    ) -> Rejection:
+        """The answer to a request that these rules reject."""
+        if rejected.error is UNDECIDED:
+            self._outages.log(scope, rejected.why)
+        else:
+            reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
+            audit.log_rejected(scope, reason, rejected.why, caller)
+        is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
+        return rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
 
     def _check_other(self, meaning: Other | Undeclared, path: str) -> None:
         """Return when the application may have a request of no interface."""
@@ -397,13 +439,6 @@ def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
             if not (announced.isdigit() and len(announced) < _MANY_DIGITS and int(announced) <= most):
                 raise too_large(most)
             return
-
-
-def reject(rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Rejection:
-    reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
-    audit.log_rejected(scope, reason, rejected.why, caller)
-    is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
-    return rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
 
 
 def too_large(most: int) -> CallRejectedError:

@@ -5,9 +5,10 @@ A wrong option is a ConfigurationError at start that says how to write it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from asyncio import timeout
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from inspect import iscoroutinefunction, signature
+from inspect import signature
 from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.principal import Anonymous, Principal
@@ -17,8 +18,11 @@ from a2a_trust.keys.trust.origins import origin_of
 
 MAX_BODY: Final = 16_777_216
 
-TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
-"""Whether a caller may use a tenant, whose name is not empty. Only True allows it."""
+RULE_SECONDS: Final = 1.0
+"""How long an async rule may take."""
+
+TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool | Awaitable[bool]]
+"""Whether a caller may use a tenant, whose name is not empty: a plain or an async function. Only True allows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,8 @@ class RequestRules(GuardRules):
     """Which requests an agent accepts, in addition to the rules of its card: the rules of ``protect``. The other
     options are as in ``GuardRules``.
 
-    - ``may_use_tenant``: which caller may use which tenant. Without it, requests that name a tenant are rejected.
+    - ``may_use_tenant``: a plain or async function that says which caller may use which tenant. Without it, requests
+      that name a tenant are rejected.
     - ``other_paths``: paths of the application that belong to no interface. An entry is an exact path (``"/docs"``;
       ``"/"`` is only the root), a template (``"/tasks/{id}"``: each name in braces stands for one segment), or, when it
       ends in ``/``, all paths that begin with it. Name them with ``may_use_tenant``, with an extended card, and for
@@ -136,12 +141,25 @@ def takes_requests(app: Any) -> bool:
 
 
 def check_rule(name: str, rule: Any) -> None:
-    """Return when the rule is a plain function: ``async def`` returns a coroutine, and that is never False."""
-    if not callable(rule) or iscoroutinefunction(rule) or iscoroutinefunction(type(rule).__call__):
+    if not callable(rule):
         raise ConfigurationError(
-            f"{name}: write a plain function (def or lambda, not async def) that returns True or False, as in "
+            f"{name}: write a function (def, async def or lambda) that returns True or False, as in "
             f"{name}={_EXAMPLES[name]}"
         )
+
+
+async def allows(answer: Awaitable[object]) -> bool | None:
+    """Whether the answer of an async rule is True; None without an answer within ``RULE_SECONDS``. Exceptions of the
+    rule are raised."""
+    limit = timeout(RULE_SECONDS)
+    try:
+        async with limit:
+            is_true = await answer is True
+    except TimeoutError:
+        if not limit.expired():  # the rule's own
+            raise
+        return None
+    return None if limit.expired() else is_true  # expired: the rule has swallowed its cancellation
 
 
 _EXAMPLES = {

@@ -73,8 +73,8 @@ class Reason(StrEnum):
     """The caller exceeded its limit, or the peer sent too many wrong credentials; look for a loop or an attack, or
     raise the limit."""
     KEY_SOURCE_UNAVAILABLE = "key-source-unavailable"
-    """The credential cannot be checked now, because keys, a store, an issuer or the server's setup are missing; restore
-    what ``detail`` names."""
+    """The request cannot be checked now: keys, a store, an issuer or the server's setup are missing, or an async rule
+    does not answer in time; restore what ``detail`` names."""
     AMBIGUOUS_REQUEST = "ambiguous-request"
     """The request is malformed, or two readers could understand it differently; the caller must correct it."""
     TOO_LARGE = "too-large"

@@ -16,9 +16,10 @@ Source: A2A 1.0.1 3.2, 9.1, 11.1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from inspect import isawaitable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.certificate.source import CertificateSource
@@ -45,9 +46,17 @@ from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRejectedError, c
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.handlers import CallerRejectedError, require_skill
-from a2a_trust.middleware.options import GuardRules, RequestRules
+from a2a_trust.middleware.options import GuardRules, RequestRules, allows
 from a2a_trust.middleware.paths import OtherPaths, public_path
-from a2a_trust.middleware.rejection import FORBIDDEN, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
+from a2a_trust.middleware.rejection import (
+    FORBIDDEN,
+    NOT_FOUND,
+    TOO_LARGE,
+    UNDECIDED,
+    Rejection,
+    rejection_for,
+    rejection_of,
+)
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
 
 Request: TypeAlias = MutableMapping[str, Any]
@@ -142,12 +151,14 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float)
             return NeedsBody(admitted, _NO_BODY, seen) if seen.is_public and seen.method == "OPTIONS" else admitted
         check_announced(rule.most, seen.scope["headers"])
     except CallRejectedError as rejected:
-        return _with_nonce(reject(rejected, rule, admitted.caller, admitted.request), admitted)
+        return _reject(calls, rejected, rule, admitted)
     return NeedsBody(admitted, rule, seen)
 
 
-def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Admitted | ForExtendedCard | Rejection:
-    """The decision about a request with its whole body, once for each request."""
+async def decide_with_body(
+    calls: CallRules, undecided: NeedsBody, body: bytes
+) -> Admitted | ForExtendedCard | Rejection:
+    """The decision about a request with its whole body, once for each request. It waits for an async rule only."""
     admitted, rule, seen = undecided
     try:
         if len(body) > rule.most:
@@ -155,14 +166,20 @@ def decide_with_body(calls: CallRules, undecided: NeedsBody, body: bytes) -> Adm
         if rule.target is None:
             return admitted
         call = calls.read(rule.target, body, admitted.request)
-        calls.check_tenants(call, admitted.caller)
+        asked = calls.check_tenants(call, admitted.caller)
+        if asked is not None:
+            await asked
         calls.check_skill(call, body, admitted.request)
     except CallRejectedError as rejected:
-        return _with_nonce(reject(rejected, rule, admitted.caller, admitted.request), admitted)
-    except CallerRejectedError as rejected:
-        return _with_nonce(calls.access.reject(rejected.rejected, seen, None, call.call_id), admitted)
+        return _reject(calls, rejected, rule, admitted)
+    except CallerRejectedError as error:
+        return _with_nonce(calls.access.reject(error.rejected, seen, None, call.call_id), admitted)
     decided = admitted._replace(request={**admitted.request, CALL: call}, call=call)
     return ForExtendedCard(decided) if call.operation is Operation.GET_EXTENDED_CARD else decided
+
+
+def _reject(calls: CallRules, rejected: CallRejectedError, rule: BodyRule | None, admitted: Admitted) -> Rejection:
+    return _with_nonce(calls.reject(rejected, rule, admitted.caller, admitted.request), admitted)
 
 
 def _with_nonce(rejection: Rejection, admitted: Admitted) -> Rejection:
@@ -215,6 +232,7 @@ class Access:
         proofs = self.guard.proof_headers if rules.hide_credentials else frozenset[bytes]()
         self._hidden = Hidden(self.guard.places if rules.hide_credentials else (), proofs | self._certificate_headers)
         self._repeated = {reason: audit.RepeatedRejections(reason) for reason in audit.COUNTED}
+        self.outages: Final = self._repeated[audit.Reason.KEY_SOURCE_UNAVAILABLE]
 
     def see(self, scope: Request) -> Seen:
         """The request as one value. Public is GET or HEAD of exactly a public path, or an admitted preflight."""
@@ -372,22 +390,49 @@ class CallRules:
             check_media_type(scope["headers"])
         return read_call(target, body, scope.get("query_string", b""))
 
-    def check_tenants(self, call: Call, caller: Caller | None) -> None:
-        """Return when the caller may use the tenant that the call names, or it names none."""
+    def check_tenants(self, call: Call, caller: Caller | None) -> Coroutine[Any, Any, None] | None:
+        """Return None when the caller may use the tenant that the call names, or it names none.
+
+        For an async rule, the result is the rest of the check, which must be awaited.
+        """
         if not call.tenants:
-            return
-        call_id = call.call_id or b"null"
+            return None
         if len(call.tenants) > 1:
-            raise CallRejectedError(INVALID, "path, query and body name different tenants", call_id)
+            raise CallRejectedError(INVALID, "path, query and body name different tenants", call.call_id or b"null")
         may_use = self._may_use_tenant
-        if may_use is not None and caller is not None and may_use(caller, call.tenant) is True:
-            return
+        answer = None if may_use is None or caller is None else may_use(caller, call.tenant)
+        if answer is True:
+            return None
+        if isawaitable(answer):
+            return self._wait_for_rule(call, answer)
+        raise self._forbidden(call)
+
+    async def _wait_for_rule(self, call: Call, answer: Awaitable[object]) -> None:
+        is_allowed = await allows(answer)
+        if is_allowed is None:
+            raise CallRejectedError(UNDECIDED, "may_use_tenant does not answer in time", call.call_id or b"null")
+        if not is_allowed:
+            raise self._forbidden(call)
+
+    def _forbidden(self, call: Call) -> CallRejectedError:
         why = (
             "may_use_tenant does not allow it for this caller"
-            if may_use
+            if self._may_use_tenant
             else "no tenant may be named without rules=RequestRules(may_use_tenant=…)"
         )
-        raise CallRejectedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call_id)
+        return CallRejectedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call.call_id or b"null")
+
+    def reject(
+        self, rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, scope: Request
+    ) -> Rejection:
+        """The answer to a request that these rules reject."""
+        if rejected.error is UNDECIDED:
+            self.access.outages.log(scope, rejected.why)
+        else:
+            reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
+            audit.log_rejected(scope, reason, rejected.why, caller)
+        is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
+        return rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
 
     def check_skill(self, call: Call, body: bytes, scope: Request) -> None:
         """Return when the caller satisfies the requirements of the call's skill, or no rule names one.
@@ -418,13 +463,6 @@ def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
             if not (announced.isdigit() and len(announced) < _MANY_DIGITS and int(announced) <= most):
                 raise too_large(most)
             return
-
-
-def reject(rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, scope: Request) -> Rejection:
-    reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
-    audit.log_rejected(scope, reason, rejected.why, caller)
-    is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
-    return rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
 
 
 def too_large(most: int) -> CallRejectedError:

@@ -53,6 +53,17 @@ async def as_coroutine(work: Awaitable[_T]) -> _T:
     return await work
 
 
+async def watched(work: Coroutine[Any, Any, _T], receive: Receive) -> tuple[_T, Receive]:
+    """The result of ``work``, and the ``receive`` for later messages. When the client disconnects first, ``work`` is
+    cancelled: ClientGoneError."""
+    ahead = ReadAhead(receive)
+    try:
+        result = await ahead.during(work)
+    finally:
+        ahead.close()
+    return result, ahead.receive
+
+
 class ReadAhead:
     """The messages of one request, read ahead. Call ``close`` when the request is over, or after a whole body."""
 

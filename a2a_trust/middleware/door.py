@@ -38,8 +38,8 @@ from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, this_task
 from a2a_trust.middleware.calls import CALL, Call, CallRejectedError, replay
 from a2a_trust.middleware.card import CardReaders
-from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, reject, too_large
-from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
+from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, too_large
+from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.handlers import HeldAnswer, rejection_by_handler
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
@@ -153,7 +153,7 @@ class Door:
         try:
             rule = self._calls.body_rule(seen)
         except CallRejectedError as rejected:
-            return _reject(reject(rejected, None, caller, scope), scope, receive, send)
+            return _reject(self._calls.reject(rejected, None, caller, scope), scope, receive, send)
         if rule is None:
             return self._app(scope, receive, send)
         return self._serve_call(self._calls, rule, caller, scope, receive, send)
@@ -168,7 +168,7 @@ class Door:
                 await calls.extended.answer(call, caller, scope, receive, send)
                 return
         except CallRejectedError as rejected:
-            await _reject(reject(rejected, rule, caller, scope), scope, receive, send)
+            await _reject(calls.reject(rejected, rule, caller, scope), scope, receive, send)
             return
         except ClientGoneError:
             return
@@ -187,7 +187,9 @@ class Door:
             call = calls.read(rule.target, body, scope)
         else:
             call, receive = await self._read_in_thread(partial(calls.read, rule.target, body, scope), receive)
-        calls.check_tenants(call, caller)
+        asked = calls.check_tenants(call, caller)
+        if asked is not None:
+            _, receive = await watched(asked, receive)
         scope[CALL] = call
         calls.check_skill(call, body, scope)
         return call, replay(body, receive)
@@ -196,12 +198,7 @@ class Door:
         """The call, and the ``receive`` for later messages. A disconnect of the client ends the wait."""
         if self._readers is None:
             self._readers = anyio.CapacityLimiter(_READERS)
-        ahead = ReadAhead(receive)
-        try:
-            call = await ahead.during(to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers))
-        finally:
-            ahead.close()
-        return call, ahead.receive
+        return await watched(to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers), receive)
 
 
 class CardEnforcementMiddleware(Door):

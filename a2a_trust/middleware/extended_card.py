@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from inspect import isawaitable
 from math import inf
 from typing import Final, TypeAlias
 
@@ -39,10 +40,18 @@ from a2a_trust.middleware.application import CompleteAnswer, FromApplication, an
 from a2a_trust.middleware.caller import principal_of
 from a2a_trust.middleware.calls import Call
 from a2a_trust.middleware.card import CardSigner, ServedCard, card_body
-from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, as_coroutine
+from a2a_trust.middleware.disconnect import ClientGoneError, as_coroutine, watched
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, respond, send_without_body
-from a2a_trust.middleware.options import check_rule
-from a2a_trust.middleware.rejection import FORBIDDEN, UNAUTHENTICATED, Error, Rejection, for_caller, rejection_of
+from a2a_trust.middleware.options import allows, check_rule
+from a2a_trust.middleware.rejection import (
+    FORBIDDEN,
+    UNAUTHENTICATED,
+    UNDECIDED,
+    Error,
+    Rejection,
+    for_caller,
+    rejection_of,
+)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -68,12 +77,12 @@ class ExtendedCard:
     """The extended card of an agent.
 
     ``source`` is the card in any form that ``protect`` takes, or an async function of caller and tenant that returns
-    it, or ``FromApplication()``: the application's answer to this caller. ``may_read`` returns True for a caller who
-    may have it; without it, every authenticated caller may.
+    it, or ``FromApplication()``: the application's answer to this caller. ``may_read``, a plain or async function,
+    returns True for a caller who may have it; without it, every authenticated caller may.
     """
 
     source: GivenCard | Provider | FromApplication = field(repr=False)  # not public, so not for logs
-    may_read: Callable[[Principal], bool] | None = None
+    may_read: Callable[[Principal], bool | Awaitable[bool]] | None = None
 
     def __post_init__(self) -> None:
         if self.may_read is not None:
@@ -110,6 +119,7 @@ class ExtendedCardEndpoint:
         signer: CardSigner | None = None,
         application: ASGIApp | None = None,
         security: CardSecurity | None = None,
+        outages: audit.RepeatedRejections | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         card = card if isinstance(card, CardView) else read_card(read_given(card))
@@ -130,6 +140,7 @@ class ExtendedCardEndpoint:
             )
         self._promised, self._signer, self._clock = card.has_extended_card, signer, clock
         self._security = security
+        self._outages = outages or audit.RepeatedRejections(audit.Reason.KEY_SOURCE_UNAVAILABLE)
         self._may_read = None if extended is None else extended.may_read
         self._source = None if extended is None else extended.provider(security)
         self._application = application if extended is not None and self._source is None else None
@@ -161,7 +172,7 @@ class ExtendedCardEndpoint:
         if not isinstance(caller, Principal):
             result = UNAUTHENTICATED if self._promised else UNSUPPORTED
         else:
-            rejected = self._find_error(caller)
+            rejected, receive = await self._find_error(caller, receive)
             try:
                 if rejected is None and self._application is not None:
                     result = await self._of_application(self._application, scope, receive, call_id, legacy=legacy)
@@ -172,6 +183,8 @@ class ExtendedCardEndpoint:
                 result = UNREADABLE
         if result is FORBIDDEN:
             audit.log_rejected(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
+        elif result is UNDECIDED:
+            self._outages.log(scope, "may_read does not answer in time")
         if isinstance(result, bytes):
             body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
             result = CompleteAnswer(200, *for_caller(body))
@@ -179,21 +192,20 @@ class ExtendedCardEndpoint:
             result = rejection_of(result, call_id)
         await respond(scope, send, result.status, result.headers, result.body)
 
-    def _find_error(self, caller: Principal) -> Error | None:
+    async def _find_error(self, caller: Principal, receive: Receive) -> tuple[Error | None, Receive]:
         if not self._promised:
-            return UNSUPPORTED
-        if self._may_read is not None and self._may_read(caller) is not True:
-            return FORBIDDEN
-        return None
+            return UNSUPPORTED, receive
+        answer: object = True if self._may_read is None else self._may_read(caller)
+        if isawaitable(answer):
+            answer, receive = await watched(allows(answer), receive)
+            if answer is None:
+                return UNDECIDED, receive
+        return None if answer is True else FORBIDDEN, receive
 
     async def _of_source(self, caller: Principal, tenant: str, receive: Receive, *, legacy: bool) -> bytes | Error:
         if self._source is None:
             return NOT_CONFIGURED
-        ahead = ReadAhead(receive)
-        try:
-            card = await ahead.during(as_coroutine(self._source(caller, tenant)))
-        finally:
-            ahead.close()
+        card, _ = await watched(as_coroutine(self._source(caller, tenant)), receive)
         return NOT_CONFIGURED if card is None else self._make(card, legacy=legacy)
 
     async def _of_application(

@@ -5,7 +5,8 @@ A wrong option is a ConfigurationError at start that says how to write it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from asyncio import timeout
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from inspect import iscoroutinefunction, signature
 from typing import Any, Final, TypeAlias
@@ -18,11 +19,14 @@ from a2a_trust.middleware.calls import Call
 
 MAX_BODY: Final = 16_777_216
 
+RULE_SECONDS: Final = 1.0
+"""How long an async rule may take."""
+
 SkillRule: TypeAlias = Callable[[Call, bytes], str | None]
 """The id of the skill that a call is for, by the call and its body; None if it is for no certain skill."""
 
-TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
-"""Whether a caller may use a tenant, whose name is not empty. Only True allows it."""
+TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool | Awaitable[bool]]
+"""Whether a caller may use a tenant, whose name is not empty: a plain or an async function. Only True allows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,8 @@ class RequestRules(GuardRules):
     """Which requests an agent accepts, in addition to the rules of its card: the rules of ``protect``. The other
     options are as in ``GuardRules``.
 
-    - ``may_use_tenant``: which caller may use which tenant. Without it, requests that name a tenant are rejected.
+    - ``may_use_tenant``: a plain or async function that says which caller may use which tenant. Without it, requests
+      that name a tenant are rejected.
     - ``other_paths``: paths of the application that belong to no interface. An entry is an exact path (``"/docs"``;
       ``"/"`` is only the root), a template (``"/tasks/{id}"``: each name in braces stands for one segment), or, when it
       ends in ``/``, all paths that begin with it. Name them with ``may_use_tenant``, with an extended card, and for
@@ -104,6 +109,8 @@ class RequestRules(GuardRules):
             check_rule("may_use_tenant", self.may_use_tenant)
         if self.skill_of is not None:
             check_rule("skill_of", self.skill_of)
+            if iscoroutinefunction(self.skill_of):
+                raise ConfigurationError("skill_of: write a plain function (def or lambda, not async def)")
         object.__setattr__(self, "other_paths", read_list("other_paths", self.other_paths))
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
@@ -144,11 +151,22 @@ def takes_requests(app: Any) -> bool:
 
 
 def check_rule(name: str, rule: Any) -> None:
-    """Return when the rule is a plain function: ``async def`` returns a coroutine, and that is never False."""
-    if not callable(rule) or iscoroutinefunction(rule) or iscoroutinefunction(type(rule).__call__):
-        raise ConfigurationError(
-            f"{name}: write a plain function (def or lambda, not async def) as in {name}={_EXAMPLES[name]}"
-        )
+    if not callable(rule):
+        raise ConfigurationError(f"{name}: write a function (def, async def or lambda), as in {name}={_EXAMPLES[name]}")
+
+
+async def allows(answer: Awaitable[object]) -> bool | None:
+    """Whether the answer of an async rule is True; None without an answer within ``RULE_SECONDS``. Exceptions of the
+    rule are raised."""
+    limit = timeout(RULE_SECONDS)
+    try:
+        async with limit:
+            is_true = await answer is True
+    except TimeoutError:
+        if not limit.expired():  # the rule's own
+            raise
+        return None
+    return None if limit.expired() else is_true  # expired: the rule has swallowed its cancellation
 
 
 _EXAMPLES = {

@@ -345,7 +345,13 @@ def _guard(
     cards = _public_cards(source, view, agent.serving, prefix, clock)
     of_url = _of_url(agent, prefix, resource, clock)
     extended = ExtendedCardEndpoint(
-        view, agent.extended_card, signer=signer, application=app, security=agent.security, clock=clock
+        view,
+        agent.extended_card,
+        signer=signer,
+        application=app,
+        security=agent.security,
+        outages=access.outages,
+        clock=clock,
     )
     calls = CallRules(access, rules, extended, others_must_be_named=not is_alone)
     _check_paths(prefix, agent, interfaces, of_url)

@@ -24,8 +24,9 @@ from a2a_trust.errors import (
 from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket, json_bytes, respond
 
 RETRY_AFTER: Final = 5
-"""The seconds after which a caller may retry when the source of keys is down."""
+"""The seconds after which a caller may retry when the source of keys is down, or a rule does not answer."""
 
+_RETRY: Final = (b"retry-after", b"%d" % RETRY_AFTER)
 _CHALLENGE: Final = b"www-authenticate"
 _BASIC: Final = HttpAuthorization("basic")
 _REALM: Final = 'realm="A2A"'
@@ -83,7 +84,9 @@ TOO_MANY: Final = Error(
 )
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
-UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
+UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.")
+UNDECIDED: Final = replace(UNAVAILABLE, message="It cannot be decided now whether this is allowed.", is_of_http=True)
+"""A rule of the operator did not answer in time."""
 
 
 def rejection_for(
@@ -112,7 +115,7 @@ def rejection_for(
         headers.append((b"retry-after", b"%d" % error.retry_after))
     elif isinstance(error, KeySourceUnavailableError):
         kind = UNAVAILABLE
-        headers.append((b"retry-after", b"%d" % RETRY_AFTER))
+        headers.append(_RETRY)
     else:
         kind = UNAUTHENTICATED
         headers += _challenges(guard, _wrong(rejected, guard), rejected, resource_metadata)
@@ -129,7 +132,8 @@ def rejection_of(error: Error, call_id: bytes | None) -> Rejection:
     """The answer to a request that the guard has admitted, or that is for no agent; with ``call_id``, as JSON-RPC."""
     # Errors of the protocol have the status 200 in JSON-RPC; errors of HTTP keep theirs.
     status = error.status if call_id is None or error.is_of_http else 200
-    return Rejection(status, *for_caller(error.body(call_id)))
+    headers, body = for_caller(error.body(call_id))
+    return Rejection(status, headers if error is not UNDECIDED else (*headers, _RETRY), body)
 
 
 def for_caller(body: bytes) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:

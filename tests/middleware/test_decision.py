@@ -71,7 +71,7 @@ async def decision(
     decided = await decide(access, calls, request, NOW)
     if body is None or not isinstance(decided, NeedsBody):
         return decided
-    return decide_with_body(calls, decided, body)
+    return await decide_with_body(calls, decided, body)
 
 
 def call(tenant: str = "") -> bytes:
@@ -178,8 +178,8 @@ async def test_a_preflight_must_not_carry_a_call() -> None:
     assert isinstance(needs, NeedsBody)
     assert needs.admitted.caller is None
     assert b"content-length" not in dict(needs.admitted.request["headers"])
-    assert decide_with_body(calls, needs, b"") is needs.admitted
-    assert isinstance(decide_with_body(calls, needs, call("acme")), Rejection)
+    assert await decide_with_body(calls, needs, b"") is needs.admitted
+    assert isinstance(await decide_with_body(calls, needs, call("acme")), Rejection)
 
 
 async def test_an_announced_body_that_is_too_long_is_rejected_unread() -> None:
@@ -200,10 +200,10 @@ async def test_a_proof_is_used_once_though_the_body_comes_later() -> None:
     request = {"type": "http", "method": "POST", "path": "/rpc", "headers": sent}
     needs = await decide(access, calls, request, NOW)
     assert isinstance(needs, NeedsBody)
-    admitted = decide_with_body(calls, needs, call("acme"))
+    admitted = await decide_with_body(calls, needs, call("acme"))
     assert isinstance(admitted, Admitted)
     assert admitted.dpop_nonce == nonces.given(NOW) != old
-    rejected = decide_with_body(calls, needs, call("other"))
+    rejected = await decide_with_body(calls, needs, call("other"))
     assert isinstance(rejected, Rejection)
     assert dict(rejected.headers)[b"dpop-nonce"] == admitted.dpop_nonce.encode()
     again = await decide(access, calls, request, NOW)
@@ -226,7 +226,7 @@ async def test_a_call_for_the_extended_card_is_not_for_the_application() -> None
     }
     needs = await decide(access, calls, request, NOW)
     assert isinstance(needs, NeedsBody)
-    decided = decide_with_body(calls, needs, b"")
+    decided = await decide_with_body(calls, needs, b"")
     assert isinstance(decided, ForExtendedCard)
     assert decided.admitted.call is not None
 

@@ -15,10 +15,11 @@ from starlette.routing import Route
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.card.view import read_card
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
+from a2a_trust.middleware import options
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.decision import Access, CallRules
 from a2a_trust.middleware.documents import Receive, Scope, Send
@@ -227,6 +228,17 @@ async def nobody(*_: Any) -> bool:
     return False
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "RULE_SECONDS", 60)
+
+
+def statuses(rule: Any) -> list[int]:
+    """The answers by the rule as ``may_read`` and as ``may_use_tenant``."""
+    read, use = Agent(may_read=rule), Agent(tenants=rule)
+    return [read.get(f"{REST}/extendedAgentCard").status_code, use.get(f"{REST}/acme/extendedAgentCard").status_code]
+
+
 class Nobody:
     async def __call__(self, *_: Any) -> bool:
         return False
@@ -237,24 +249,57 @@ def test_the_card_for_known_callers_is_in_no_log() -> None:
         assert EXTENDED["name"] not in repr(ExtendedCard(source))
 
 
-@pytest.mark.parametrize("rule", [nobody, Nobody(), partial(nobody, 1)], ids=["function", "object", "partial"])
-def test_a_rule_that_cannot_say_no_does_not_start(rule: Any) -> None:
-    with pytest.raises(ConfigurationError, match="not async def"):
-        ExtendedCard(EXTENDED, may_read=rule)
-    with pytest.raises(ConfigurationError, match="not async def"):
-        Agent(tenants=rule)
+ALLOWED: list[Any] = ["no", 1, {"allowed": False}, object(), None, 0]
 
 
-@walk("answer", ["no", 1, {"allowed": False}, object(), None, 0])
+@walk("answer", ALLOWED)
 def test_a_rule_allows_by_true_alone(answer: Any) -> None:
-    assert Agent(may_read=lambda caller: answer).get(f"{REST}/extendedAgentCard").status_code == 403
-    assert Agent(tenants=lambda caller, tenant: answer).get(f"{REST}/acme/extendedAgentCard").status_code == 403
+    assert statuses(lambda *_: answer) == [403, 403]
 
 
-def test_a_rule_that_waits_in_disguise_allows_nothing() -> None:
-    with pytest.warns(RuntimeWarning, match="never awaited"):
-        response = Agent(may_read=lambda caller: nobody()).get(f"{REST}/extendedAgentCard")
-    assert response.status_code == 403
+@walk("rule", [nobody, Nobody(), partial(nobody, 1), lambda *_: nobody()])
+def test_an_async_rule_may_say_no_in_any_form_of_a_function(rule: Any) -> None:
+    assert statuses(rule) == [403, 403]
+
+
+@pytest.mark.usefixtures("patient")
+@walk("answer", [True, *ALLOWED])
+def test_an_async_rule_allows_by_true_alone(answer: Any) -> None:
+    async def rule(*_: Any) -> Any:
+        await asyncio.sleep(0)
+        return answer
+
+    async def at_once(*_: Any) -> Any:
+        return answer
+
+    # 400: the rule allows the tenant, and there is no card for it.
+    assert statuses(rule) == statuses(at_once) == ([200, 400] if answer is True else [403, 403])
+
+
+@pytest.mark.usefixtures("patient")
+@walk("error", [RuntimeError("broken"), TimeoutError("of its database"), KeySourceUnavailableError("down"), OSError()])
+def test_an_exception_of_an_async_rule_is_raised(error: Exception) -> None:
+    async def rule(*_: Any) -> bool:
+        await asyncio.sleep(0)
+        raise error
+
+    for agent, path in ((Agent(may_read=rule), "/extendedAgentCard"), (Agent(tenants=rule), "/acme/extendedAgentCard")):
+        with pytest.raises(type(error)):
+            agent.get(f"{REST}{path}")
+
+
+def test_an_async_rule_reads_nothing_of_the_request(patient: None) -> None:
+    """The body still is the application's: the rule was asked between the two."""
+    asked: list[str] = []
+
+    async def rule(caller: Any, tenant: str) -> bool:
+        asked.append(tenant)
+        await asyncio.sleep(0)
+        return True
+
+    agent = Agent(tenants=rule)
+    agent.call("SendMessage", params={"tenant": "acme"})
+    assert (asked, [json.loads(body)["params"] for body in agent.behind.bodies]) == (["acme"], [{"tenant": "acme"}])
 
 
 def test_strangers_never_get_it() -> None:

@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import SeveralIssuers
+from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.view import CardView, read_card
@@ -34,6 +35,7 @@ from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
+from tests.auth.test_jwt import EC, Keys
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, grouped, verifiers
 from tests.tables import walk
 
@@ -298,9 +300,9 @@ def test_what_is_no_application_is_not_protected(app: Any) -> None:
 
 @pytest.mark.parametrize("rule", [True, False, "acme"])
 def test_a_rule_is_a_function(rule: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"may_use_tenant: write a plain function .* may_use_tenant=lambda"):
+    with pytest.raises(ConfigurationError, match=r"may_use_tenant: write a function .* may_use_tenant=lambda"):
         RequestRules(may_use_tenant=rule)
-    with pytest.raises(ConfigurationError, match="may_read: write a plain function"):
+    with pytest.raises(ConfigurationError, match="may_read: write a function"):
         ExtendedCard(PROMISING, may_read=rule)
     with pytest.raises(ConfigurationError, match=r"other_paths: write a list, even of one: other_paths=\['/docs'\]"):
         RequestRules(other_paths="/docs")
@@ -359,7 +361,8 @@ def test_an_address_to_listen_at_is_warned_of(
 def test_a_url_that_is_no_audience_is_warned_of(
     url: str | None, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    issuers = SeveralIssuers([verifiers()["oauth"]])
+    another = JwtVerifier(Keys(EC), issuer="https://another.example", audience="https://agent.example")
+    issuers = SeveralIssuers([verifiers()["oauth"], another])
     for oauth in (verifiers()["oauth"], issuers):
         protect(application(), card=CARD, verifiers={**verifiers(), "oauth": oauth}, url=url)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

@@ -192,7 +192,7 @@ async def asked(app):
         found += ["lang=en" in told, os.environ["KEY"] in told]
     return found
 
-by_query = "'query': ApiKeyVerifier(SqliteApiKeys('keys.db')), "
+by_query = "'query': ApiKeyVerifier(SqliteApiKeys('keys.db'), issuer='query-keys'), "
 first = open("traced.py").read().replace("verifiers={", "verifiers={" + by_query)
 line = "FastAPIInstrumentor.instrument_app(app)\\n"
 assert line in first

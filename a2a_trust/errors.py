@@ -29,6 +29,7 @@
     │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
     ├── AuthorizationError           403: the caller is known but lacks ``scopes``
     │   └── CrossSiteError           a page of another site makes the caller's browser send the request
+    ├── NoCallerError                ``current_principal`` was called in code whose caller is not certain
     ├── TooManyRequestsError         429: one caller sends, or one peer fails, too often
     ├── TemporarilyUnavailableError  the same request may succeed later
     │   ├── KeySourceUnavailableError   503: the source that verifies the credential is unreachable
@@ -368,6 +369,12 @@ class CrossSiteError(AuthorizationError):
     """A page of another site makes the caller's browser send this, with a credential that browsers attach."""
 
     code = "cross-site"
+
+
+class NoCallerError(TrustError):
+    """The caller of this code is not certain: it may run for another request, or for none. The text says what to do."""
+
+    code = "no-caller"
 
 
 class TooManyRequestsError(TrustError):

@@ -192,6 +192,7 @@ CODES = {
     "UnrecognizedCredentialsError": "unrecognized-credentials",
     "AuthorizationError": "insufficient-scope",
     "CrossSiteError": "cross-site",
+    "NoCallerError": "no-caller",
     "TooManyRequestsError": "too-many-requests",
     "KeySourceUnavailableError": "key-source-unavailable",
     "CardNotServedError": "card-not-served",

@@ -3,26 +3,31 @@
 The guard writes the caller into the scope, and the a2a-sdk copies it into its own contexts. For code that gets neither,
 a context variable has it, too. Python copies that variable into every task and thread that a request starts, and such a
 task may serve other callers later: a2a-sdk 1.0.0 runs the messages of all callers of an A2A task in the context of the
-first one. So the variable is valid only in the task of the request, in the tasks of its task groups, and in blocks of
-``acting_for``. A worker in a task group of the application, begun by ``await group.start(worker)``, is a task of the
-request until ``started()``. A task group whose tasks work for other requests needs ``acting_for``.
+first one. So the variable is valid only in the task of the request, in the tasks of its task groups (of asyncio and
+anyio), in threads for which one of these waits (of anyio, such as sync endpoints), and in blocks of ``acting_for``. A
+worker in a task group of the application, begun by ``await group.start(worker)``, is a task of the request until
+``started()``. A task group whose tasks work for other requests needs ``acting_for``.
+
+The context of a thread does not say which task waits for it, because a task and the request that began it have equal
+contexts. anyio gives its threads the cancel scopes around the call, which say so; asyncio gives its threads nothing.
 """
 
 from __future__ import annotations
 
-from asyncio import current_task
-from collections.abc import Mapping
+from asyncio import Task, TaskGroup, all_tasks, current_task
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import anyio
+from anyio import from_thread
 from starlette.authentication import AuthCredentials
 
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.principal import Anonymous, Principal, SubjectToken
-from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MissingCredentialsError
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MissingCredentialsError, NoCallerError
 from a2a_trust.middleware.documents import Scope
 
 Caller: TypeAlias = Principal | Anonymous
@@ -179,7 +184,8 @@ class Running:
         _RUNNING.set(before)
 
     def is_here(self) -> bool:
-        """Whether this code runs in the task, or in a task of its task groups, which end before it does.
+        """Whether this code runs in the task, in a task of its task groups, which end before it does, or in a thread
+        for which one of these waits.
 
         Nothing is kept of a look: ``started()`` moves a worker, and the tasks below it, from the task that awaits
         ``group.start(worker)`` to the task of the group, which may outlive the request.
@@ -189,17 +195,42 @@ class Running:
         try:
             current = current_task()
         except RuntimeError:  # a thread
-            return False
+            return any(id(host) == self.task for host in _hosts_of_thread())
         if current is None:  # a callback of the event loop, for an unknown caller
             return False
         if id(current) == self.task:
             return True
-        parent = anyio.get_current_task().parent_id
-        if parent not in (None, self.task):  # further up; this looks at all tasks
+        owner = _owner(current, anyio.get_current_task().parent_id)
+        if owner not in (None, self.task):  # further up; this looks at all tasks
+            tasks = {id(each): each for each in all_tasks()}
             parents = {each.id: each.parent_id for each in anyio.get_running_tasks()}
-            while parent not in (None, self.task):
-                parent = parents.pop(parent, None)  # each task once, whatever they say
-        return parent == self.task
+            while owner not in (None, self.task):
+                task = tasks.pop(owner, None)  # each task once, whatever they say
+                owner = None if task is None else _owner(task, parents.get(owner))
+        return owner == self.task
+
+
+def _owner(task: Task[Any], parent: int | None) -> int | None:
+    """The ``id`` of the task whose task group has this task. ``parent`` is that task in anyio's view."""
+    host = _host_of_group(task) if parent is None else None
+    return parent if host is None else id(host)
+
+
+def _host_of_group(task: Task[Any]) -> Task[Any] | None:
+    """The task of the ``asyncio.TaskGroup`` that waits for this task. Only its callback says so."""
+    groups = (getattr(callback, "__self__", None) for callback, _ in getattr(task, "_callbacks", None) or ())
+    return next((getattr(group, "_parent_task", None) for group in groups if isinstance(group, TaskGroup)), None)
+
+
+def _hosts_of_thread() -> Iterator[Task[Any]]:
+    """The tasks of anyio's cancel scopes around the call that this thread works for, and of their groups in asyncio."""
+    scope = getattr(getattr(from_thread, "threadlocals", None), "current_cancel_scope", None)
+    while scope is not None:
+        host = getattr(scope, "_host_task", None)
+        while host is not None:
+            yield host
+            host = _host_of_group(host)
+        scope = getattr(scope, "_parent_scope", None)
 
 
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("a2a_trust.running", default=None)
@@ -223,27 +254,27 @@ def acting_for(context: Caller | Context) -> AbstractContextManager[Caller]:
 def current_principal() -> Caller:
     """The caller of the request that this code answers.
 
-    ConfigurationError where the caller is not certain: outside of requests, after the end of the request, for a public
-    path, and in tasks and threads that the request has started, unless they run in a block of ``acting_for``. Tasks of
-    a task group in the request need no block.
+    NoCallerError where the caller is not certain: outside of requests, after the end of the request, for a public path,
+    and in tasks and threads that the request has started, unless they run in a block of ``acting_for``. Tasks of a task
+    group in the request, sync endpoints and threads of anyio for which the request waits need no block.
     """
     running = _RUNNING.get()
     if running is None:
-        raise ConfigurationError(
+        raise NoCallerError(
             "current_principal: no request is being answered here; call it in a handler behind protect(), or write "
             "with acting_for(context): …"
         )
     caller = running.caller
     if caller is None:
-        raise ConfigurationError(
+        raise NoCallerError(
             "current_principal: the request that this code belongs to has ended, or its path is public; write "
             "with acting_for(context): … around work that continues after a request"
         )
     if not running.is_here():
-        raise ConfigurationError(
+        raise NoCallerError(
             "current_principal: this code does not run in the task of the request, but in another task or in a thread, "
-            "such as for a sync endpoint of FastAPI, which may serve other callers, too; write "
-            "with acting_for(context): … in it, or use principal_of(context)"
+            "such as of create_task, gather, asyncio.to_thread, or wait_for in Python 3.11, which may serve other "
+            "callers, too; write with acting_for(context): … in it or around its start, or use principal_of(context)"
         )
     return caller
 

@@ -48,15 +48,7 @@ from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.handlers import CallerRejectedError, require_skill
 from a2a_trust.middleware.options import GuardRules, RequestRules, allows
 from a2a_trust.middleware.paths import OtherPaths, public_path
-from a2a_trust.middleware.rejection import (
-    FORBIDDEN,
-    NOT_FOUND,
-    TOO_LARGE,
-    UNDECIDED,
-    Rejection,
-    rejection_for,
-    rejection_of,
-)
+from a2a_trust.middleware.rejection import FORBIDDEN, LATE, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
 
 Request: TypeAlias = MutableMapping[str, Any]
@@ -410,7 +402,7 @@ class CallRules:
     async def _wait_for_rule(self, call: Call, answer: Awaitable[object]) -> None:
         is_allowed = await allows(answer)
         if is_allowed is None:
-            raise CallRejectedError(UNDECIDED, "may_use_tenant does not answer in time", call.call_id or b"null")
+            raise CallRejectedError(LATE, "may_use_tenant does not answer in time", call.call_id or b"null")
         if not is_allowed:
             raise self._forbidden(call)
 
@@ -426,7 +418,7 @@ class CallRules:
         self, rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, scope: Request
     ) -> Rejection:
         """The answer to a request that these rules reject."""
-        if rejected.error is UNDECIDED:
+        if rejected.error is LATE:
             self.access.outages.log(scope, rejected.why)
         else:
             reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)

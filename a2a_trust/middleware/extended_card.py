@@ -43,15 +43,7 @@ from a2a_trust.middleware.card import CardSigner, ServedCard, card_body
 from a2a_trust.middleware.disconnect import ClientGoneError, as_coroutine, watched
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, respond, send_without_body
 from a2a_trust.middleware.options import allows, check_rule
-from a2a_trust.middleware.rejection import (
-    FORBIDDEN,
-    UNAUTHENTICATED,
-    UNDECIDED,
-    Error,
-    Rejection,
-    for_caller,
-    rejection_of,
-)
+from a2a_trust.middleware.rejection import FORBIDDEN, LATE, UNAUTHENTICATED, Error, Rejection, for_caller, rejection_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -183,7 +175,7 @@ class ExtendedCardEndpoint:
                 result = UNREADABLE
         if result is FORBIDDEN:
             audit.log_rejected(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
-        elif result is UNDECIDED:
+        elif result is LATE:
             self._outages.log(scope, "may_read does not answer in time")
         if isinstance(result, bytes):
             body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
@@ -199,7 +191,7 @@ class ExtendedCardEndpoint:
         if isawaitable(answer):
             answer, receive = await watched(allows(answer), receive)
             if answer is None:
-                return UNDECIDED, receive
+                return LATE, receive
         return None if answer is True else FORBIDDEN, receive
 
     async def _of_source(self, caller: Principal, tenant: str, receive: Receive, *, legacy: bool) -> bytes | Error:

@@ -85,7 +85,7 @@ TOO_MANY: Final = Error(
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
 UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.")
-UNDECIDED: Final = replace(UNAVAILABLE, message="It cannot be decided now whether this is allowed.", is_of_http=True)
+LATE: Final = replace(UNAVAILABLE, message="It cannot be decided now whether this is allowed.", is_of_http=True)
 """A rule of the operator did not answer in time."""
 
 
@@ -133,7 +133,7 @@ def rejection_of(error: Error, call_id: bytes | None) -> Rejection:
     # Errors of the protocol have the status 200 in JSON-RPC; errors of HTTP keep theirs.
     status = error.status if call_id is None or error.is_of_http else 200
     headers, body = for_caller(error.body(call_id))
-    return Rejection(status, headers if error is not UNDECIDED else (*headers, _RETRY), body)
+    return Rejection(status, headers if error is not LATE else (*headers, _RETRY), body)
 
 
 def for_caller(body: bytes) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:

@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust import ConfigurationError, RequestRules, current_principal, principal_of, protect
+from a2a_trust.errors import NoCallerError
 from a2a_trust.testing import as_caller, fake_principal, memory_client
 from tests.middleware.agent import CARD, KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
 
@@ -92,7 +93,7 @@ async def test_no_request_carries_a_caller_along(http: str) -> None:
         seen.append(scope)
         with pytest.raises(ConfigurationError, match="did not come through protect"):
             principal_of(scope)
-        with pytest.raises(ConfigurationError, match="no request is being answered"):
+        with pytest.raises(NoCallerError, match="no request is being answered"):
             current_principal()
         await PlainTextResponse("nobody")(scope, receive, send)
 

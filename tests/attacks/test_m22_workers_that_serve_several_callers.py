@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.errors import NoCallerError
 from a2a_trust.middleware.caller import acting_for, current_principal
 from a2a_trust.middleware.options import GuardRules
 from tests.middleware.agent import KEY, STORE, guarded, uvicorn_serving
@@ -39,7 +39,7 @@ def anyio_backend() -> str:
 def current() -> str:
     try:
         return current_principal().label
-    except ConfigurationError:
+    except NoCallerError:
         return "nobody"
 
 

@@ -30,9 +30,9 @@ from starlette.routing import Route
 
 from a2a_trust import (
     ApiKeyVerifier,
-    ConfigurationError,
     Principal,
     SqliteApiKeys,
+    TrustError,
     acting_for,
     current_principal,
     principal_of,
@@ -50,7 +50,7 @@ SEEN: list[dict[str, Any]] = []
 def name(caller: Callable[[], Any]) -> str:
     try:
         found = caller()
-    except ConfigurationError as error:
+    except TrustError as error:
         return type(error).__name__
     assert isinstance(found, Principal)
     return found.display_name

@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket
 
 from a2a_trust import ConfigurationError, acting_for, current_principal, principal_of
 from a2a_trust.auth import Anonymous
+from a2a_trust.errors import NoCallerError
 from a2a_trust.testing import as_caller, fake_principal, fake_request, memory_client
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +104,7 @@ async def test_a_websocket_is_from_the_caller() -> None:
 async def test_after_the_request_nobody_is_calling() -> None:
     async with memory_client(as_caller(agent(), ANN)) as http:
         await http.get("/")
-    with pytest.raises(ConfigurationError, match="no request is being answered here"):
+    with pytest.raises(NoCallerError, match="no request is being answered here"):
         current_principal()
 
 

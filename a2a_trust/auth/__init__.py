@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.issuers import SeveralIssuers as SeveralIssuers
     from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier, JwtVerifier as JwtVerifier
     from a2a_trust.auth.jwt import TokenProfile as TokenProfile
-    from a2a_trust.auth.principal import Anonymous as Anonymous, BoundVerifier as BoundVerifier
+    from a2a_trust.auth.principal import Actor as Actor, Anonymous as Anonymous, BoundVerifier as BoundVerifier
     from a2a_trust.auth.principal import CredentialKind as CredentialKind, Identity as Identity
     from a2a_trust.auth.principal import KeyBinding as KeyBinding, Principal as Principal, TokenBinding as TokenBinding
     from a2a_trust.auth.principal import SubjectToken as SubjectToken, TokenVerifier as TokenVerifier
@@ -49,7 +49,7 @@ else:
         "auth.dpop": "DPoP ServerNonces", "auth.guard_config": "CredentialAt",
         "auth.introspection": "IntrospectionVerifier", "auth.introspection_endpoint": "EndpointAuthentication",
         "auth.issuers": "SeveralIssuers", "auth.jwt": "IdTokenVerifier JwtVerifier TokenProfile",
-        "auth.principal": "Anonymous BoundVerifier CredentialKind Identity "
+        "auth.principal": "Actor Anonymous BoundVerifier CredentialKind Identity "
         "KeyBinding Principal SubjectToken TokenBinding TokenVerifier Verifier",
         "auth.proofs.memory": "ProofMemory VolatileProofMemory", "auth.proofs.postgres": "PostgresProofMemory",
         "auth.proofs.redis": "RedisProofMemory", "auth.proofs.sqlite": "SqliteProofMemory",

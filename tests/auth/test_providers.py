@@ -44,6 +44,17 @@ every_vendor = walk("vendor", VENDORS, ids=lambda vendor: vendor.name)
 
 # What is good
 
+#: The claims in which a vendor names the client.
+CLIENT_CLAIMS = {
+    "keycloak": ["azp"],
+    "entra_id": ["azp", "appid"],
+    "auth0": ["azp", "client_id"],
+    "okta": ["cid"],
+    "cognito": ["client_id"],
+    "ory_hydra": ["client_id"],
+    "authentik": ["azp"],
+}
+
 
 @walk(("vendor", "shape"), each(lambda vendor: vendor.good))
 async def test_an_access_token_gives_its_subject_and_scopes(
@@ -54,6 +65,8 @@ async def test_an_access_token_gives_its_subject_and_scopes(
     assert (identity.issuer, identity.subject) == (shape.claims["iss"], shape.subject)
     assert identity.scopes == shape.scopes
     assert (identity.bound_to is not None) == ("cnf" in shape.claims)
+    named = [shape.claims[claim] for claim in CLIENT_CLAIMS.get(vendor.name, ()) if claim in shape.claims]
+    assert [identity.client_id] == (named or [None])
 
 
 @every_vendor

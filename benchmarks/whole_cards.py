@@ -151,7 +151,9 @@ def rows_trust_files(setting: Setting) -> Iterator[Row]:
         for number in _FILES:
             timer = _for_a_second(document, _trust_file(Path(folder) / str(number), signer.public_key, number))
             target = 1.1 if number <= 1_000 else None
-            contenders.append(Contender(name=f"TrustFile, {number:,} key file{'s' if number > 1 else ''}", timer=timer, target=target))
+            contenders.append(
+                Contender(name=f"TrustFile, {number:,} key file{'s' if number > 1 else ''}", timer=timer, target=target)
+            )
         yield Row(
             title="a card verified by the keys of a trust file",
             baseline="TrustStore",

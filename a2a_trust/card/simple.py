@@ -41,13 +41,6 @@ _SIMPLE: Final[dict[Kind, Any]] = {
     Kind.STRING_MAP: _TextMap,
     Kind.STRUCT: Raw,
 }
-#: Members that are false by default: a card that writes this down is not simple.
-_DEFAULTS: Final = tuple(
-    f'"{field.name}":false'.encode()
-    for fields in MESSAGES.values()
-    for field in fields.values()
-    if field.kind is Kind.BOOL and field.presence is not Presence.EXPLICIT
-)
 
 
 class _Signature(Struct, forbid_unknown_fields=True, gc=False):
@@ -86,11 +79,10 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
     if not _put_canonical_params(card, are_simple_params):
         return None
     payload = _encode(card)
-    # msgspec keeps the last of two members with one name: the quotation marks of the others are missing then.
+    # msgspec keeps the last of two members with one name, and leaves out members at a default: then quotation marks are
+    # missing.
     quotes = payload.count(b'"') + (0 if signatures is None else 2 + 8 * len(signatures))
-    if document.count(b'"') != quotes or b'"__proto__":' in payload or not has_plain_names(payload):
-        return None
-    if b'":false' in payload and any(default in payload for default in _DEFAULTS):
+    if document.count(b'"') != quotes or b"__proto__" in payload or not has_plain_names(payload):
         return None
     dropped: list[Path] = []
     empty = 0
@@ -161,6 +153,8 @@ def _struct(message: str) -> type[Struct]:
     defined = [
         (name, types[name])
         if name in fields and fields[name].presence is Presence.REQUIRED
+        else (name, bool, False)
+        if types[name] is bool and fields[name].presence is Presence.IMPLICIT
         else (name, Union[types[name], UnsetType], UNSET)  # noqa: UP007  a type at run time, which need not have the operator
         for name in sorted(types)
     ]
@@ -176,6 +170,7 @@ def _struct(message: str) -> type[Struct]:
         defined,
         namespace={"__post_init__": check_variant} if variants else {},
         forbid_unknown_fields=True,
+        omit_defaults=True,
         kw_only=True,
         gc=False,
     )

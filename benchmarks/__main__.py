@@ -139,6 +139,7 @@ def _append(file: Path, name: str, row: Row, results: list[Result], versions: st
         "title": row.title,
         "baseline": row.baseline,
         "as_rate": row.as_rate,
+        "notes": row.notes,
         "versions": versions,
         "measured": int(time()),
         "contenders": {result.name: {"seconds": result.seconds, "ratio": result.ratio} for result in results},

@@ -18,6 +18,7 @@ from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.keys import LocalSigner, PublicKey, SigningTool, base64url
 from a2a_trust.keys.jws import signing_input
 from a2a_trust.keys.trust.store import TrustSource
+from a2a_trust.signing import SignedCard
 from benchmarks import cards
 from benchmarks.peers import obvious_verifier
 from benchmarks.rounds import Contender, Row, Timer, repeated
@@ -42,10 +43,11 @@ def rows_verify_card(setting: Setting) -> Iterator[Row]:
         ("card with an API key without scopes", cards.with_api_key()),
         ("card without security", cards.without_security()),
     ):
-        yield _verify_card(setting, f"{name}, signed by another tool", card, is_marked=False)
+        target = 1.7 if card == cards.with_api_key() else 1.6
+        yield _verify_card(setting, f"{name}, signed by another tool", card, target=target, is_marked=False)
     yield _verify_card(setting, "card with fractions", cards.with_fractions())
     yield _verify_card(setting, "card with letters beyond ASCII and an emoji", cards.with_emoji())
-    yield _verify_card(setting, "card with a companion", cards.with_companion(), target=None)
+    yield _verify_card(setting, "card with a companion", cards.with_companion(), target=None, companion=True)
 
 
 def _verify_card(
@@ -56,9 +58,12 @@ def _verify_card(
     target: float | None = 1.6,
     has_blanks: bool = False,
     is_marked: bool = True,
+    companion: bool | None = None,
 ) -> Row:
     peers = setting.es256
-    signed = sign_card(card, peers.signer, companion=True) if is_marked else _signed_by_another_tool(card, peers.signer)
+    signed: _Signed | SignedCard = _signed_by_another_tool(card, peers.signer)
+    if is_marked:
+        signed = sign_card(card, peers.signer, companion=companion)
     document = json.dumps(signed.card).encode() if has_blanks else cards.served(signed.card)
     tool = None if is_marked else SigningTool.WHOLE
     trust = TrustStore([TrustedKey(key=peers.signer.public_key, origins=Origins(cards.HOST), signer=tool)])
@@ -86,7 +91,7 @@ def _verify_card(
             name="a2a_trust verify_card, .card taken",
             timer=repeated(lambda: verify_card(document, trust, origin=_ORIGIN, now=now).card),
             target=target if is_comparable else None,
-            target_to=_UNCHECKED,
+            target_to=_UNCHECKED if is_comparable else None,
         ),
         Contender(
             name="a2a_trust CardVerifier, known card",
@@ -112,7 +117,7 @@ def _verify_card(
                 target_to=_UNCHECKED,
             ),
         )
-    if setting.sdk:
+    if setting.sdk and (is_marked or card != cards.with_api_key()):  # it drops the requirement before it verifies
         contenders.append(
             Contender(
                 name="json + a2a-sdk", timer=setting.sdk.timer("verify", document, peers.signer.public_key.to_jwk())
@@ -159,6 +164,7 @@ def rows_trust_files(setting: Setting) -> Iterator[Row]:
             baseline="TrustStore",
             contenders=tuple(contenders),
             rounds=setting.rounds(10),
+            notes=("a round lasts a second, so every file is looked at once in each round",),
         )
 
 

@@ -43,6 +43,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "parse": canonical.rows_from_bytes,
     "verify": signatures.rows_verify,
     "verify-card": whole_cards.rows_verify_card,
+    "trust-files": whole_cards.rows_trust_files,
     "sign": signatures.rows_sign,
     "sign-card": whole_cards.rows_sign_card,
     "many": many_cards.rows,
@@ -138,6 +139,7 @@ def _append(file: Path, name: str, row: Row, results: list[Result], versions: st
         "title": row.title,
         "baseline": row.baseline,
         "as_rate": row.as_rate,
+        "notes": row.notes,
         "versions": versions,
         "measured": int(time()),
         "contenders": {result.name: {"seconds": result.seconds, "ratio": result.ratio} for result in results},
@@ -153,7 +155,10 @@ def _duration(seconds: float) -> str:
 def _target(result: Result) -> str:
     if result.at_most is not None:
         return f"≤ {_duration(result.at_most)}"
-    return "" if result.target is None else f"{'≥' if result.as_rate else '≤'} {result.target:g}"
+    if result.target is None:
+        return ""
+    limit = f"{'≥' if result.as_rate else '≤'} {result.target:g}"
+    return limit if result.target_to is None else f"{limit} of {result.target_to}: {result.reached:.2f}"
 
 
 def _measured(result: Result) -> str:

@@ -39,7 +39,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             here,
             lines=(*_VERIFY, "--cards-from", "signed.jsonl"),
             files=(*_VERIFY, "--origin-from-card", "signed"),
-            target=0.4 * usable_cores(),
+            target=0.5 * usable_cores(),
         )
         yield _row(
             f"{number:,} cards, signed from the command line",
@@ -49,7 +49,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             lines=("--cards-from", "cards.jsonl", "-o", "new.jsonl", "--key", "key.pem", "-q"),
             files=("fresh", "--key", "key.pem", "-q"),
             before=lambda: _fresh(here),
-            at_most=15 / 10_000,
+            at_most=1.8e-3,
         )
 
 

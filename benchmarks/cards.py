@@ -6,7 +6,18 @@ import copy
 import json
 from typing import Any, Final
 
-__all__ = ["HOST", "numbered", "served", "with_companion", "with_emoji", "with_fractions", "without_surprises"]
+__all__ = [
+    "HOST",
+    "numbered",
+    "served",
+    "with_api_key",
+    "with_companion",
+    "with_emoji",
+    "with_empty_list",
+    "with_fractions",
+    "without_security",
+    "without_surprises",
+]
 
 HOST: Final = "harbour-pilot.example.com"
 """The host of all interfaces."""
@@ -134,6 +145,29 @@ def with_companion() -> dict[str, Any]:
     card["securitySchemes"]["device"] = {"mtlsSecurityScheme": {"description": "Certificate of the vessel's gateway."}}
     card["securityRequirements"].append({"schemes": {"device": {}}})
     return card
+
+
+def without_security() -> dict[str, Any]:
+    """The same card of an agent that everybody may call."""
+    card = without_surprises()
+    del card["securitySchemes"], card["securityRequirements"], card["skills"][1]["securityRequirements"]
+    return card
+
+
+def with_api_key(*scopes: str) -> dict[str, Any]:
+    """The same card with one API key. Without scopes, and with capabilities that say nothing, it is the card of
+    somebody who begins, as sign_card gives it back."""
+    card = without_security()
+    card["securitySchemes"] = {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}}
+    card["securityRequirements"] = [{"schemes": {"key": {"list": list(scopes)} if scopes else {}}}]
+    if not scopes:
+        card["capabilities"] = {}
+    return card
+
+
+def with_empty_list(card: dict[str, Any]) -> dict[str, Any]:
+    """The card of an API key without scopes, as most people write it: ``"list": []``."""
+    return {**card, "securityRequirements": [{"schemes": {"key": {"list": []}}}]}
 
 
 def numbered(number: int) -> tuple[str, dict[str, Any]]:

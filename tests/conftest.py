@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,6 +45,19 @@ HAS_VECTORS = (VECTORS / "SOURCES.json").is_file()
 def vectors() -> Path:
     """The folder of conformance data that others wrote. Where it is not, tests that use it are left out."""
     return VECTORS
+
+
+@pytest.fixture
+def next_second(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Call it after a change of a file that is checked once per second: the clock of these checks goes on by one."""
+    ahead = 0.0
+
+    def go_on() -> None:
+        nonlocal ahead
+        ahead += 1.0
+
+    monkeypatch.setattr("a2a_trust.base.files.watched.monotonic", lambda: time.monotonic() + ahead)
+    return go_on
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -41,13 +41,16 @@ _SIMPLE: Final[dict[Kind, Any]] = {
     Kind.STRING_MAP: _TextMap,
     Kind.STRUCT: Raw,
 }
-#: Members that are false by default: a card that writes this down is not simple.
-_DEFAULTS: Final = tuple(
-    f'"{field.name}":false'.encode()
-    for fields in MESSAGES.values()
-    for field in fields.values()
-    if field.kind is Kind.BOOL and field.presence is not Presence.EXPLICIT
-)
+
+
+#: These messages may be empty by the schema. Without such a member an object of theirs is not simple.
+_NEEDED: Final = {
+    "AgentExtension": "uri",
+    "SecurityRequirement": "schemes",
+    "MutualTlsSecurityScheme": "description",
+    "ImplicitOAuthFlow": "scopes",
+    "PasswordOAuthFlow": "scopes",
+}
 
 
 class _Signature(Struct, forbid_unknown_fields=True, gc=False):
@@ -85,41 +88,39 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
     card.signatures = UNSET
     if not _put_canonical_params(card, are_simple_params):
         return None
+    if not all(map(_has_scopes, [each for skill in card.skills for each in skill.securityRequirements or ()])):
+        return None
+    dropped = _without_empty_scopes(card)
+    has_scopes = all(map(_has_scopes, card.securityRequirements or ()))
     payload = _encode(card)
-    # msgspec keeps the last of two members with one name: the quotation marks of the others are missing then.
-    quotes = payload.count(b'"') + (0 if signatures is None else 2 + 8 * len(signatures))
-    if document.count(b'"') != quotes or b'"__proto__":' in payload or not has_plain_names(payload):
+    # msgspec keeps the last of two members with one name, and leaves out members at a default: then quotation marks are
+    # missing.
+    quotes = payload.count(b'"') + 2 * len(dropped) + (0 if signatures is None else 2 + 8 * len(signatures))
+    if document.count(b'"') != quotes or b"__proto__" in payload or not has_plain_names(payload):
         return None
-    if b'":false' in payload and any(default in payload for default in _DEFAULTS):
-        return None
-    dropped: list[Path] = []
-    empty = 0
-    if b"{}" in payload or b"[]" in payload:
-        dropped, empty = _without_empty_scopes(card)
-        payload = _encode(card)
-        if payload.count(b"{}") != empty or b"[]" in payload:  # some are elsewhere, perhaps in a text
-            return None
     return SimpleCard(
         payload,
         dropped,
-        empty == 0,
+        has_scopes and _encode(card.capabilities) != b"{}",
         signatures,
         [(f"/supportedInterfaces/{at}/url", each.url) for at, each in enumerate(card.supportedInterfaces)],
         b'"params":' not in payload,
     )
 
 
-def _without_empty_scopes(card: Any) -> tuple[list[Path], int]:
-    """Leave out the empty lists of scopes in requirements of the card: where they were, and what is empty now."""
+def _has_scopes(requirement: Any) -> bool:
+    return all(scopes.list for scopes in requirement.schemes.values())
+
+
+def _without_empty_scopes(card: Any) -> list[Path]:
+    """Leave out the empty lists of scopes in requirements of the card; returns where they were."""
     dropped: list[Path] = []
-    empty = int(_encode(card.capabilities) == b"{}")
     for at, requirement in enumerate(card.securityRequirements or ()):
-        for name, scopes in requirement.schemes.items() if requirement.schemes else ():
+        for name, scopes in requirement.schemes.items():
             if scopes.list == []:
                 scopes.list = UNSET
                 dropped.append((((((None, "securityRequirements"), at), "schemes"), name), "list"))
-            empty += scopes.list is UNSET
-    return dropped, empty
+    return dropped
 
 
 def _put_canonical_params(card: Any, are_simple: Callable[[JSON], bool]) -> bool:
@@ -160,7 +161,9 @@ def _struct(message: str) -> type[Struct]:
         types["list"] = list[_Text]
     defined = [
         (name, types[name])
-        if name in fields and fields[name].presence is Presence.REQUIRED
+        if name == _NEEDED.get(message) or (name in fields and fields[name].presence is Presence.REQUIRED)
+        else (name, bool, False)
+        if types[name] is bool and fields[name].presence is Presence.IMPLICIT
         else (name, Union[types[name], UnsetType], UNSET)  # noqa: UP007  a type at run time, which need not have the operator
         for name in sorted(types)
     ]
@@ -176,6 +179,7 @@ def _struct(message: str) -> type[Struct]:
         defined,
         namespace={"__post_init__": check_variant} if variants else {},
         forbid_unknown_fields=True,
+        omit_defaults=True,
         kw_only=True,
         gc=False,
     )

@@ -88,12 +88,14 @@ def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
 
     A key that is not in use now is a secret, too: writing over it would lose it.
     """
+    written = [target for target in targets if target.exists()]
+    if not written:
+        return  # the library that knows the path of the default key is slow to import
     secrets = dict.fromkeys(keys, "the private key")
     secrets[str(default_key_path())] = "the default private key"
     for variable, kind in (("A2A_SIGN_KEY_FILE", "private key"), ("A2A_SIGN_KEY_PASSPHRASE_FILE", "passphrase")):
         if name := os.environ.get(variable):
             secrets[name] = f"the {kind} of {variable}"
-    written = [target for target in targets if target.exists()]
     for name, kind in secrets.items():
         if any(os.path.exists(name) and target.samefile(name) for target in written):  # noqa: PTH110  of any text
             raise ConfigurationError(f"{name} is {kind}, and would be overwritten; name another file")

@@ -31,6 +31,7 @@ class Subject:
     """A card for lint.
 
     - ``card``: the whole card, unchecked; {} if ``unreadable`` says why there is no card.
+    - ``values``: every value in it, with its place, in order.
     - ``objects``: every object in it that A2A describes, in any generation: its place, its message, its members.
     - ``ambiguous``: the errors for its ambiguous members. ``rest``: the card without them; None if there are too many.
     - ``unread``: the errors of ``read_card`` for ``rest``. ``readable``: ``rest`` without these members; ``view``: its
@@ -38,6 +39,7 @@ class Subject:
     """
 
     card: JSONObject
+    values: tuple[tuple[Path, JSON], ...]
     objects: tuple[tuple[Path, str, JSONObject], ...]
     unreadable: MalformedError | None
     ambiguous: tuple[MalformedError, ...]
@@ -56,20 +58,9 @@ class Subject:
         """Whether it has only the shape of 0.1 to 0.3."""
         return generation_of(self.card).is_legacy
 
-    def values(self) -> Iterator[tuple[Path, JSON]]:
-        """Every value of the card, with its place, in order."""
-        stack: list[tuple[Path, JSON]] = [(None, self.card)]
-        while stack:
-            path, value = stack.pop()
-            yield path, value
-            if type(value) is dict:
-                stack.extend(((path, name), item) for name, item in reversed(value.items()))
-            elif type(value) is list:
-                stack.extend(((path, index), value[index]) for index in reversed(range(len(value))))
-
     def texts(self) -> Iterator[tuple[Path, str, bool]]:
         """Every string of the card and every name of a member, with its place; True for names."""
-        for path, value in self.values():
+        for path, value in self.values:
             if path is not None and type(path[1]) is str:
                 yield path, path[1], True
             if type(value) is str:
@@ -92,17 +83,32 @@ def subject_of(card: bytes | Mapping[str, Any]) -> Subject:
         document = dict(card)
         canonicalize_received(document)
     rest, ambiguous = _what_passes(document, check_card, lambda steps: steps)
-    readable, unread = (None, ()) if rest is None else _what_passes(rest, read_card, _whole_rule)
+    views: list[CardView] = []
+    readable, unread = (
+        (None, ()) if rest is None else _what_passes(rest, lambda card: views.append(read_card(card)), _whole_rule)
+    )
     return Subject(
         card=document,
+        values=tuple(_values(document)),
         objects=tuple(_objects(document)),
         unreadable=unreadable,
         ambiguous=ambiguous,
         rest=rest,
         unread=unread,
         readable=readable,
-        view=None if readable is None else read_card(readable),
+        view=None if readable is None else views[0],
     )
+
+
+def _values(card: JSONObject) -> Iterator[tuple[Path, JSON]]:
+    stack: list[tuple[Path, JSON]] = [(None, card)]
+    while stack:
+        path, value = stack.pop()
+        yield path, value
+        if type(value) is dict:
+            stack.extend([((path, name), item) for name, item in reversed(value.items())])
+        elif type(value) is list:
+            stack.extend([((path, index), value[index]) for index in reversed(range(len(value)))])
 
 
 def _objects(card: JSONObject) -> Iterator[tuple[Path, str, JSONObject]]:

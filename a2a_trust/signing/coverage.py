@@ -8,7 +8,7 @@ that every known pruner drops (``shows_whole``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from a2a_trust.base.strict_json import JSON, JSONObject
@@ -33,14 +33,15 @@ UNVERIFIED_BY_PRUNING: Final = (
 )
 """The members that a pruned form may hide: it verifies neither their presence nor their absence."""
 
-#: SERVED before SPEC: they prove the same, and if their bytes are equal, the simpler name is reported.
-_WEAKEST_FIRST: Final = (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC)
-
 _FORMS_OF: Final[Mapping[SigningTool | None, tuple[Form, ...]]] = {
     SigningTool.A2A_PYTHON: (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED),
     SigningTool.A2A_JS: (Form.PRUNED,),
 }
 """The pruned forms of each SDK, weakest first."""
+
+#: SERVED before SPEC: they prove the same, and if their bytes are equal, the simpler name is reported.
+_FULL: Final = (Form.SERVED, Form.SPEC)
+_FORMS: Final = (*_FULL, Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED)
 
 
 class CardForms:
@@ -52,19 +53,15 @@ class CardForms:
         self._served = served
         self._made: dict[Form, Projection] = {}
         #: Several entries may trust one key; its signature is verified once.
-        self._signed: dict[tuple[str, str, str], dict[Form, Projection]] = {}
+        self._signed: dict[tuple[str, str, str], Projection | None] = {}
 
-    def signed_by(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
-        """The forms of the card that the key signed: the marked form, or all forms with the bytes of the weakest one.
-
-        The weakest form is tried first. A signer that drops members may have dropped some before the card was served;
-        then the served card has exactly the signed bytes, and nothing shows that members are missing.
-        """
+    def signed_by(self, signature: Signature, key: PublicKey, signer: SigningTool | None) -> Projection:
+        """A form of the card that the key signed: the marked form, or else any form, the forms of ``signer`` first."""
         asked = (signature.protected, signature.signature, key.thumbprint)
-        signed = self._signed.get(asked)
+        if asked not in self._signed:
+            self._signed[asked] = self._find_signed(signature, key, signer)
+        signed = self._signed[asked]
         if signed is None:
-            signed = self._signed[asked] = self._find_signed(signature, key)
-        if not signed:
             raise RejectedError(
                 FailureReason.BAD_SIGNATURE,
                 "not a signature by this key over this card"
@@ -78,35 +75,41 @@ class CardForms:
             return self._served.interfaces
         return interface_urls(projection.members)
 
-    def _find_signed(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
-        forms: tuple[Form, ...] = _WEAKEST_FIRST if signature.marker is None else (signature.marker,)
-        if not self._served.generation.is_legacy:
-            forms = tuple([form for form in forms if form is not Form.V0_3_PYTHON])
+    def with_bytes_of(self, signed: Projection, forms: Iterable[Form]) -> Projection | None:
+        """The first of the forms that has the same bytes, which the signature covers, too."""
+        made = map(self._project, self._possible(forms))
+        return next((each for each in made if each.payload == signed.payload), None)
+
+    def _possible(self, forms: Iterable[Form]) -> list[Form]:
+        return [form for form in forms if form is not Form.V0_3_PYTHON or self._served.generation.is_legacy]
+
+    def _find_signed(self, signature: Signature, key: PublicKey, signer: SigningTool | None) -> Projection | None:
+        forms = (*_FORMS_OF.get(signer, ()), *_FORMS) if signature.marker is None else (signature.marker,)
         tried: list[bytes] = []
-        for form in forms:
-            payload = self._project(form).payload
-            if payload in tried:
+        for form in self._possible(forms):
+            made = self._project(form)
+            if made.payload in tried:
                 continue
-            tried.append(payload)
+            tried.append(made.payload)
             try:
                 verify_jws(
                     protected=signature.protected,
-                    payload=payload,
+                    payload=made.payload,
                     signature=signature.signature,
                     key=key,
                     header=signature.unprotected,
                 )
             except InvalidSignatureError:
                 continue
-            return {each: self._project(each) for each in forms if self._project(each).payload == payload}
-        return {}
+            return made
+        return None
 
     def _project(self, form: Form) -> Projection:
         made = self._made.get(form)
         if made is None:
             served = self._served
             is_one = form in (Form.SPEC, Form.PRUNED) or (form is Form.PRUNED_LEGACY and served.is_printed_alike)
-            if served.payload is not None and (form is Form.SPEC or (served.has_one_form and form is Form.SERVED)):
+            if served.payload is not None and (form is Form.SPEC or (form is Form.SERVED and not served.dropped)):
                 made = Projection(form, served.generation, served.payload, pointers_of(served.dropped))
             elif served.has_one_form and is_one:  # the card has nothing that any form would drop
                 made = self._project(Form.SERVED).as_form(form)
@@ -117,22 +120,22 @@ class CardForms:
 
 
 def find_coverage(
-    signed: Mapping[Form, Projection], marker: Form | None, signer: SigningTool | None
+    signed: Projection, forms: CardForms, marker: Form | None, signer: SigningTool | None
 ) -> tuple[Projection, bool]:
     """The signed form, and whether it is the whole card; RejectedError if the trust entry does not allow a part.
 
-    ``signed`` are the forms of the card that the key signed.
+    A signer that drops members may have dropped some before the card was served. Then the served card has exactly the
+    signed bytes, and nothing shows that members are missing: so a form of an SDK that prunes counts as a part.
     """
     if marker is not None:
-        return signed[marker], True
-    full = signed.get(Form.SERVED) or signed.get(Form.SPEC)
+        return signed, True
+    full = forms.with_bytes_of(signed, _FULL)
     if full is not None and (
         signer is SigningTool.WHOLE or (signer is not SigningTool.A2A_TRUST and shows_whole(full))
     ):
         return full, True
-    for form in _FORMS_OF.get(signer, ()):
-        if form in signed:
-            return signed[form], False
+    if pruned := forms.with_bytes_of(signed, _FORMS_OF.get(signer, ())):
+        return pruned, False
     if full is not None and signer in _FORMS_OF:
         # A newer SDK may know members that are unknown here, and still prune others.
         return full.as_form(Form.PRUNED), False
@@ -143,7 +146,7 @@ def find_coverage(
         )
     elif signer is not None:
         detail = (
-            f"a valid signature in the form {next(iter(signed))}, which {signer}, the signer of the trust entry, does "
+            f"a valid signature in the form {signed.form}, which {signer}, the signer of the trust entry, does "
             "not use; name the tool that signs with the key as signer"
         )
     else:

@@ -149,7 +149,7 @@ def _drop_absent(members: JSONObject, message: str, path: Path, dropped: list[Pa
     kept: JSONObject = {}
     for name, value in members.items():
         field = fields.get(name)
-        if field is None:
+        if field is None or (value and type(value) is str):
             kept[name] = value  # unknown members stay
             continue
         here = (path, name)
@@ -174,9 +174,12 @@ def _prune(members: JSONObject, messages: Messages, message: str, path: Path, dr
     fields = messages[message]
     kept: JSONObject = {}
     for name, value in members.items():
+        field = fields.get(name) or next((each for each in fields.values() if each.proto_name == name), None)
+        if field is not None and value and (type(value) is str or (field.kind is Kind.STRINGS and "" not in value)):
+            kept[field.name] = value  # as most members are
+            continue
         here = (path, name)
         before = len(dropped)
-        field = fields.get(name) or next((each for each in fields.values() if each.proto_name == name), None)
         pruned = _GONE if field is None else _prune_field(value, messages, field, here, dropped)
         if field is None or pruned is _GONE:
             dropped[before:] = [here]

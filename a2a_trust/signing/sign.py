@@ -26,7 +26,6 @@ from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS
 from a2a_trust.card.view import interface_urls, read_card
 from a2a_trust.errors import (
-    CardVerificationError,
     ConfigurationError,
     FailureReason,
     InvalidSignatureError,
@@ -39,13 +38,12 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, interface_host, url_of
-from a2a_trust.keys.trust.policy import Policy, all_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.a2a_python import members_unread_in_0_3, rewritten_members
 from a2a_trust.signing.coverage import unprotected_members
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
-from a2a_trust.signing.verify import seconds, verify_document
+from a2a_trust.signing.verify import seconds, verify_each
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
 """Form of a companion -> the SDKs that it is for."""
@@ -223,7 +221,7 @@ def sign_unverified(
     # 4.
     kept = _keep_others(entries, signers, full.dropped, drop_broken=drop_broken)
     # 5.
-    second, rejections, withheld_for = _choose_companion(full, has_one_form=original.has_one_form, is_wanted=companion)
+    second, rejections, withheld_for = _choose_companion(full, original, is_wanted=companion)
     # 6.
     made = [_sign_form(signer, form, claims) for form in (full, second) if form is not None for signer in signers]
     if second is not None:  # our verifier does not count companions, so nothing verifies them later
@@ -357,7 +355,7 @@ def _full_form(original: UnambiguousCard) -> Projection:
     """
     members = {name: value for name, value in original.card.items() if name != "signatures"}
     form, normalized = Form.SERVED if original.generation.is_legacy else Form.SPEC, tuple[str, ...]()
-    if form is Form.SPEC and not original.has_one_form:
+    if form is Form.SPEC and not original.has_one_form and (original.payload is None or original.dropped):
         members, normalized = present_members(members)
     for pointer, url in interface_urls(members):
         try:
@@ -398,9 +396,11 @@ def _kid_of(entry: JSON) -> str | None:
 
 
 def _choose_companion(
-    full: Projection, *, has_one_form: bool, is_wanted: bool | None
+    full: Projection, original: UnambiguousCard, *, is_wanted: bool | None
 ) -> tuple[Projection | None, tuple[str, ...], tuple[str, ...]]:
     """The form for the companion (None without one), sentences about SDKs that reject the card, ``withheld_for``."""
+    if original.has_one_form and not full.generation.is_legacy:
+        return None, (), ()
     form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
     rejections: tuple[str, ...] = ()
     if rewritten := rewritten_members(full.members):
@@ -408,10 +408,8 @@ def _choose_companion(
             f"rejected by a2a-python 1.3: before it verifies, it rewrites members of 0.3 as members of 1.0 "
             f"({shorten(rewritten)}); write the members of 1.0 beside them or in their place",
         )
-    if has_one_form and not full.generation.is_legacy:
-        return None, rejections, ()
     unread = next(members_unread_in_0_3(full.members), None) if form is Form.V0_3_PYTHON else None
-    companion = project(full.members, form)
+    companion = project(full.members, form, generation=full.generation, plain=original.is_plain)
     withheld_for = tuple[str, ...]()
     if unread is not None:
         why = (
@@ -469,22 +467,21 @@ def _add_signatures(original: JSONObject, members: JSONObject, signatures: list[
 def check_own_work(
     document: bytes, payload: bytes, signers: Sequence[Signer], now: float, read: Reader = read_quickly
 ) -> None:
-    """Verify a signed card as its readers will; SigningError if it does not verify, or has not this ``payload``."""
-    trust, policy = _all_of(tuple([signer.public_key for signer in signers]))
-    try:
-        verified = verify_document(document, trust, UnsafeAnyOrigin(), now, policy=policy, read=read)
-    except CardVerificationError as error:
-        reasons = (FailureReason.BAD_SIGNATURE, FailureReason.MALFORMED)
-        wrong = {failure.kid for failure in error.failures if failure.reason in reasons}
-        for signer in signers:
-            if ascii(signer.kid[:64])[1:-1] in wrong:
-                raise _wrong_signature(signer) from None
-        raise SigningError(f"the signed card does not verify: {error}") from None
-    if verified.payload != payload:
-        raise SigningError("the signed card differs from the card that was given; nothing was signed")
+    """Verify a signed card as its readers will; SigningError if a signer did not sign it, or not this ``payload``."""
+    trust = _trusting(tuple([signer.public_key for signer in signers]))
+    _, _, verified, failures = verify_each(document, trust, UnsafeAnyOrigin(), now, read)
+    for signer in signers:
+        thumbprint = signer.public_key.thumbprint
+        payloads = [each.projection.payload for each in verified if each.trusted.key.thumbprint == thumbprint]
+        if not payloads:
+            kid, reasons = ascii(signer.kid[:64])[1:-1], (FailureReason.BAD_SIGNATURE, FailureReason.MALFORMED)
+            if any(each.kid == kid and each.reason in reasons for each in failures):
+                raise _wrong_signature(signer)
+            raise SigningError(f"the signed card does not verify: {shorten(map(str, failures), '; ')}")
+        if payload not in payloads:
+            raise SigningError("the signed card differs from the card that was given; nothing was signed")
 
 
 @lru_cache(maxsize=64)
-def _all_of(keys: tuple[PublicKey, ...]) -> tuple[TrustStore, Policy]:
-    trust = TrustStore(TrustedKey(key=key, origins=UnsafeAnyOrigin()) for key in keys)
-    return trust, all_of(*(key.thumbprint for key in keys))
+def _trusting(keys: tuple[PublicKey, ...]) -> TrustStore:
+    return TrustStore(TrustedKey(key=key, origins=UnsafeAnyOrigin()) for key in keys)

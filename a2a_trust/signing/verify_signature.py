@@ -8,7 +8,7 @@ The steps for one signature, in the order of ``verify_signatures`` and ``_verify
 4. The protected ``exp``, ``nbf`` and ``iat`` allow this moment.
 5. The ``alg`` of the header is the key's, and its ``typ`` is not the one of a token. Only a2a-python signs with
    ``typ: JWT``, when its caller chooses no ``typ``.
-6. The signature is over a form of the card: the form that its marker names, or else any form, the weakest first.
+6. The signature is over a form of the card: the form that its marker names, or else any form.
 7. The signature covers the whole card (``coverage``). A signature of a part counts only if the trust entry names an
    SDK that signs in this form.
 8. The key is trusted for the hosts of all signed interfaces. An interface in which ``interface_host`` finds no host is
@@ -115,8 +115,8 @@ def _verify_by_key(
     _check_validity(trusted, now)
     starts, expires = _check_times(signature, now)
     _check_header(signature, trusted)
-    signed = forms.signed_by(signature, trusted.key)
-    projection, is_whole = find_coverage(signed, signature.marker, trusted.signer)
+    signed = forms.signed_by(signature, trusted.key, trusted.signer)
+    projection, is_whole = find_coverage(signed, forms, signature.marker, trusted.signer)
     interfaces = forms.interfaces(projection)
     _check_interfaces(interfaces, trusted.origins)
     return VerifiedSignature(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from a2a_trust import (
     CardVerificationError,
+    CardVerifier,
     Fetcher,
     FetchOptions,
     Origins,
@@ -112,14 +115,55 @@ def test_no_credential_after_the_trust_has_changed(servers: Servers, asks: Ask, 
     assert [asked.headers["x-api-key"] for asked in servers.agent.asked] == [KEY, KEY]
 
 
-def test_no_credential_after_a_line_in_the_trust_file(servers: Servers, asks: Ask, tmp_path: Path) -> None:
+def test_no_credential_a_second_after_a_line_in_the_trust_file(
+    servers: Servers, asks: Ask, tmp_path: Path, next_second: Callable[[], None]
+) -> None:
     path = tmp_path / "trust.toml"
     (tmp_path / "owner.json").write_bytes(canonicalize(publish_jwks(OWNER.public_key)))
     path.write_text(f'version = 1\n[[trust]]\norigins = ["{VICTIM}"]\nkeys = "owner.json"\n')
     auth = auth_for(servers, TrustFile(path))
     asks(auth, f"{servers.origin}/rpc")
     path.write_text(f'{path.read_text()}[[revoked]]\nthumbprint = "{OWNER.public_key.thumbprint}"\n')
+    next_second()
     assert_stops(servers, asks, auth, "revoked")
+
+
+REVOKED_JWK = {**OWNER.public_key.to_jwk(), "revoked": True}
+
+
+@pytest.mark.parametrize("file", ["trust.toml", "owner.json"])
+def test_nothing_is_verified_a_second_after_a_revocation_however_often_it_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """The files are not looked at for every card. What is verified in between must not put the next look off."""
+    now = [1_000.0]
+    monkeypatch.setattr("a2a_trust.base.files.watched.monotonic", lambda: now[0])
+    path = tmp_path / "trust.toml"
+    (tmp_path / "owner.json").write_bytes(canonicalize(publish_jwks(OWNER.public_key)))
+    path.write_text(f'version = 1\n[[trust]]\norigins = ["{VICTIM}"]\nkeys = "owner.json"\n')
+    trust = TrustFile(path)
+    verifier, origin = CardVerifier(trust), f"https://{VICTIM}"
+    document = signed(card_of(origin))
+    ways: dict[str, Callable[[], object]] = {
+        "cached": lambda: verifier.verify(document, origin=origin),
+        "new": lambda: verify_card(document, trust, origin=origin),
+        "fetched": lambda: verify_card(document, asyncio.run(trust.fetch(origin)), origin=origin),
+    }
+    for _ in range(7):  # control
+        now[0] += 0.25
+        assert [way() is not None for way in ways.values()] == [True, True, True]
+    if file == "trust.toml":
+        path.write_text(f'{path.read_text()}[[revoked]]\nthumbprint = "{OWNER.public_key.thumbprint}"\n')
+    else:
+        (tmp_path / file).write_bytes(canonicalize({"keys": [REVOKED_JWK]}))
+    for _ in range(4):
+        for way in ways.values():
+            with suppress(CardVerificationError):
+                way()
+        now[0] += 0.25
+    for way in ways.values():
+        with pytest.raises(CardVerificationError, match="revoked"):
+            way()
 
 
 def test_a_card_from_before_the_revocation_answers_nothing(servers: Servers, asks: Ask) -> None:

@@ -185,7 +185,7 @@ def test_the_command_keeps_the_revocation(
 
 @by_mistake
 def test_a_file_that_only_revokes_takes_effect_while_a_program_runs(
-    card: JSONObject, jwks: list[JSONObject], tmp_path: Path
+    card: JSONObject, jwks: list[JSONObject], tmp_path: Path, next_second: Callable[[], None]
 ) -> None:
     """An error would keep the previous version, in which the key verifies."""
     path = tmp_path / "trust.toml"
@@ -196,6 +196,7 @@ def test_a_file_that_only_revokes_takes_effect_while_a_program_runs(
     signed = sign_card(card, LEAKED).card
     assert verified(signed, trust.trust_store(), now=NOW).key == LEAKED.public_key
     keys.write_text(json.dumps({"keys": jwks}))
+    next_second()
     with pytest.raises(UntrustedCardError):
         verified(signed, trust.trust_store())
     with pytest.raises(UntrustedCardError):

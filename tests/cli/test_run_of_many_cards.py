@@ -234,7 +234,8 @@ def test_a_killed_run_leaves_each_card_whole_and_the_next_one_signs_the_rest(
 def test_an_error_while_cards_are_written_names_those_that_are(
     lines: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder_of(lines)
+    folder = folder_of(lines)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
     commit = FileToWrite.commit
 
     def failing(file: FileToWrite, flush: Callable[[Path], object]) -> None:
@@ -245,13 +246,16 @@ def test_an_error_while_cards_are_written_names_those_that_are(
     monkeypatch.setattr(FileToWrite, "commit", failing)
     done = run("agents", "--key", "key.pem")
     assert (done.code, done.out) == (6, "")
+    written = sorted(f"agents/{path.name}" for path in before if path.read_bytes() != before[path])
+    assert written[:2] == ["agents/0000.json", "agents/0001.json"]
+    assert "agents/0002.json" not in written
     assert done.err.splitlines() == [
-        "warning: these cards were signed and written before the error: agents/0000.json, agents/0001.json",
+        f"warning: these cards were signed and written before the error: {', '.join(written)}",
         "a2a-sign: error: agents/0002.json: No space left on device",
     ]
     monkeypatch.setattr(FileToWrite, "commit", commit)
     last = run("agents", "--key", "key.pem", "--if-needed").out.splitlines()[-1]
-    assert last == f"{NUMBER} cards: 2 unchanged, {NUMBER - 2} signed"
+    assert last == f"{NUMBER} cards: {len(written)} unchanged, {NUMBER - len(written)} signed"
 
 
 class Terminal(io.StringIO):

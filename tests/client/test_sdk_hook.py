@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -160,13 +160,14 @@ def test_the_policy_is_demanded() -> None:
     signature_verifier(trust, origin=ORIGIN, policy=named(thumbprint))(AgentCard03.model_validate(GOOD))
 
 
-def test_a_trust_file_counts_as_it_is_now(tmp_path: Path) -> None:
+def test_a_trust_file_counts_as_it_is_now(tmp_path: Path, next_second: Callable[[], None]) -> None:
     (tmp_path / "owner.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
     file = tmp_path / "trust.toml"
     file.write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "owner.json"\n')
     verify = signature_verifier(TrustFile(file), origin=ORIGIN)
     verify(AgentCard03.model_validate(GOOD))
     file.write_text(file.read_text() + '[[revoked]]\nkid = "owner"\n')
+    next_second()
     with pytest.raises(UntrustedCardError, match="the key is revoked"):
         verify(AgentCard03.model_validate(GOOD))
 

@@ -129,7 +129,7 @@ def unknown_members(subject: Subject) -> Iterator[str]:
 
 @rule("unsafe-integer", Severity.ERROR, "An integer is beyond 53 bits.", "8.4.1")
 def unsafe_integer(subject: Subject) -> Iterator[Problem]:
-    for path, value in subject.values():
+    for path, value in subject.values:
         if type(value) is int and abs(value) > MAX_SAFE_INTEGER:
             yield Problem(
                 pointer_of(path),

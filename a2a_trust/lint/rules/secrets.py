@@ -8,13 +8,13 @@ from typing import Final
 from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Problem, Severity, rule
-from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
+from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, may_hold_secret, secret_kind
 
 
 @rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
 def secret(subject: Subject) -> Iterator[Problem]:
     fix = "Remove it. If it was published, revoke it, too: everybody may know it."
-    for path, value in subject.values():
+    for path, value in subject.values:
         private = is_private_jwk(value) if type(value) is dict else None
         if private is not None and path is None:
             yield Problem(
@@ -24,7 +24,10 @@ def secret(subject: Subject) -> Iterator[Problem]:
             )
         elif private is not None:
             yield Problem(pointer_of((path, private)), "this is a private key, and everybody can read the card", fix)
-    for path, text, is_name in subject.texts():
+    texts = list(subject.texts())
+    if not may_hold_secret(text for _, text, _ in texts):
+        return
+    for path, text, is_name in texts:
         kind = secret_kind(text)
         if kind is not None:
             where = "the name of a member" if is_name else "the text"

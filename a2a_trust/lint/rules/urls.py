@@ -28,8 +28,8 @@ _LINKS: Final = ("documentationUrl", "iconUrl")
 def _urls(subject: Subject) -> Iterator[_CardUrl]:
     for path, message, members in subject.objects:
         for name, value in members.items():
-            field = field_of(message, name)
-            if type(value) is not str or not value or field is None or not field.name.lower().endswith("url"):
+            field = field_of(message, name) if value and type(value) is str else None
+            if field is None or not field.name.lower().endswith("url"):
                 continue
             yield _CardUrl((path, name), value, message == "AgentProvider" or field.name in _LINKS)
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_trust.base.files.watched import Stamp, stamp_of_path
 from a2a_trust.errors import CardVerificationError, ConfigurationError, KeySourceUnavailableError, UntrustedCardError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_object
 from a2a_trust.keys.keyset import publish_jwks
@@ -316,20 +317,45 @@ def test_a_private_jwk_in_a_file_is_refused(tmp_path: Path) -> None:
 # Changes
 
 
-def test_changes_count_at_once(tmp_path: Path) -> None:
+def test_changes_count_within_a_second(tmp_path: Path, next_second: Callable[[], None]) -> None:
     file = TrustFile(written(tmp_path, entry()))
     first = file.trust_store()
     assert file.trust_store() is first
     written(tmp_path, entry(), entry(BOB))
+    next_second()
     assert is_verified(file.trust_store(), BOB)
     written(tmp_path, entry(), entry(BOB), '\n[[revoked]]\nkid = "bob"\n')
+    next_second()
     assert not is_verified(file.trust_store(), BOB)
 
 
-def test_so_do_those_of_key_files(tmp_path: Path) -> None:
+def test_so_do_those_of_key_files(tmp_path: Path, next_second: Callable[[], None]) -> None:
     file = TrustFile(written(tmp_path, _file(tmp_path, json.dumps(publish_jwks([ANN.public_key])))))
     _file(tmp_path, json.dumps(publish_jwks([ANN.public_key, BOB.public_key])))
+    next_second()
     assert is_verified(file.trust_store(), BOB)
+
+
+def test_no_number_of_key_files_slows_a_verification_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them was looked at for every card: 1,000 key files cost forty times the verification."""
+    looked, now = list[Path](), [100.0]
+    monkeypatch.setattr("a2a_trust.base.files.watched.monotonic", lambda: now[0])
+    file = TrustFile(written(tmp_path, _file(tmp_path, json.dumps(publish_jwks([ANN.public_key])))))
+    real = stamp_of_path
+
+    def look(path: Path) -> Stamp | None:
+        looked.append(path)
+        return real(path)
+
+    monkeypatch.setattr("a2a_trust.keys.trust.file.stamp_of_path", look)
+    for _ in range(3):
+        assert is_verified(file.trust_store(), ANN)
+        now[0] += 0.25
+    assert looked == []
+    now[0] += 0.25
+    for _ in range(3):
+        assert is_verified(file.trust_store(), ANN)
+    assert [path.name for path in looked] == ["trust.toml", "ann.keys"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
@@ -349,28 +375,32 @@ def test_files_that_everybody_can_write_say_nothing_about_trust(tmp_path: Path) 
 
 
 def test_a_file_that_is_broken_later_leaves_the_last_one_and_a_line_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, next_second: Callable[[], None]
 ) -> None:
     path = written(tmp_path, entry())
     file = TrustFile(path)
     path.write_text("version = 1\n[[trust]]\n")
     for _ in range(3):
+        next_second()
         assert is_verified(file.trust_store(), ANN)
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "line 2: trust[0]: write exactly one of" in record.message
     path.unlink()
+    next_second()
     assert is_verified(file.trust_store(), ANN)
     written(tmp_path, entry(BOB))
+    next_second()
     assert not is_verified(file.trust_store(), ANN)
 
 
-def test_a_verifier_follows_them(tmp_path: Path) -> None:
+def test_a_verifier_follows_them(tmp_path: Path, next_second: Callable[[], None]) -> None:
     file = TrustFile(written(tmp_path, entry()))
     verifier = CardVerifier(file, clock=lambda: NOW)
     card = json.dumps(sign_card(CARD, ANN).card).encode()
     origin = "https://invoice.example.com"
     assert verifier.verify(card, origin=origin) is verifier.verify(card, origin=origin)
     written(tmp_path, entry(), '\n[[revoked]]\nkid = "ann"\n')
+    next_second()
     with pytest.raises(UntrustedCardError, match="revoked"):
         verifier.verify(card, origin=origin)
 
@@ -423,15 +453,19 @@ async def test_only_the_key_sets_of_the_host_are_fetched(tmp_path: Path) -> None
 
 
 @pytest.mark.anyio
-async def test_a_key_set_that_leaves_the_file_is_forgotten_and_the_others_stay_fresh(tmp_path: Path) -> None:
+async def test_a_key_set_that_leaves_the_file_is_forgotten_and_the_others_stay_fresh(
+    tmp_path: Path, next_second: Callable[[], None]
+) -> None:
     fetchers: Any = Fetchers(a=[ANN.public_key], b=[BOB.public_key])
     both = remote("a", "invoice.example.com"), remote("b", "invoice.example.com")
     file = TrustFile(written(tmp_path, *both), fetcher=fetchers)
     await file.fetch()
     written(tmp_path, both[1])
+    next_second()
     assert not is_verified(await file.fetch(), ANN)
     assert [*file._caches] == ["https://keys.example.com/b"]
     written(tmp_path, *both)
+    next_second()
     assert is_verified(await file.fetch(), ANN)
     assert [url[-1] for url in fetchers.fetched] == ["a", "b", "a"]
 
@@ -464,18 +498,22 @@ async def test_keys_of_a_set_that_is_out_of_reach_for_too_long_do_not_count(
 
 
 @pytest.mark.anyio
-async def test_a_revocation_in_the_file_counts_for_fetched_keys(tmp_path: Path) -> None:
+async def test_a_revocation_in_the_file_counts_for_fetched_keys(
+    tmp_path: Path, next_second: Callable[[], None]
+) -> None:
     file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), fetcher=Fetchers(a=[ANN.public_key]))  # type: ignore[arg-type]
     assert is_verified(await file.fetch(), ANN)
     written(tmp_path, remote("a", "invoice.example.com"), '\n[[revoked]]\nkid = "ann"\n')
+    next_second()
     assert not is_verified(file.trust_store(), ANN)
     written(tmp_path, entry(EVE))
+    next_second()
     assert [key.key.kid for key in file.trust_store().keys] == ["eve"]
 
 
 @pytest.mark.anyio
 async def test_a_revocation_that_another_thread_reads_during_a_fetch_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, next_second: Callable[[], None]
 ) -> None:
     """Seen here: the store was made of the file as it had been, and stayed until the file changed again."""
     parts = remote("a", "invoice.example.com"), entry(ANN), entry(EVE)
@@ -485,6 +523,7 @@ async def test_a_revocation_that_another_thread_reads_during_a_fetch_is_not_lost
     def make(document: TrustDocument, *given: Any) -> TrustStore:
         if not readers:  # in the fetch, which has looked at the file before
             written(tmp_path, *parts, '\n[[revoked]]\nkid = "ann"\n')
+            next_second()
             readers.append(Thread(target=file.trust_store))
             readers[0].start()
             readers[0].join(0.5)  # it is through, or it waits

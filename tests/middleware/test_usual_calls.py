@@ -115,11 +115,14 @@ def test_what_is_written_oddly_is_decided_by_the_reader_of_all_bodies(body: byte
     ("body", "short"),
     [
         # Members between the parts that begin the text and the ones that end it.
-        (b'{"params": {"message": {"parts":[1],"role":2,"parts":[1,2,3,4,5,6]}}}', 30),
+        (b'{"params": {"message": {"parts": [1], "parts": [1,2,3,4,5,6]}}}', 60),
         (b'{"params": {"message": {"parts": [], "x": [", \\"role\\": 1}}}", 1], "role": 1}}}', 30),
         (b'{"params": {"message": {"parts":[], "parts":[1,2,3,4], "role": 1}}}', 30),
         (b'{"params": {"message": {"parts": 1}}, "params": {"message": {"parts": [1,2,3,4]}}}', 40),
         (b'{"params": {"message": {"parts": "\xff", "role": "\xff"}}}', 8),
+        # As long as the usual text, which has more blanks, before the parts or behind them.
+        (b'{"id": 0,"method":1,"params":{"message":{"x":0,"parts":[1,2,3,4,5,6], "role": 1}}}', 75),
+        (b'{"params": {"message": {"parts": [1,2,3,4,5,6],"role":1,"messageId":2,"x":0}},"id":3}', 75),
     ],
 )
 def test_long_parts_hide_no_member(body: bytes, short: int) -> None:
@@ -151,16 +154,20 @@ _values = st.recursive(
 def _objects(draw: st.DrawFn, members: dict[str, st.SearchStrategy[Any]]) -> _Members:
     """An object with most of these members, in any order, and perhaps with others or one twice."""
     names = draw(st.permutations(list(members)))
-    found = [(name, draw(members[name])) for name in names if draw(st.integers(0, 5))]
-    if not draw(st.integers(0, 3)):
+    found = [(name, draw(members[name])) for name in names]
+    oddity = draw(st.integers(0, 20))
+    if oddity == 1:
         found.insert(draw(st.integers(0, len(found))), (draw(_names), draw(_values)))
-    if found and not draw(st.integers(0, 3)):
+    if oddity == 2:
         found.append((draw(st.sampled_from(found))[0], draw(_values)))
+    if oddity == 3:
+        found.pop()
     return _Members(found)
 
 
-_message = _objects({"parts": _values, "role": _strings, "messageId": _strings, "metadata": _values})
-_configuration = _objects({"acceptedOutputModes": _values, "metadata": _values, "parts": _values})
+_parts = st.lists(_values, max_size=6)
+_message = _objects({"parts": _parts, "role": _strings, "messageId": _strings, "metadata": _values})
+_configuration = _objects({"acceptedOutputModes": _values, "blocking": _values})
 _parameters = _objects({"message": _message, "configuration": _configuration, "metadata": _values, "id": _strings})
 _methods = st.sampled_from(["SendMessage", "GetTask", "acme/x", "sendmessage"])
 _requests = _objects({"jsonrpc": st.just("2.0"), "id": _strings, "method": _methods, "params": _parameters})
@@ -178,14 +185,15 @@ def _written(value: Any, comma: str, colon: str) -> str:
 @given(
     value=_requests,
     style=st.sampled_from([(",", ":"), (", ", ": ")]),
-    edits=st.lists(
+    edits=st.just([]) | st.lists(
         st.tuples(st.integers(0, 500), st.integers(0, 3), st.sampled_from([b"", b" ", b",", b'"', b"}", b'"id":1,'])),
-        max_size=2,
+        max_size=1,
     ),
-    short=st.sampled_from([0, 4, 16, 64, 65_536]),
+    left_out=st.integers(-1, 40),
 )
-def test_both_readers_say_the_same(value: Any, style: tuple[str, str], edits: Any, short: int) -> None:
+def test_both_readers_say_the_same(value: Any, style: tuple[str, str], edits: Any, left_out: int) -> None:
+    """Of half of the bodies, the parts are longer than ``left_out``: then only their length is compared."""
     body = _written(value, *style).encode()
     for at, length, put in edits:
         body = body[: at % (len(body) + 1)] + put + body[at % (len(body) + 1) + length :]
-    assert difference(body, short) == ""
+    assert difference(body, max(0, len(body) - left_out)) == ""

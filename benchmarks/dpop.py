@@ -10,9 +10,10 @@ from itertools import repeat
 from time import perf_counter
 from typing import Any, Final
 
-from a2a_trust import CardEnforcementMiddleware, DPoP, JwtVerifier
+from a2a_trust.auth import DPoP, JwtVerifier
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
+from a2a_trust.middleware import CardEnforcementMiddleware
 from benchmarks.peers import Peers
 from benchmarks.rounds import Contender, Row, Timer, repeated
 from benchmarks.setting import Setting
@@ -71,7 +72,12 @@ def _requests(peers: Peers, *, bound: bool) -> Timer:
         lines = [(b"host", b"agent.example.com"), (b"user-agent", b"bench"), (b"accept", b"*/*")]
         lines.append((b"authorization", f"{'DPoP' if bound else 'Bearer'} {token}".encode()))
         if bound:
-            proof = {"jti": f"{next(numbers)}-4238a513f51d", "htm": "GET", "htu": f"{AUDIENCE}/", "iat": int(time.time())}
+            proof = {
+                "jti": f"{next(numbers)}-4238a513f51d",
+                "htm": "GET",
+                "htu": f"{AUDIENCE}/",
+                "iat": int(time.time()),
+            }
             proof["ath"] = base64url.encode(sha256(token.encode()).digest())
             jwk = {name: value for name, value in key.to_jwk().items() if name in ("kty", "crv", "x", "y")}
             lines.append((b"dpop", _signed(peers, {"typ": "dpop+jwt", "alg": alg, "jwk": jwk}, proof).encode()))

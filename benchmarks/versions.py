@@ -1,7 +1,7 @@
-"""Two versions of this package beside each other: ``python -m benchmarks.versions FOLDER --row tokens``.
+"""Two versions of this package beside each other: ``python -m benchmarks.versions FOLDER --row tokens:rows_tokens``.
 
-``FOLDER`` has another commit (``git worktree add FOLDER COMMIT``). Each version runs the rows of its own ``benchmarks`` in
-its own process, and the rounds of the two are interleaved: this machine is as busy for one as for the other.
+``FOLDER`` has another commit (``git worktree add FOLDER COMMIT``). Each version runs the rows of its own ``benchmarks``
+in its own process, and the rounds of the two are interleaved. Times are those of the processor, in that process.
 """
 
 from __future__ import annotations
@@ -11,22 +11,26 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 __all__ = ["main"]
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _OURS: Final = "a2a_trust"
+_Taken: TypeAlias = dict[tuple[str, str], list[float]]
+"""The seconds of each round, by version and contender."""
 
 
 def _serve(name: str, wanted: str) -> None:
     """In the process of one version: tell the contenders of each row, and make a round of the one that is asked for."""
     from importlib import import_module
 
+    time.perf_counter = time.thread_time  # of this process alone: what else the machine does counts less
     from benchmarks.setting import Setting
 
     module, function = name.split(":")
@@ -49,11 +53,12 @@ def _serve(name: str, wanted: str) -> None:
 class _Version:
     def __init__(self, folder: Path, name: str, wanted: str, stack: ExitStack) -> None:
         # -P: the folder of this file is not searched, only the one of the version.
+        path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-P", __file__, str(folder), "--row", name, "--title", wanted, "--serve"]
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])},
+            env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -69,7 +74,7 @@ class _Version:
         return json.loads(self._process.stdout.readline() if self._process.stdout is not None else "null")
 
 
-def _rows(folder: Path, name: str, wanted: str, rounds: int) -> Iterator[tuple[Any, dict[tuple[str, str], list[float]]]]:
+def _rows(folder: Path, name: str, wanted: str, rounds: int) -> Iterator[tuple[Any, _Taken]]:
     with ExitStack() as stack:
         versions = {"old": _Version(folder, name, wanted, stack), "new": _Version(_ROOT, name, wanted, stack)}
         while True:
@@ -78,7 +83,7 @@ def _rows(folder: Path, name: str, wanted: str, rounds: int) -> Iterator[tuple[A
                 return
             if rows[0]["names"] != rows[1]["names"]:
                 raise SystemExit(f"the versions have other contenders: {rows}")
-            taken: dict[tuple[str, str], list[float]] = {}
+            taken: _Taken = {}
             for number in range(rounds):
                 names = rows[0]["names"]
                 for contender in names[number % len(names) :] + names[: number % len(names)]:
@@ -95,7 +100,7 @@ def _best(times: list[float]) -> float:
     return median(sorted(times)[: max(1, len(times) // 10)])
 
 
-def _print(row: Any, taken: dict[tuple[str, str], list[float]]) -> None:
+def _print(row: Any, taken: _Taken) -> None:
     base = [median(pair) for pair in zip(taken["old", ""], taken["new", ""], strict=True)]
     print(f"\n{row['title']}; ratio to {row['baseline']} ({median(base) * 1e6:.2f} µs)")
     print(f"  {'':<44}{'old µs':>9}{'new µs':>9}{'old':>8}{'new':>8}{'best':>7}{'best':>7}{'new/old':>9}")

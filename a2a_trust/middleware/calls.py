@@ -240,7 +240,7 @@ _METHODS: Final = {
 }
 
 
-def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
+def _task_in(params: Mapping[str, Any], names: tuple[str, ...]) -> str:
     given = [params[name] for name in names if name in params]
     # A null counts, too: protobuf's reader empties the task for it, if it comes last.
     tasks = {"" if each == _NULL else _read_text(each, names[0], INVALID_PARAMS) for each in given}
@@ -257,7 +257,7 @@ def _tenants_in_http_json(body: bytes) -> frozenset[str]:
     return _tenants_in(request, TENANTS)
 
 
-def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> frozenset[str]:
+def _tenants_in(members: Mapping[str, Any], fields: TenantFields) -> frozenset[str]:
     """The tenants that an object names, and the objects within it. Also the objects that name none are read."""
     found: frozenset[str] = frozenset()
     for name, given in members.items():
@@ -266,7 +266,7 @@ def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> frozenset[st
         within = fields[name]
         if within is None:
             found |= {_read_text(given, name, INVALID_PARAMS)}
-        elif type(given) is dict:
+        elif type(given) is dict:  # read already
             found |= _tenants_in(given, within)
         elif given[:1] == b"{" or (within and given[:1] == b"["):  # an extension may have other values here
             inside = _read_object(given, name)
@@ -355,10 +355,11 @@ def _read_body(body: bytes, usual: _Decoder) -> dict[str, Any]:
         raise CallRejectedError(INVALID, "the body is nested too deeply") from None
 
 
-# Members as nearly all requests have them: known names only, so that one look at the body finds them.
+# The members of nearly all requests. The decoder takes no others, so that one look at the body finds them all.
 _Typed: Final[Any] = TypedDict
 _MESSAGE: Final = (
-    *("messageId", "contextId", "taskId", "role", "parts", "metadata", "extensions", "referenceTaskIds", "kind"),
+    *("messageId", "contextId", "taskId", "role", "parts"),
+    *("metadata", "extensions", "referenceTaskIds", "kind"),
 )
 _CONFIGURATION: Final = (
     *("acceptedOutputModes", "historyLength", "returnImmediately", "blocking"),
@@ -377,9 +378,17 @@ _Decoder: TypeAlias = Callable[[bytes], dict[str, Any]]
 _usual_params: Final[_Decoder] = Decoder(_Typed("_Params", _PARAMS, total=False)).decode
 _usual_request: Final[_Decoder] = Decoder(_Typed("_Request", _REQUEST, total=False)).decode
 _USUAL_NAMES: Final = {*_REQUEST, *_PARAMS, *_MESSAGE, *_CONFIGURATION}
-#: How writers begin a member: the first of an object, and the others.
+
+
+class _Style(NamedTuple):
+    """How writers begin a member: the first one of an object, and the others."""
+
+    first: dict[str, bytes]
+    others: dict[str, bytes]
+
+
 _COMPACT, _SPACED = (
-    [{name: f'{before}"{name}":{blank}'.encode() for name in _USUAL_NAMES} for before in ("{", f",{blank}")]
+    _Style(*({name: f'{before}"{name}":{blank}'.encode() for name in _USUAL_NAMES} for before in ("{", f",{blank}")))
     for blank in ("", " ")
 )
 _LEFT_OUT: Final = b"\xff"  # no UTF-8 has it
@@ -405,19 +414,20 @@ def _usual_members(body: bytes, usual: _Decoder) -> dict[str, Any] | None:
             return None
         message["parts"] = _LEFT_OUT
     parts: list[bytes] = []
-    _write(members, *(_SPACED if body[:64].find(b'": ') > 0 else _COMPACT), parts)
+    _write(members, _SPACED if body[:64].find(b'": ') > 0 else _COMPACT, parts)
     head, _, tail = b"".join(parts).partition(_LEFT_OUT)
     is_whole = len(head) + len(left_out) + len(tail) == len(body)
     return members if is_whole and body.startswith(head) and body.endswith(tail) else None
 
 
-def _write(members: dict[str, Any], first: Mapping[str, bytes], others: Mapping[str, bytes], parts: list[bytes]) -> None:
-    names = first
+def _write(members: dict[str, Any], style: _Style, parts: list[bytes]) -> None:
+    """Append the text of an object to ``parts``, and make bytes of its values."""
+    names = style.first
     for name, given in members.items():
         parts.append(names[name])
-        names = others
+        names = style.others
         if type(given) is dict:
-            _write(given, first, others, parts)
+            _write(given, style, parts)
         else:
             members[name] = value = bytes(given)
             parts.append(value)

@@ -185,7 +185,8 @@ def _written(value: Any, comma: str, colon: str) -> str:
 @given(
     value=_requests,
     style=st.sampled_from([(",", ":"), (", ", ": ")]),
-    edits=st.just([]) | st.lists(
+    edits=st.just([])
+    | st.lists(
         st.tuples(st.integers(0, 500), st.integers(0, 3), st.sampled_from([b"", b" ", b",", b'"', b"}", b'"id":1,'])),
         max_size=1,
     ),

@@ -34,7 +34,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, Invali
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
-from a2a_trust.keys.jws import read_header, verify_jws
+from a2a_trust.keys.jws import read_header, verify_compact
 
 PROOF_ALGORITHMS: Final = tuple(name for each in ALGORITHMS.values() for name in (each.name, *each.other_names))
 """Names of the algorithms that proofs may be signed with."""
@@ -166,15 +166,15 @@ class DPoP:
         if len(lines) > 1 or lines[0] is None:
             raise _proof_error("it came more than once")
         proof = lines[0].strip(b" \t")
-        parts = proof.decode("latin-1").split(".")
-        if len(proof) > MAX_PROOF or len(parts) != 3:
+        signed, _, signature = proof.decode("latin-1").rpartition(".")
+        protected, dot, encoded = signed.partition(".")
+        if len(proof) > MAX_PROOF or not dot or "." in encoded:
             raise _proof_error("too long, or not three parts")
-        protected, encoded, signature = parts
         # 2 and 3; the thumbprint first: it is cheaper to check
         key = self._key(protected, jkt)
         payload = base64url.decode(encoded, "payload")
         try:
-            verify_jws(protected=protected, payload=payload, signature=signature, key=key)
+            verify_compact(signed, signature, key)
         except InvalidSignatureError:
             raise _proof_error("the signature is not by the key in its header") from None
         claims = strict_json.parse(payload, what="claims", max_bytes=MAX_PROOF)

@@ -22,10 +22,10 @@ of the issuer's keys ends that, so a withdrawn key stays valid for five minutes 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -43,7 +43,6 @@ from a2a_trust.auth.token_claims import (
     claim_of_kind,
     moments_of,
     shorten,
-    signed_part,
 )
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject
@@ -57,7 +56,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import read_header, verify_jws
+from a2a_trust.keys.jws import read_header, verify_compact
 
 MAX_TOKEN: Final = 16_384
 """The longest token, in characters."""
@@ -152,21 +151,22 @@ class JwtVerifier(ClaimsVerifier):
         return (self._keys.metadata_url,) if isinstance(self._keys, IssuerKeys) else ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        known = self.remembered(credential, now)
-        if known is not None:
-            return known
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
+        digest = sha256(credential.encode()).digest()
+        known = self._cached(digest, now)
+        if known is not None:
+            return known
         generation = self._keys.generation  # before the key: if a key is lost meanwhile, the result is not used again
         try:
-            identity, good_from, good_until, size = await self._verify(credential, now)
+            token = read_token(credential)  # 1
+            identity, good_from, good_until, size = await self._verify(token, now)
         except MalformedError as error:
             raise InvalidCredentialsError(f"token: {error}") from None
         # Five minutes of the clock in both directions: a result from while it ran ahead is not used later.
         good_from = max(good_from, now - _CACHED_SECONDS)
         good_until = min(good_until, now + _CACHED_SECONDS)
-        verified = VerifiedToken(identity, signed_part(credential), generation)
-        digest = hashlib.sha256(credential.encode()).digest()
+        verified = VerifiedToken(identity, sha256(token.signed.encode()).digest(), generation)
         self._valid.put(digest, verified, since=good_from, until=good_until, size=size)
         return identity
 
@@ -174,14 +174,16 @@ class JwtVerifier(ClaimsVerifier):
         """The result of ``verify_bound``, if the cache has it; else None."""
         if len(credential) > MAX_TOKEN or not credential.isascii():
             return None
-        generation = self._keys.generation
-        verified = self._valid.get(hashlib.sha256(credential.encode()).digest(), now)
-        return None if verified is None or verified.generation != generation else verified.identity
+        return self._cached(sha256(credential.encode()).digest(), now)
 
-    async def _verify(self, credential: str, now: float) -> tuple[Identity, float, float, int]:
+    def _cached(self, digest: bytes, now: float) -> Identity | None:
+        entry = self._valid.entry(digest)
+        if entry is None or not entry[1] <= now < entry[2] or entry[0].generation != self._keys.generation:
+            return None
+        return entry[0].identity
+
+    async def _verify(self, token: SignedToken, now: float) -> tuple[Identity, float, float, int]:
         """The identity, the first and last moment at which the token and its key are valid, and the size in bytes."""
-        # 1
-        token = read_token(credential)
         members, text = strict_json.read_members(token.payload, what="claims")  # with rounded numbers
         claims = members if type(members) is dict else _exact_claims(token.payload, members, text)
         # 2
@@ -199,12 +201,14 @@ class JwtVerifier(ClaimsVerifier):
             raise InvalidCredentialsError(why)
         self._check_kind(claims, profile)
         # 4 to 6
-        self._check_claims(claims, now)
+        good_from, good_until, bound_to = self._check_claims(claims, now)
         # 7
         key = await token.verify_with(self._keys, now)
         # Only now: exact numbers and claims that cannot be changed cost many times what their JSON weighs.
-        claims = _exact_claims(token.payload, claims, text)
-        good_from, good_until, bound_to = self._check_claims(claims, now)
+        exact = _exact_claims(token.payload, claims, text)
+        if exact is not claims:
+            claims = exact
+            good_from, good_until, bound_to = self._check_claims(claims, now)
         identity = self._identity_of(claims, self._issuer, claims["sub"], good_until, bound_to)
         size = bytes_of(claims, identity.scopes)
         return identity, max(good_from, key.not_before), min(good_until, key.not_after), size
@@ -267,9 +271,9 @@ class IdTokenVerifier(JwtVerifier):
 
 
 class SignedToken(NamedTuple):
-    """A JWT whose header is checked, and whose signature is not."""
+    """A JWT whose header is checked, and whose signature is not. ``signed`` is its text without the signature."""
 
-    protected: str
+    signed: str
     payload: bytes
     signature: str
     kid: str | None
@@ -282,7 +286,7 @@ class SignedToken(NamedTuple):
         if not key.is_valid_at(now):
             raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
         try:
-            verify_jws(protected=self.protected, payload=self.payload, signature=self.signature, key=key)
+            verify_compact(self.signed, self.signature, key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
         return key
@@ -290,12 +294,12 @@ class SignedToken(NamedTuple):
 
 def read_token(text: str) -> SignedToken:
     """Rule 1. UnrecognizedCredentialsError: it is not a JWT. InvalidCredentialsError, MalformedError."""
-    parts = text.split(".")
-    if len(parts) != 3:
+    signed, _, signature = text.rpartition(".")
+    protected, dot, encoded = signed.partition(".")
+    if not dot or "." in encoded:
         raise UnrecognizedCredentialsError("token: not a JWT; for opaque tokens use IntrospectionVerifier")
-    protected, encoded, signature = parts
     header = _read_header(protected)
-    return SignedToken(protected, base64url.decode(encoded, "payload"), signature, *header)
+    return SignedToken(signed, base64url.decode(encoded, "payload"), signature, *header)
 
 
 @lru_cache(maxsize=128)

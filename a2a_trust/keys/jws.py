@@ -73,6 +73,16 @@ def verify_jws(
     """
     claims = read_header(protected)
     check_unprotected(header, claims)
+    _verify(claims, signature, signing_input(protected, payload), key)
+    return claims
+
+
+def verify_compact(signed: str, signature: str, key: PublicKey) -> None:
+    """As ``verify_jws``, for the compact serialization: ``signed`` is its text before the last dot (RFC 7515 7.1)."""
+    _verify(read_header(signed.partition(".")[0]), signature, signed.encode("ascii"), key)
+
+
+def _verify(claims: Mapping[str, Any], signature: str, signed: bytes, key: PublicKey) -> None:
     algorithm = algorithm_of(claims["alg"])
     if algorithm is None or algorithm.name != key.alg:
         raise InvalidSignatureError(f"the header's alg is not {key.alg}, the algorithm of the key")
@@ -80,10 +90,9 @@ def verify_jws(
         raise MalformedError(f"signature: longer than {MAX_SIGNATURE} characters")
     octets = base64url.decode(signature, "signature")
     try:
-        _check_signature(octets, signing_input(protected, payload), key)
+        _check_signature(octets, signed, key)
     except (InvalidSignature, ValueError, UnsupportedAlgorithm):
         raise InvalidSignatureError("the signature is not by this key over these bytes") from None
-    return claims
 
 
 def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 from urllib.parse import parse_qsl
 
 from msgspec import DecodeError, Raw, ValidationError
@@ -152,38 +152,41 @@ def tenants_in_query(query: bytes) -> frozenset[str]:
 
 
 def _read_json_rpc(body: bytes) -> Call:
-    request = _read_body(body)
+    request = _read_body(body, _usual_request)
     call_id = _id(request.get("id"))
     try:
         if request.get("jsonrpc") != _VERSION:
             raise CallRejectedError(INVALID, 'jsonrpc is not the string "2.0"')
-        named = request.get("method")
-        method = _METHOD_OF.get(named, "") if type(named) is bytes else ""
-        if not method:
-            method = _read_text(named, "method", INVALID)
-            _check_method(method)
-        generation, operation = METHODS.get(method, (None, None))
+        method = _read_method(request.get("method"))
         given = request.get("params", _NULL)
-        params = {} if given == _NULL else _read_object(given, "params")
-        tenants = _tenants_in(params, TENANTS)
-        of_task = _TASK_MEMBERS.get((generation, operation))
-        task_id = _task_in(params, of_task) if of_task else ""
+        if type(given) is not dict:
+            given = {} if given == _NULL else _read_object(given, "params")
+        tenants = _tenants_in(given, TENANTS)
+        task_id = _task_in(given, method.task) if method.task else ""
     except CallRejectedError as rejected:
         rejected.call_id = call_id
         raise
-    return Call(
-        binding=Binding.JSONRPC,
-        generation=generation,
-        operation=operation,
-        method=method,
-        tenants=tenants,
-        task_id=task_id,
-        call_id=call_id,
-    )
+    return Call(Binding.JSONRPC, method.generation, method.operation, method.name, tenants, task_id, call_id)
 
 
-#: The methods of A2A as JSON, in the spelling that clients use.
-_METHOD_OF: Final[dict[bytes, str]] = {f'"{name}"'.encode(): name for name in METHODS}
+class _Method(NamedTuple):
+    """A method of JSON-RPC. ``task`` are the names of the member of the parameters that is the task."""
+
+    name: str
+    generation: Generation | None = None
+    operation: Operation | None = None
+    task: tuple[str, ...] = ()
+
+
+def _read_method(given: _Json | None) -> _Method:
+    known = _METHODS.get(given) if type(given) is bytes else None
+    if known is not None:
+        return known
+    name = _read_text(given, "method", INVALID)
+    _check_method(name)
+    return _METHODS.get(f'"{name}"'.encode(), _Method(name))
+
+
 _KNOWN: Final = {fold_name(name): name for name in METHODS}
 
 
@@ -230,7 +233,14 @@ _TASK_MEMBERS: Final[dict[tuple[Generation | None, Operation | None], tuple[str,
 }
 
 
-def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
+#: The methods of A2A as JSON, in the spelling that clients use.
+_METHODS: Final = {
+    f'"{name}"'.encode(): _Method(name, generation, operation, _TASK_MEMBERS.get((generation, operation), ()))
+    for name, (generation, operation) in METHODS.items()
+}
+
+
+def _task_in(params: Mapping[str, Any], names: tuple[str, ...]) -> str:
     given = [params[name] for name in names if name in params]
     # A null counts, too: protobuf's reader empties the task for it, if it comes last.
     tasks = {"" if each == _NULL else _read_text(each, names[0], INVALID_PARAMS) for each in given}
@@ -240,14 +250,14 @@ def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
 
 
 def _tenants_in_http_json(body: bytes) -> frozenset[str]:
-    request = _read_body(body)
+    request = _read_body(body, _usual_params)
     if not request.keys().isdisjoint(("jsonrpc", "method")):
         # An application that accepts JSON-RPC at every path would run a call that was not checked.
         raise CallRejectedError(INVALID, "a JSON-RPC request came to a path of HTTP+JSON")
     return _tenants_in(request, TENANTS)
 
 
-def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> frozenset[str]:
+def _tenants_in(members: Mapping[str, Any], fields: TenantFields) -> frozenset[str]:
     """The tenants that an object names, and the objects within it. Also the objects that name none are read."""
     found: frozenset[str] = frozenset()
     for name, given in members.items():
@@ -256,6 +266,8 @@ def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> frozenset[st
         within = fields[name]
         if within is None:
             found |= {_read_text(given, name, INVALID_PARAMS)}
+        elif type(given) is dict:  # read already
+            found |= _tenants_in(given, within)
         elif given[:1] == b"{" or (within and given[:1] == b"["):  # an extension may have other values here
             inside = _read_object(given, name)
             if within:
@@ -329,18 +341,97 @@ _Utf8: Final = getincrementaldecoder("utf-8")
 _CHUNK: Final = 65_536
 
 
-def _read_body(body: bytes) -> dict[str, _Json]:
-    """The members of a body that is one object; CallRejectedError for any other body."""
+def _read_body(body: bytes, usual: _Decoder) -> dict[str, Any]:
+    """The members of a body that is one object; CallRejectedError for any other body. ``usual`` reads the commonest."""
     try:
         if not body.isascii():
             _check_utf8(body)
-        return _members(body)
+        return _usual_members(body, usual) or _members(body)
     except ValidationError:
         raise CallRejectedError(INVALID, "the body is not one JSON object") from None
     except (DecodeError, UnicodeDecodeError) as error:
         raise CallRejectedError(PARSE_ERROR, f"the body is not JSON in UTF-8: {error}") from None
     except RecursionError:
         raise CallRejectedError(INVALID, "the body is nested too deeply") from None
+
+
+# The members of nearly all requests. The decoder takes no others, so that one look at the body finds them all.
+_Typed: Final[Any] = TypedDict
+_MESSAGE: Final = (
+    *("messageId", "contextId", "taskId", "role", "parts"),
+    *("metadata", "extensions", "referenceTaskIds", "kind"),
+)
+_CONFIGURATION: Final = (
+    *("acceptedOutputModes", "historyLength", "returnImmediately", "blocking"),
+    *("taskPushNotificationConfig", "pushNotificationConfig"),
+)
+_PARAMS: Final = {
+    **dict.fromkeys(("tenant", "metadata", "id", "taskId", "contextId", "historyLength", "pageSize", "pageToken"), Raw),
+    "message": _Typed("_Message", dict.fromkeys(_MESSAGE, Raw), total=False),
+    "configuration": _Typed("_Configuration", dict.fromkeys(_CONFIGURATION, Raw), total=False),
+}
+_REQUEST: Final = {
+    **dict.fromkeys(("jsonrpc", "id", "method"), Raw),
+    "params": _Typed("_Params", _PARAMS, total=False),
+}
+_Decoder: TypeAlias = Callable[[bytes], dict[str, Any]]
+_usual_params: Final[_Decoder] = Decoder(_Typed("_Params", _PARAMS, total=False)).decode
+_usual_request: Final[_Decoder] = Decoder(_Typed("_Request", _REQUEST, total=False)).decode
+_USUAL_NAMES: Final = {*_REQUEST, *_PARAMS, *_MESSAGE, *_CONFIGURATION}
+
+
+class _Style(NamedTuple):
+    """How writers begin a member: the first one of an object, and the others."""
+
+    first: dict[str, bytes]
+    others: dict[str, bytes]
+
+
+_COMPACT, _SPACED = (
+    _Style(*({name: f'{before}"{name}":{blank}'.encode() for name in _USUAL_NAMES} for before in ("{", f",{blank}")))
+    for blank in ("", " ")
+)
+_LEFT_OUT: Final = b"\xff"  # no UTF-8 has it
+
+
+def _usual_members(body: bytes, usual: _Decoder) -> dict[str, Any] | None:
+    """The members of a body that has usual members, each once, and is written as most writers do; None for any other.
+
+    ``message`` and ``configuration`` are dicts, other values are JSON. The body is compared with the text that such a
+    writer makes of the members: then nothing else is in it. Of long parts, only the length is compared. That is enough:
+    if the text before and after them is as expected, and they were not all between, they would reach into the text
+    after them, where their objects end.
+    """
+    try:
+        members = usual(body)
+    except (DecodeError, RecursionError):
+        return None
+    left_out: _Json = b""
+    if len(body) > _SHORT:
+        message = members.get("params", members).get("message", {})
+        left_out = message.get("parts", b"")
+        if len(body) - len(left_out) > _SHORT:
+            return None
+        message["parts"] = _LEFT_OUT
+    parts: list[bytes] = []
+    _write(members, _SPACED if body[:64].find(b'": ') > 0 else _COMPACT, parts)
+    head, _, tail = b"".join(parts).partition(_LEFT_OUT)
+    is_whole = len(head) + len(left_out) + len(tail) == len(body)
+    return members if is_whole and body.startswith(head) and body.endswith(tail) else None
+
+
+def _write(members: dict[str, Any], style: _Style, parts: list[bytes]) -> None:
+    """Append the text of an object to ``parts``, and make bytes of its values."""
+    names = style.first
+    for name, given in members.items():
+        parts.append(names[name])
+        names = style.others
+        if type(given) is dict:
+            _write(given, style, parts)
+        else:
+            members[name] = value = bytes(given)
+            parts.append(value)
+    parts.append(b"}" if members else b"{}")
 
 
 def _read_object(text: _Json, name: str) -> dict[str, _Json]:

@@ -368,11 +368,12 @@ class ApiKeyVerifier:
         if not credential.isascii():
             raise InvalidCredentialsError("the API key is unknown: it is not ASCII")
         digest = sha256(credential.encode()).digest()
-        key = self._known.get(digest)
+        entry = self._known.entry(digest)
+        key = None if entry is None else entry[0]
         if key is None or self._clock() - key.reading.at >= self._look_again_after:
             key = await self._records.look_up(digest, key) or _NOBODY
-        if not compare_digest(key.digest, digest):  # the same way for unknown ids and for wrong secrets
-            raise InvalidCredentialsError(_why_unknown(credential))
+            if not compare_digest(key.digest, digest):  # the same way for unknown ids and for wrong secrets
+                raise InvalidCredentialsError(_why_unknown(credential))
         if not now < key.nothing_until:
             self._check_and_note_use(key, now)
         return key.identity

@@ -6,7 +6,7 @@ Requirements are an OR of ANDs, as in OpenAPI. ``Guard.authenticate`` has the ru
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -386,7 +386,8 @@ class Guard:
                     break
                 verified.append((name, identity))
             else:
-                satisfied.append(tuple(verified))
+                if (found := tuple(verified)) not in satisfied:  # the same schemes with other scopes are the same
+                    satisfied.append(found)
         return _caller_by(satisfied, identities) if satisfied else self._reject_unsatisfied(evidence)
 
     def _reject_unsatisfied(self, evidence: _Evidence) -> Rejected:
@@ -476,18 +477,18 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     return ""
 
 
-def _caller_by(alternatives: Iterable[_Verified], identities: Mapping[str, Identity]) -> Principal:
+def _caller_by(alternatives: Sequence[_Verified], identities: Mapping[str, Identity]) -> Principal:
     """The caller by one of these alternatives: by the fewest owners, then the smallest ``id``, then the first one.
 
     So the id does not depend on the order of the card's requirements, nor on the names of its schemes.
     """
-    callers: list[Principal] = []
-    for each in alternatives:
-        if not callers or each != callers[-1].identities:
-            also = tuple(item for item in identities.items() if item not in each) if len(identities) > len(each) else ()
-            callers.append(Principal(identities=each, also=also))
-    # An id has a comma between two owners.
-    return callers[0] if len(callers) == 1 else min(callers, key=lambda each: ((id_ := each.id).count(","), id_))
+    chosen = alternatives[0] if len(alternatives) == 1 else min(alternatives, key=_rank)
+    return Principal(identities=chosen, also=tuple([item for item in identities.items() if item not in chosen]))
+
+
+def _rank(alternative: _Verified) -> tuple[int, str]:
+    owners = Principal(identities=alternative).id
+    return owners.count(","), owners  # a comma stands between two owners
 
 
 def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:

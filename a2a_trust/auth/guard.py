@@ -6,7 +6,7 @@ Requirements are an OR of ANDs, as in OpenAPI. ``Guard.authenticate`` has the ru
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -518,21 +518,23 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
 
 
 def _caller_by(
-    alternatives: Iterable[_Verified], identities: Mapping[str, Identity], of_skills: frozenset[str] = frozenset()
+    alternatives: Sequence[_Verified], identities: Mapping[str, Identity], of_skills: frozenset[str] = frozenset()
 ) -> Principal:
     """The caller by one of these alternatives: by the fewest owners, then the smallest ``id``, then the first one.
 
     So the id does not depend on the order of the card's requirements, nor on the names of its schemes. ``of_skills``
     are the schemes that skills demand.
     """
-    callers = []
-    for verified in alternatives:
-        for_skills: _Verified = ()
-        if len(identities) > len(verified):
-            for_skills = tuple(item for item in identities.items() if item[0] in of_skills and item not in verified)
-        callers.append(Principal(identities=verified, for_skills=for_skills))
-    # An id has a comma between two owners.
-    return callers[0] if len(callers) == 1 else min(callers, key=lambda caller: ((id_ := caller.id).count(","), id_))
+    chosen = alternatives[0] if len(alternatives) == 1 else min(alternatives, key=_rank)
+    if len(chosen) == len(identities):
+        return Principal(identities=chosen)
+    for_skills = [item for item in identities.items() if item[0] in of_skills and item not in chosen]
+    return Principal(identities=chosen, for_skills=tuple(for_skills))
+
+
+def _rank(alternative: _Verified) -> tuple[int, str]:
+    owners = Principal(identities=alternative).id
+    return owners.count(","), owners  # a comma stands between two owners
 
 
 def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:

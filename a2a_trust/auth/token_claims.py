@@ -1,7 +1,8 @@
 """Reads the claims of a token: audience, scopes, binding, times and kind; the rules that JWTs and opaque tokens share.
 
 Issuers write the same facts in different claims. The operator or a preset of ``providers`` names each difference;
-nothing is guessed. The claims may be unverified here, so they can only cause a rejection.
+nothing is guessed. Only the client is read from any of four claims, and decides nothing here. The claims may be
+unverified here, so they can only cause a rejection.
 """
 
 from __future__ import annotations

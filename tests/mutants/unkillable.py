@@ -38,6 +38,18 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ): "a name without a dash has no alias, so no line is None; for the type checker",
     (
         "auth/guard.py",
+        "Guard._decide",
+        "condition (found := tuple(verified)) not in satisfied is True",
+    ): "only time is lost: the rank of the same schemes is the same",
+    (
+        "auth/guard.py",
+        "_caller_by",
+        "alternatives[0] if len(alternatives) == 1 else min(alternatives, key=_rank)  ->  min(alternatives, key=_rank)",
+    ): "only time is lost: one alternative needs no rank",
+    ("auth/guard.py", "_caller_by", "1  ->  0"): "only time is lost: one alternative needs no rank",
+    ("auth/guard.py", "_caller_by", "0  ->  -1"): "the first of one alternative is the last",
+    (
+        "auth/guard.py",
         "_find_outage",
         "unknown or evidence.undecided[name]  ->  evidence.undecided[name]",
     ): "either outage is a true answer",

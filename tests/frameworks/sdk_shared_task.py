@@ -23,6 +23,7 @@ from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentSkill, Part, Task, TaskState, TaskStatus
+from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -81,7 +82,12 @@ async def note_all(place: str, context: RequestContext) -> str:
         "call": call_of(own),
         "task": [context.task_id, context.context_id],
         "principal_of": [name(lambda: principal_of(context)), name(lambda: principal_of(own))],
-        "current": [name(current_principal), await asyncio.create_task(name_in_task())],
+        "current": [
+            name(current_principal),
+            await asyncio.create_task(name_in_task()),
+            await asyncio.to_thread(name, current_principal),
+            await to_thread.run_sync(name, current_principal),
+        ],
     }
     with acting_for(context):
         await asyncio.sleep(0.05)  # other calls run meanwhile

@@ -6,10 +6,12 @@ import asyncio
 import copy
 import gc
 import pickle
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -19,9 +21,11 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import httpx
+import hypercorn.asyncio
 import pytest
 from anyio.abc import TaskStatus
 from fastapi import BackgroundTasks, Depends, FastAPI, Request
+from hypercorn.config import Config
 from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
@@ -430,8 +434,29 @@ def fastapi_application() -> FastAPI:
     return app
 
 
+@asynccontextmanager
+async def hypercorn_serving(app: Any) -> AsyncIterator[str]:
+    listener, ended, config = socket.create_server(("127.0.0.1", 0)), asyncio.Event(), Config()
+    host, port = listener.getsockname()
+    config.bind, config.errorlog = [f"fd://{listener.detach()}"], None  # the server closes it
+    serving = asyncio.create_task(hypercorn.asyncio.serve(app, config, shutdown_trigger=ended.wait))
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        ended.set()
+        await serving
+
+
+SERVERS: dict[str, Callable[[Any], Any]] = {
+    "hypercorn": hypercorn_serving,
+    "httptools": lambda app: uvicorn_serving(app, "httptools"),
+    "h11": lambda app: uvicorn_serving(app, "h11"),
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("layers", [0, 1, 3])
-async def test_what_is_not_async_runs_in_threads_of_its_request(layers: int) -> None:
+async def test_what_is_not_async_runs_in_threads_of_its_request(layers: int, server: str) -> None:
     app = fastapi_application()
     for _ in range(layers):  # each begins a task of its own
 
@@ -440,7 +465,7 @@ async def test_what_is_not_async_runs_in_threads_of_its_request(layers: int) -> 
             return await call_next(request)
 
     app = guarded(app)
-    async with uvicorn_serving(app, "h11") as origin, httpx.AsyncClient(base_url=origin, timeout=60) as http:
+    async with SERVERS[server](app) as origin, httpx.AsyncClient(base_url=origin, timeout=60) as http:
         for name, key in (("ann", KEY), ("bob", BOBS_KEY)) * 2:
             for path, parts in PATHS.items():
                 seen.clear()

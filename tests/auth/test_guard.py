@@ -16,6 +16,7 @@ from a2a_trust.auth.basic.records import MemoryPasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.credentials import HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
+from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
@@ -396,6 +397,20 @@ async def test_half_of_an_and_does_not_make_a_caller_anonymous() -> None:
     judge = guard({}, {"key": [], "oauth": []}, allow_anonymous=True)
     with pytest.raises(MissingCredentialsError):
         await admitted(judge, scope(key="ann"), NOW)
+
+
+async def test_a_credential_for_a_skill_leaves_nothing_but_that_skill_to_an_anonymous_caller() -> None:
+    skills = {"skills": [{"id": "s", "security": [{"key": []}, {"oauth": []}]}]}
+    given = {name: verifiers()[name] for name in ("key", "oauth")}
+    dpop = DPoP(url="https://agent.example")
+    judge = guard({}, given=given, card=skills, allow_anonymous=True, skills_are_checked=True, dpop=dpop)
+    for carried in ({"key": "ann"}, {"token": "tok"}, {"key": "ann", "token": "tok"}):  # oidc has the place of oauth
+        found = await admitted(judge, scope(**carried), NOW)
+        assert isinstance(found, Anonymous)
+        assert len(found.for_skills) == len(carried)
+    for stray in ({"query": "x"}, {"sid": "x"}, {"authorization": "Basic eDp5"}, {"Authorization": "x"}, {"dpop": "x"}):
+        with pytest.raises(MissingCredentialsError):
+            await admitted(judge, scope(key="ann", **stray), NOW)
 
 
 @walk(

@@ -264,7 +264,8 @@ class Guard:
         if not demanded or any(_satisfied(each, identities) is not None for each in demanded):
             return None
         rejected = _reject_unsatisfied(demanded, _Evidence(identities, dict(unverified)), f"the skill {skill[:64]!a}")
-        return replace(rejected, caller=caller, demanded=demanded)
+        by_dpop = any(each.bound_to is not None and each.bound_to.jkt is not None for each in identities.values())
+        return replace(rejected, by_dpop=by_dpop, caller=caller, demanded=demanded)
 
     # 1
 

@@ -17,8 +17,11 @@ from starlette.routing import Route
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.errors import AuthorizationError, KeySourceUnavailableError
+from a2a_trust.card.operations import METHODS, Binding, Operation
+from a2a_trust.card.schema import Generation
+from a2a_trust.errors import AuthorizationError, ConfigurationError, KeySourceUnavailableError
 from a2a_trust.middleware import CallerRejectedError, RequestRules, protect, require_skill
+from a2a_trust.middleware.calls import Call
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.middleware.agent import uvicorn_serving
 from tests.tables import walk
@@ -185,3 +188,13 @@ async def test_the_rejection_of_one_caller_answers_no_other_one() -> None:
 
 async def again(request: Request, error: Exception) -> JSONResponse:
     raise error
+
+
+def test_the_rule_of_the_error_finds_every_way_to_begin_work() -> None:
+    with pytest.raises(ConfigurationError, match="skill_of: write a function") as caught:
+        RequestRules(skill_of="search")  # type: ignore[arg-type]
+    rule = eval(str(caught.value).partition("skill_of=")[2])
+    begins = (Operation.SEND_MESSAGE, Operation.SEND_STREAMING_MESSAGE)
+    calls = [Call(Binding.JSONRPC, *named, method) for method, named in METHODS.items()]
+    calls += [Call(Binding.HTTP_JSON, Generation.V1_0, operation) for operation in Operation]
+    assert [rule(call, b"") for call in calls] == ["search" if call.operation in begins else None for call in calls]

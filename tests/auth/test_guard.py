@@ -20,7 +20,7 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, Principal
+from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, KeyBinding, Principal
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
@@ -536,6 +536,21 @@ def test_skills_that_demand_more_need_somebody_who_checks_it() -> None:
     ):
         guard({"key": []}, card=card)
     assert isinstance(guard({"key": []}, card=card, skills_are_checked=True), Guard)
+
+
+def test_a_skill_is_demanded_of_a_caller_with_a_proof_in_the_challenge_for_proofs() -> None:
+    skills = {"skills": [{"id": "s", "security": [{"oauth": ["write"]}]}]}
+    given = {name: verifiers()[name] for name in ("key", "oauth")}
+    judge = guard(
+        {"key": []}, given=given, card=skills, skills_are_checked=True, dpop=DPoP(url="https://agent.example")
+    )
+    key = Identity(issuer="key", subject="ann")
+    for binding, by_dpop in ((None, False), (KeyBinding(x5t_s256="a" * 43), False), (KeyBinding(jkt="a" * 43), True)):
+        token = Identity(issuer="issuer", subject="tok", bound_to=binding)
+        caller = Principal(identities=(("key", key),), for_skills=(("oauth", token),))
+        rejected = judge.check_skill("s", caller, {})
+        assert rejected is not None
+        assert (type(rejected.error), rejected.by_dpop) == (AuthorizationError, by_dpop)
 
 
 def test_skills_that_demand_an_undeclared_scheme_do_not_start() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.exceptions import HTTPException
 
 from a2a_trust import errors
 from a2a_trust.client.adapters import CredentialsError, CredentialsRejectedError, UnverifiedCardError
@@ -29,6 +30,7 @@ from a2a_trust.errors import (
     verification_error,
 )
 from a2a_trust.keys.files import PassphraseNeededError
+from a2a_trust.middleware import CallerRejectedError
 from tests.tables import walk
 
 BLAMES_TRUST = {
@@ -74,6 +76,7 @@ def test_errors_are_also_what_their_callers_know() -> None:
     assert issubclass(UnverifiedCardError, httpx.RequestError)
     assert issubclass(CredentialsError, httpx.RequestError)
     assert issubclass(CredentialsRejectedError, httpx.HTTPStatusError)
+    assert issubclass(CallerRejectedError, HTTPException)
 
 
 def test_one_class_stands_for_everything_that_may_succeed_later() -> None:

@@ -199,7 +199,7 @@ class Guard:
         the calling code must then reject the request.
 
         1. Collect: each credential is taken from its place. A request without credentials is anonymous, or rejected;
-           a request with a credential for any declared scheme is never anonymous.
+           a request with a credential for a declared scheme is never anonymous, unless only skills demand that scheme.
         2. Verify: all verifiers of a place get the credential from there. A credential that can be guessed is rejected
            unverified while its peer has too many failures.
         3. Reject: a credential that no verifier accepts is rejected, even if another alternative is satisfied. It is
@@ -230,7 +230,7 @@ class Guard:
             rejection = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
             if rejection is not None:
                 return rejection
-        return self._decide(evidence, scope)  # 5
+        return self._decide(evidence, lines, scope)  # 5
 
     def subject_token(self, scope: Any, caller: Principal | Anonymous) -> SubjectToken | None:
         """The access token that authenticated ``caller`` in this request; None if the caller used none.
@@ -264,7 +264,8 @@ class Guard:
         if not demanded or any(_satisfied(each, identities) is not None for each in demanded):
             return None
         rejected = _reject_unsatisfied(demanded, _Evidence(identities, dict(unverified)), f"the skill {skill[:64]!a}")
-        return replace(rejected, caller=caller, demanded=demanded)
+        by_dpop = any(each.bound_to is not None and each.bound_to.jkt is not None for each in identities.values())
+        return replace(rejected, by_dpop=by_dpop, caller=caller, demanded=demanded)
 
     # 1
 
@@ -284,13 +285,16 @@ class Guard:
                     break
         return carried
 
-    def _without_credentials(self, lines: dict[bytes, Lines], scope: Any) -> Anonymous | Rejected:
+    def _without_credentials(
+        self, lines: dict[bytes, Lines], scope: Any, read: Iterable[bytes] = (), for_skills: _Verified = ()
+    ) -> Anonymous | Rejected:
+        """The answer to a request without a credential of the card. ``read`` are the headers of those for skills."""
         # A proof belongs to a token, which is missing.
-        if self._config.admits_anonymous and b"authorization" not in lines and _PROOF not in lines:
+        if self._config.admits_anonymous and {b"authorization", _PROOF}.intersection(lines).issubset(read):
             try:
                 taken = (place.take(lines.get(place.header or b"", []), scope) for place in self._config.unused)
                 if all(credential is None for credential in taken):
-                    return Anonymous()
+                    return Anonymous(for_skills=for_skills)
             except InvalidCredentialsError as error:
                 return Rejected(error)
         came = lines.get(b"authorization", _NO_LINES)
@@ -406,7 +410,7 @@ class Guard:
 
     # 5
 
-    def _decide(self, evidence: _Evidence, scope: Any) -> Principal | Anonymous | Rejected:
+    def _decide(self, evidence: _Evidence, lines: dict[bytes, Lines], scope: Any) -> Principal | Anonymous | Rejected:
         """The caller, by the alternatives that are satisfied; else the rejection."""
         identities, alternatives = evidence.identities, self._config.alternatives
         if evidence.undecided and self._skill_schemes:
@@ -414,8 +418,10 @@ class Guard:
         satisfied = [verified for each in alternatives if (verified := _satisfied(each, identities)) is not None]
         if satisfied:
             return _caller_by(satisfied, identities, self._skill_schemes)
-        if self._config.admits_anonymous and self._card_schemes.isdisjoint((*identities, *evidence.undecided)):
-            return Anonymous(for_skills=tuple(identities.items()))
+        names = {*identities, *evidence.undecided}
+        if self._config.admits_anonymous and self._card_schemes.isdisjoint(names):
+            read = {self._schemes[name].header for name in names} | ({_PROOF} if evidence.dpop_token else set())
+            return self._without_credentials(lines, scope, read, tuple(identities.items()))
         return _reject_unsatisfied(alternatives, evidence, "the card")
 
 

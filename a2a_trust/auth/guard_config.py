@@ -78,8 +78,8 @@ class GuardConfig:
 
     ``schemes`` are those that requirements of the card or of a skill use, in the order of their names. ``alternatives``
     are the requirements without ``{}``, which is ``admits_anonymous``. ``skills`` has the requirements of each skill by
-    its id; empty if it has none. ``unused`` are the places of declared schemes that no requirement uses: such a
-    credential admits nobody, but its request is not anonymous.
+    its id; empty if it has none. ``unused`` are the places that only declared schemes have which no requirement uses:
+    such a credential admits nobody, but its request is not anonymous.
     """
 
     card: CardView
@@ -118,13 +118,14 @@ def configure(
     for scheme in [scheme for name, scheme in card.schemes.items() if name not in used]:
         with suppress(ConfigurationError):  # no requirement uses it, so it need not be enforceable
             unused.append(extractor_for(scheme))
+    places = {each.place for each in schemes}
     return GuardConfig(
         card=card,
         schemes=schemes,
         alternatives=alternatives,
         skills=skills,
         admits_anonymous=len(alternatives) < len(requirements),
-        unused=tuple(unused),
+        unused=tuple(place for place in unused if place not in places),
     )
 
 

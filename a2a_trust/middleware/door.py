@@ -128,9 +128,9 @@ class Door:
     async def _serve_caller(self, caller: Caller, seen: Seen, receive: Receive, send: Send) -> Rejected | None:
         """Serve the request; the rejection of the caller by a handler, if nothing was sent."""
         credentials: CallerCredentials = seen.scope["auth"]
-        answer = HeldAnswer(send)
+        answer = HeldAnswer(receive, send, credentials)
         try:
-            await self._serve(caller, seen, receive, answer.send)
+            await self._serve(caller, seen, answer.receive, answer.send)
         except Exception as error:
             rejected = None if answer.has_begun else rejection_by_handler(error, credentials)
             if rejected is not None:

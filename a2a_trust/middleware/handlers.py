@@ -27,7 +27,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.middleware.caller import Caller, CallerCredentials, Context, credentials_of
-from a2a_trust.middleware.documents import Send
+from a2a_trust.middleware.documents import Receive, Send
 
 RejectingError: TypeAlias = AuthenticationError | AuthorizationError | TooManyRequestsError
 """The errors with which a handler rejects its caller: 401, 403, 429."""
@@ -98,23 +98,24 @@ def rejection_by_handler(error: BaseException, credentials: CallerCredentials) -
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:  # a task group in the handler
         error = error.exceptions[0]
     if isinstance(error, CallerRejectedError):
-        return error.rejected
+        return credentials.rejected  # not error.rejected: a task that requests share may raise it in another one
     if isinstance(error, InvalidCredentialsError) or not isinstance(error, RejectingError):
         return None
     return Rejected(error, caller=credentials.caller)
 
 
 class HeldAnswer:
-    """The ``send`` of an application. It holds back a short answer of status 500, until it is known whether the
-    application then fails with an error that rejects its caller: Starlette answers 500 first, and raises it again.
+    """``receive`` and ``send`` of an application. A short answer of status 500 is held back until it is known whether
+    the application then fails with an error that rejects its caller: Starlette answers 500 first, and raises it again.
+    If a handler has rejected the caller already, an answer of any length is, and only its beginning is kept.
 
     ``has_begun``: a part of the answer was sent.
     """
 
-    __slots__ = ("_held", "_send", "has_begun")
+    __slots__ = ("_credentials", "_held", "_receive", "_send", "has_begun")
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, receive: Receive, send: Send, credentials: CallerCredentials) -> None:
+        self._receive, self._send, self._credentials = receive, send, credentials
         self._held: list[MutableMapping[str, Any]] = []
         self.has_begun: bool = False
 
@@ -122,20 +123,27 @@ class HeldAnswer:
     def is_held(self) -> bool:
         return bool(self._held)
 
+    async def receive(self) -> MutableMapping[str, Any]:
+        if len(self._held) > 1:  # as servers do after a whole answer; to wait for the client would last forever
+            return {"type": f"{self._held[0]['type'].partition('.')[0]}.disconnect"}
+        return await self._receive()
+
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
         if self.has_begun:
             return self._send(message)
-        if message.get("status") == _SERVER_ERROR and not self._held:
+        if self._is_held_back(message):
             return self._hold(message)
-        if self._held and len(self._held) == 1 and not message.get("more_body", False):
-            return self._hold(message)
-        if self._held:
-            return self.release(message)
-        self.has_begun = True
-        return self._send(message)
+        return self.release(message)
+
+    def _is_held_back(self, message: MutableMapping[str, Any]) -> bool:
+        if not self._held:
+            return message.get("status") == _SERVER_ERROR
+        is_whole = message["type"].endswith(".body") and not message.get("more_body", False)
+        return self._credentials.rejected is not None or (len(self._held) == 1 and is_whole)
 
     async def _hold(self, message: MutableMapping[str, Any]) -> None:
-        self._held.append(message)
+        if len(self._held) < 2:
+            self._held.append(message)
 
     async def release(self, *further: MutableMapping[str, Any]) -> None:
         """Send what was held back, and a further message."""

@@ -171,7 +171,7 @@ async def allows(answer: Awaitable[object]) -> bool | None:
 
 _EXAMPLES = {
     "may_use_tenant": 'lambda caller, tenant: f"tenant:{tenant}" in caller.scopes',
-    "skill_of": 'lambda call, body: "search" if call.method == "SendMessage" else None',
+    "skill_of": 'lambda call, body: "search" if call.operation in ("SendMessage", "SendStreamingMessage") else None',
     "may_read": 'lambda caller: "card" in caller.scopes',
 }
 

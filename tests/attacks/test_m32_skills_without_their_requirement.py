@@ -17,8 +17,11 @@ from starlette.routing import Route
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.errors import AuthorizationError, KeySourceUnavailableError
-from a2a_trust.middleware import RequestRules, protect, require_skill
+from a2a_trust.card.operations import METHODS, Binding, Operation
+from a2a_trust.card.schema import Generation
+from a2a_trust.errors import AuthorizationError, ConfigurationError, KeySourceUnavailableError
+from a2a_trust.middleware import CallerRejectedError, RequestRules, protect, require_skill
+from a2a_trust.middleware.calls import Call
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.middleware.agent import uvicorn_serving
 from tests.tables import walk
@@ -154,3 +157,44 @@ async def test_no_caller_reads_why_a_handler_fails(error: Exception) -> None:
         answer = await http.post("/rpc", json=CALL, headers=KEYED)
     assert answer.status_code in (403, 500)
     assert KEY not in answer.text + str(answer.headers)
+
+
+async def test_the_rejection_of_one_caller_answers_no_other_one() -> None:
+    """The first failure of a task that callers share is raised in the requests of all of them, as by a2a-sdk 1.0.0."""
+    raised: list[CallerRejectedError] = []
+
+    async def work(request: Request) -> JSONResponse:
+        try:
+            require_skill(request, "pay")
+        except CallerRejectedError as error:
+            raised.append(error)
+        raise raised[0]
+
+    app = protect(
+        Starlette(routes=[Route("/rpc", work, methods=["POST"])], exception_handlers={CallerRejectedError: again}),
+        card=CARD,
+        verifiers={name: ApiKeyVerifier(STORE) for name in ("key", "session")}
+        | {"oauth": JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)},
+        rules=RequestRules(handlers_check_skills=True),
+        clock=lambda: NOW,
+    )
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as http:
+        first = await http.post("/rpc", json=CALL, headers=KEYED)
+        other = await http.post("/rpc", json=CALL, headers={**KEYED, **bearer(scope="pay")})
+    assert (first.status_code, other.status_code) == (401, 500)
+    assert "www-authenticate" not in other.headers
+
+
+async def again(request: Request, error: Exception) -> JSONResponse:
+    raise error
+
+
+def test_the_rule_of_the_error_finds_every_way_to_begin_work() -> None:
+    with pytest.raises(ConfigurationError, match="skill_of: write a function") as caught:
+        RequestRules(skill_of="search")  # type: ignore[arg-type]
+    rule = eval(str(caught.value).partition("skill_of=")[2])
+    begins = (Operation.SEND_MESSAGE, Operation.SEND_STREAMING_MESSAGE)
+    calls = [Call(Binding.JSONRPC, *named, method) for method, named in METHODS.items()]
+    calls += [Call(Binding.HTTP_JSON, Generation.V1_0, operation) for operation in Operation]
+    assert [rule(call, b"") for call in calls] == ["search" if call.operation in begins else None for call in calls]

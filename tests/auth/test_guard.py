@@ -16,10 +16,11 @@ from a2a_trust.auth.basic.records import MemoryPasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.credentials import HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
+from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, Principal
+from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, KeyBinding, Principal
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
@@ -398,6 +399,20 @@ async def test_half_of_an_and_does_not_make_a_caller_anonymous() -> None:
         await admitted(judge, scope(key="ann"), NOW)
 
 
+async def test_a_credential_for_a_skill_leaves_nothing_but_that_skill_to_an_anonymous_caller() -> None:
+    skills = {"skills": [{"id": "s", "security": [{"key": []}, {"oauth": []}]}]}
+    given = {name: verifiers()[name] for name in ("key", "oauth")}
+    dpop = DPoP(url="https://agent.example")
+    judge = guard({}, given=given, card=skills, allow_anonymous=True, skills_are_checked=True, dpop=dpop)
+    for carried in ({"key": "ann"}, {"token": "tok"}, {"key": "ann", "token": "tok"}):  # oidc has the place of oauth
+        found = await admitted(judge, scope(**carried), NOW)
+        assert isinstance(found, Anonymous)
+        assert len(found.for_skills) == len(carried)
+    for stray in ({"query": "x"}, {"sid": "x"}, {"authorization": "Basic eDp5"}, {"Authorization": "x"}, {"dpop": "x"}):
+        with pytest.raises(MissingCredentialsError):
+            await admitted(judge, scope(key="ann", **stray), NOW)
+
+
 @walk(
     "carried",
     [
@@ -521,6 +536,21 @@ def test_skills_that_demand_more_need_somebody_who_checks_it() -> None:
     ):
         guard({"key": []}, card=card)
     assert isinstance(guard({"key": []}, card=card, skills_are_checked=True), Guard)
+
+
+def test_a_skill_is_demanded_of_a_caller_with_a_proof_in_the_challenge_for_proofs() -> None:
+    skills = {"skills": [{"id": "s", "security": [{"oauth": ["write"]}]}]}
+    given = {name: verifiers()[name] for name in ("key", "oauth")}
+    judge = guard(
+        {"key": []}, given=given, card=skills, skills_are_checked=True, dpop=DPoP(url="https://agent.example")
+    )
+    key = Identity(issuer="key", subject="ann")
+    for binding, by_dpop in ((None, False), (KeyBinding(x5t_s256="a" * 43), False), (KeyBinding(jkt="a" * 43), True)):
+        token = Identity(issuer="issuer", subject="tok", bound_to=binding)
+        caller = Principal(identities=(("key", key),), for_skills=(("oauth", token),))
+        rejected = judge.check_skill("s", caller, {})
+        assert rejected is not None
+        assert (type(rejected.error), rejected.by_dpop) == (AuthorizationError, by_dpop)
 
 
 def test_skills_that_demand_an_undeclared_scheme_do_not_start() -> None:

@@ -366,6 +366,60 @@ async def test_errors_of_the_server_pass_unchanged() -> None:
     assert done == [1]
 
 
+@pytest.mark.parametrize("make", APPS)
+async def test_a_skill_that_is_missing_is_401_in_every_application(make: Any) -> None:
+    def fail(request: Request) -> None:
+        require_skill(request, SKILL)
+
+    async with client(shield(make(fail))) as http:
+        answer = await http.get("/own", headers=KEYED)
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, 'Bearer scope="maps.write"')
+
+
+async def test_no_part_of_an_answer_that_is_replaced_is_sent() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        with pytest.raises(CallerRejectedError):
+            require_skill(Request(scope), SKILL)
+        await send({"type": "http.response.start", "status": 500, "headers": [(b"x-own", b"1")]})
+        for _ in range(3):
+            await send({"type": "http.response.body", "body": b"own", "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with client(shield(app)) as http:
+        answer = await http.get("/own", headers=KEYED)
+    assert (answer.status_code, "x-own" in answer.headers, "own" in answer.text) == (401, False, False)
+
+
+@pytest.mark.parametrize("last", [{"type": "http.response.pathsend", "path": "/x"}, {"type": "http.response.trailers"}])
+async def test_only_whole_bodies_are_held_back(last: dict[str, Any]) -> None:
+    """A file of an answer may be gone when the application returns."""
+    sent: list[dict[str, Any]] = []
+    start = {"type": "http.response.start", "status": 500, "headers": []}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start)
+        await send(last)
+        assert sent[-1] is last
+
+    async def keep(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"x-api-key", KEY.encode())]
+    await shield(app)({"type": "http", "method": "GET", "path": "/own", "headers": headers}, None, keep)
+    assert sent[1] is last
+
+
+async def test_an_application_that_waits_for_its_client_after_an_error_ends() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "http.request"
+        await PlainTextResponse("down", 500)(scope, receive, send)
+        assert await receive() == {"type": "http.disconnect"}
+
+    async with uvicorn_serving(shield(app), "h11") as origin, httpx.AsyncClient(base_url=origin) as http:
+        answer = await http.get("/own", headers=KEYED)
+    assert (answer.status_code, answer.text) == (500, "down")
+
+
 async def test_reject_caller_takes_only_errors_about_the_caller() -> None:
     def fail(request: Request) -> None:
         for error in (InvalidCredentialsError("x"), ValueError("x"), ConfigurationError("x")):

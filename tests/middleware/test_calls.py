@@ -408,7 +408,7 @@ def test_an_object_is_read_at_once_only_if_it_has_each_member_once(
     text = f"{around}{{{members}}}{around}".encode()
     simple = calls._usual_members(text, calls._plain)
     if simple is not None:
-        assert [(name, value.decode()) for name, value in simple.items()] == pairs  # type: ignore[union-attr]
+        assert [(name, value.decode()) for name, value in simple.items()] == pairs
     elif not around and not escaped and (comma, colon) in ((",", ":"), (", ", ": ")) and '"' not in dict(pairs):
         assert len(dict(pairs)) < len(pairs)
 

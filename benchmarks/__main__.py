@@ -30,6 +30,7 @@ def _rows_client_auth(setting: Setting) -> Iterator[Row]:
 #: Rows that need peers which have no place in our own environment; imported there.
 _AUTH_ROWS: Final = {
     "tokens": ("benchmarks.tokens", "rows_tokens"),
+    "dpop": ("benchmarks.dpop", "rows"),
     "api-keys": ("benchmarks.api_keys", "rows"),
     "passwords": ("benchmarks.passwords", "rows"),
     "requests": ("benchmarks.requests", "rows_in_process"),

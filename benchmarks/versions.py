@@ -30,7 +30,7 @@ def _serve(name: str, wanted: str) -> None:
     """In the process of one version: tell the contenders of each row, and make a round of the one that is asked for."""
     from importlib import import_module
 
-    time.perf_counter = time.thread_time  # of this process alone: what else the machine does counts less
+    time.perf_counter = time.process_time  # what else the machine does counts less
     from benchmarks.setting import Setting
 
     module, function = name.split(":")

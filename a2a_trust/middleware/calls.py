@@ -157,36 +157,34 @@ def _read_json_rpc(body: bytes) -> Call:
     try:
         if request.get("jsonrpc") != _VERSION:
             raise CallRejectedError(INVALID, 'jsonrpc is not the string "2.0"')
-        method = _read_method(request.get("method"))
-        given = request.get("params", _NULL)
-        if type(given) is not dict:
-            given = {} if given == _NULL else _read_object(given, "params")
-        tenants = _tenants_in(given, TENANTS)
-        task_id = _task_in(given, method.task) if method.task else ""
+        named = request.get("method")
+        method = _METHOD_OF.get(named, "") if type(named) is bytes else ""
+        if not method:
+            method = _read_text(named, "method", INVALID)
+            _check_method(method)
+        generation, operation = METHODS.get(method, (None, None))
+        params = request.get("params", _NULL)
+        if type(params) is not dict:
+            params = {} if params == _NULL else _read_object(params, "params")
+        tenants = _tenants_in(params, TENANTS)
+        of_task = _TASK_MEMBERS.get((generation, operation))
+        task_id = _task_in(params, of_task) if of_task else ""
     except CallRejectedError as rejected:
         rejected.call_id = call_id
         raise
-    return Call(Binding.JSONRPC, method.generation, method.operation, method.name, tenants, task_id, call_id)
+    return Call(
+        binding=Binding.JSONRPC,
+        generation=generation,
+        operation=operation,
+        method=method,
+        tenants=tenants,
+        task_id=task_id,
+        call_id=call_id,
+    )
 
 
-class _Method(NamedTuple):
-    """A method of JSON-RPC. ``task`` are the names of the member of the parameters that is the task."""
-
-    name: str
-    generation: Generation | None = None
-    operation: Operation | None = None
-    task: tuple[str, ...] = ()
-
-
-def _read_method(given: _Json | None) -> _Method:
-    known = _METHODS.get(given) if type(given) is bytes else None
-    if known is not None:
-        return known
-    name = _read_text(given, "method", INVALID)
-    _check_method(name)
-    return _METHODS.get(f'"{name}"'.encode(), _Method(name))
-
-
+#: The methods of A2A as JSON, in the spelling that clients use.
+_METHOD_OF: Final[dict[bytes, str]] = {f'"{name}"'.encode(): name for name in METHODS}
 _KNOWN: Final = {fold_name(name): name for name in METHODS}
 
 
@@ -230,13 +228,6 @@ _TASK_MEMBERS: Final[dict[tuple[Generation | None, Operation | None], tuple[str,
     (Generation.V0_3, Operation.CREATE_PUSH_CONFIG): _TASK,
     (Generation.V0_1, Operation.SEND_MESSAGE): _ID,
     (Generation.V0_1, Operation.SEND_STREAMING_MESSAGE): _ID,
-}
-
-
-#: The methods of A2A as JSON, in the spelling that clients use.
-_METHODS: Final = {
-    f'"{name}"'.encode(): _Method(name, generation, operation, _TASK_MEMBERS.get((generation, operation), ()))
-    for name, (generation, operation) in METHODS.items()
 }
 
 
@@ -335,7 +326,6 @@ class _MemberReader(threading.local):
 
 
 _reader: Final = _MemberReader()
-_plain: Final = Decoder(dict[str, Raw]).decode
 _string: Final = Decoder(str).decode
 _Utf8: Final = getincrementaldecoder("utf-8")
 _CHUNK: Final = 65_536
@@ -357,54 +347,52 @@ def _read_body(body: bytes, usual: _Decoder) -> dict[str, Any]:
 
 # The members of nearly all requests. The decoder takes no others, so that one look at the body finds them all.
 _Typed: Final[Any] = TypedDict
-_MESSAGE: Final = (
-    *("messageId", "contextId", "taskId", "role", "parts"),
-    *("metadata", "extensions", "referenceTaskIds", "kind"),
-)
-_CONFIGURATION: Final = (
+_WITHIN: Final = (
+    *("messageId", "contextId", "taskId", "role", "parts", "metadata", "extensions", "referenceTaskIds", "kind"),
     *("acceptedOutputModes", "historyLength", "returnImmediately", "blocking"),
     *("taskPushNotificationConfig", "pushNotificationConfig"),
 )
 _PARAMS: Final = {
     **dict.fromkeys(("tenant", "metadata", "id", "taskId", "contextId", "historyLength", "pageSize", "pageToken"), Raw),
-    "message": _Typed("_Message", dict.fromkeys(_MESSAGE, Raw), total=False),
-    "configuration": _Typed("_Configuration", dict.fromkeys(_CONFIGURATION, Raw), total=False),
+    **dict.fromkeys(("message", "configuration"), _Typed("_Within", dict.fromkeys(_WITHIN, Raw), total=False)),
 }
-_REQUEST: Final = {
-    **dict.fromkeys(("jsonrpc", "id", "method"), Raw),
-    "params": _Typed("_Params", _PARAMS, total=False),
-}
+_REQUEST: Final = {**dict.fromkeys(("jsonrpc", "id", "method"), Raw), "params": _Typed("_P", _PARAMS, total=False)}
 _Decoder: TypeAlias = Callable[[bytes], dict[str, Any]]
 _usual_params: Final[_Decoder] = Decoder(_Typed("_Params", _PARAMS, total=False)).decode
 _usual_request: Final[_Decoder] = Decoder(_Typed("_Request", _REQUEST, total=False)).decode
-_USUAL_NAMES: Final = {*_REQUEST, *_PARAMS, *_MESSAGE, *_CONFIGURATION}
+_plain: Final[_Decoder] = Decoder(dict[str, Raw]).decode
 
 
-class _Style(NamedTuple):
-    """How writers begin a member: the first one of an object, and the others."""
+class _Names(dict[str, bytes]):
+    """How a writer begins a member of that name."""
 
-    first: dict[str, bytes]
-    others: dict[str, bytes]
+    def __init__(self, before: str, colon: str) -> None:
+        self._around = before, colon
+        self.update({name: self[name] for name in (*_REQUEST, *_PARAMS, *_WITHIN)})
+
+    def __missing__(self, name: str) -> bytes:
+        before, colon = self._around
+        return f'{before}"{name}"{colon}'.encode()
 
 
-_COMPACT, _SPACED = (
-    _Style(*({name: f'{before}"{name}":{blank}'.encode() for name in _USUAL_NAMES} for before in ("{", f",{blank}")))
-    for blank in ("", " ")
-)
+#: For the first member of an object, and for the others.
+_COMPACT: Final = _Names("{", ":"), _Names(",", ":")
+_SPACED: Final = _Names("{", ": "), _Names(", ", ": ")
 _LEFT_OUT: Final = b"\xff"  # no UTF-8 has it
 
 
 def _usual_members(body: bytes, usual: _Decoder) -> dict[str, Any] | None:
-    """The members of a body that has usual members, each once, and is written as most writers do; None for any other.
+    """The members of an object that is written as most writers do, with each member once; None for any other object.
 
-    ``message`` and ``configuration`` are dicts, other values are JSON. The body is compared with the text that such a
-    writer makes of the members: then nothing else is in it. Of long parts, only the length is compared. That is enough:
-    if the text before and after them is as expected, and they were not all between, they would reach into the text
-    after them, where their objects end.
+    The text is compared with what such a writer makes of the members that were found: then nothing else is in it. Of
+    long parts of a message, only the length is compared. They are where they are expected: if they began later, they
+    would end behind the text that comes before the end of their object.
     """
     try:
         members = usual(body)
     except (DecodeError, RecursionError):
+        return None
+    if len(members) > MAX_MEMBERS:
         return None
     left_out: _Json = b""
     if len(body) > _SHORT:
@@ -420,12 +408,12 @@ def _usual_members(body: bytes, usual: _Decoder) -> dict[str, Any] | None:
     return members if is_whole and body.startswith(head) and body.endswith(tail) else None
 
 
-def _write(members: dict[str, Any], style: _Style, parts: list[bytes]) -> None:
+def _write(members: dict[str, Any], style: tuple[_Names, _Names], parts: list[bytes]) -> None:
     """Append the text of an object to ``parts``, and make bytes of its values."""
-    names = style.first
+    names, others = style
     for name, given in members.items():
         parts.append(names[name])
-        names = style.others
+        names = others
         if type(given) is dict:
             _write(given, style, parts)
         else:
@@ -444,7 +432,7 @@ def _read_object(text: _Json, name: str) -> dict[str, _Json]:
 def _members(text: _Json) -> dict[str, _Json]:
     """The members of an object; CallRejectedError for a name that comes twice, or that resembles another."""
     if type(text) is bytes and len(text) <= _SHORT:
-        simple = _simple_members(text)
+        simple = _usual_members(text, _plain)
         if simple is not None:
             if not _NAMES.issuperset(simple):
                 for name in simple:
@@ -452,27 +440,6 @@ def _members(text: _Json) -> dict[str, _Json]:
             return simple
     views = [(name, memoryview(value)) for name, value in _reader.members(text).items()]
     return {name: view if len(view) > _SHORT else bytes(view) for name, view in views}
-
-
-def _simple_members(text: bytes) -> dict[str, _Json] | None:
-    """The members of an object that is written as most writers do, with each member once; None for any other object.
-
-    An object has each member once if its text begins with these members and the last name, and has the length of the
-    whole: there is no place for another member. So a long last value takes no time.
-    """
-    members: dict[str, _Json] = {}
-    is_spaced = text[:64].find(b'": ') > 0
-    comma, colon = (b", ", b'": ') if is_spaced else (b",", b'":')
-    parts: list[bytes] = [b"{"]
-    value = b""
-    found = _plain(text)
-    for name, raw in found.items() if len(found) <= MAX_MEMBERS else ():
-        members[name] = value = bytes(raw)
-        parts += (b'"', name.encode(), colon, value, comma)
-    if not members:
-        return members if text == b"{}" else None
-    head = b"".join(parts[:-2])
-    return members if len(text) == len(head) + len(value) + 1 and text.startswith(head) else None
 
 
 def _read_text(text: _Json | None, name: str, otherwise: Error) -> str:

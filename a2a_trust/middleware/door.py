@@ -46,9 +46,9 @@ from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
 
-_SHORT: Final = 1_048_576
+_SHORT: Final = 1_310_720
 """Bodies up to this size, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
-0.3 ms, five times the cost of reading 68 kB, and msgspec holds the interpreter's lock while it reads."""
+0.3 ms, ten times the cost of reading 68 kB, and msgspec holds the interpreter's lock while it reads."""
 
 _READERS: Final = 4
 """How many larger bodies are read at the same time."""

@@ -117,7 +117,7 @@ def _verify_card(
                 target_to=_UNCHECKED,
             ),
         )
-    if setting.sdk and (is_marked or card != cards.with_api_key()):  # it drops the requirement before it verifies
+    if setting.sdk and card != cards.with_api_key():  # it drops the requirement, and rejects the card
         contenders.append(
             Contender(
                 name="json + a2a-sdk", timer=setting.sdk.timer("verify", document, peers.signer.public_key.to_jwk())

@@ -1,8 +1,12 @@
-"""Moments in the form that people read."""
+"""Moments in the form that people read, and how far clocks may differ."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
+
+CLOCK_SKEW: Final = 60.0
+"""How far in the future the protected ``iat`` or ``nbf`` of a card may be, in seconds."""
 
 
 def date_of(seconds: float) -> str:

@@ -41,8 +41,6 @@ _SIMPLE: Final[dict[Kind, Any]] = {
     Kind.STRING_MAP: _TextMap,
     Kind.STRUCT: Raw,
 }
-
-
 #: These messages may be empty by the schema. Without such a member an object of theirs is not simple.
 _NEEDED: Final = {
     "AgentExtension": "uri",

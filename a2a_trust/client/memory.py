@@ -27,7 +27,7 @@ from itertools import zip_longest
 from threading import Lock
 from typing import Any, Final, Protocol
 
-from a2a_trust.base.dates import date_of
+from a2a_trust.base.dates import CLOCK_SKEW, date_of
 from a2a_trust.base.net.urls import with_plain_escapes
 from a2a_trust.card.view import Interface, read_interfaces
 from a2a_trust.client.location import Location, named_location
@@ -36,7 +36,6 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.keys.trust.policy import is_thumbprint
 from a2a_trust.signing.verify import VerifiedCard
-from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 _log: Final = logging.getLogger(__name__)
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)

@@ -23,16 +23,16 @@ from enum import Enum, auto
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
 from a2a_trust.base import strict_json
+from a2a_trust.base.dates import CLOCK_SKEW
 from a2a_trust.base.files.watched import Stamp, Watched, open_regular, reason_of, stamp_of, stamp_of_path
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
-from a2a_trust.keys.trust.store import TrustSource, TrustStore
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import (
     ASGIApp,
@@ -44,9 +44,9 @@ from a2a_trust.middleware.documents import (
     json_bytes,
     send_without_body,
 )
-from a2a_trust.signing.sign import lifetime_seconds, sign_card
-from a2a_trust.signing.verify import verify_card
-from a2a_trust.signing.verify_signature import CLOCK_SKEW
+
+if TYPE_CHECKING:
+    from a2a_trust.keys.trust.store import TrustSource, TrustStore
 
 _log: Final = logging.getLogger(__name__)
 
@@ -115,6 +115,8 @@ class CardSigner:
                 f"signer: {type(signer).__name__} is not a signer; write CardServing(signer=load_private_key(path)) "
                 "or CardServing(signer=KeyRingFile(path))"
             )
+        from a2a_trust.signing.sign import lifetime_seconds  # not every agent signs, and the import takes time
+
         self._signer, self._jku, self._companion = signer, jku, companion
         self._lifetime = None if lifetime is None else lifetime_seconds(lifetime)
         self._logged: tuple[str, ...] = ()
@@ -123,6 +125,8 @@ class CardSigner:
         return self._now(now).kid
 
     def sign(self, card: bytes | Mapping[str, Any], now: float) -> ServedCard:
+        from a2a_trust.signing.sign import sign_card
+
         iat = int(now)
         signed = sign_card(
             card, self._now(now), jku=self._jku, iat=iat, lifetime=self._lifetime, companion=self._companion
@@ -285,6 +289,8 @@ class _Proof:
         raise CardNotServedError(why)
 
     def _verify(self, document: Document, store: TrustStore, now: float) -> None:
+        from a2a_trust.signing.verify import verify_card
+
         # For any origin: callers decide for which hosts they trust a key.
         proof = verify_card(document.body, store, origin=UnsafeAnyOrigin(), now=now)
         self._valid_from = proof.valid_from

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
-from a2a_trust.base.dates import date_of
+from a2a_trust.base.dates import CLOCK_SKEW, date_of
 from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.card.ambiguity import Reader, read_quickly
@@ -20,7 +20,6 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.signing.forms import project, shorten
 from a2a_trust.signing.sign import SignedCard, check_own_work
 from a2a_trust.signing.signature import Signature, parse_signature
-from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 _MEMBERS: Final = frozenset({"protected", "signature"})
 """The members of an entry that ``sign_card`` makes. Others are not signed, and signing again removes them."""

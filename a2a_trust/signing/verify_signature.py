@@ -22,7 +22,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final, NamedTuple
 
-from a2a_trust.base.dates import date_of
+from a2a_trust.base.dates import CLOCK_SKEW, date_of
 from a2a_trust.card.ambiguity import UnambiguousCard
 from a2a_trust.errors import FailureReason, MalformedError, SignatureFailure
 from a2a_trust.keys.algorithms import algorithm_of
@@ -32,8 +32,6 @@ from a2a_trust.signing.coverage import CardForms, find_coverage
 from a2a_trust.signing.forms import Projection
 from a2a_trust.signing.signature import RejectedError, Signature, parse_signature, signature_entries
 
-CLOCK_SKEW: Final = 60.0
-"""How far in the future a protected ``iat`` or ``nbf`` may be, in seconds."""
 _ADD_HOST: Final = "if it should be trusted for this host, add the host to the origins of its trust entry"
 
 #: Lowest first: the rejection of the key that made the signature is reported, not the ones of other keys with its kid.

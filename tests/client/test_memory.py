@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, sign_card, verify_card
+from a2a_trust.base.dates import CLOCK_SKEW
 from a2a_trust.client.location import location_of
 from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_postgres import PostgresCardMemory
@@ -32,7 +33,6 @@ from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import CardMemoryError, ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.keys import LocalSigner
-from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.client.memories import KINDS, Memory, memory_of
 from tests.tables import walk
 

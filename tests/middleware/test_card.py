@@ -418,7 +418,7 @@ def test_a_card_that_proves_nothing_is_verified_once_per_second(
         verified.append(now)
         return verify_card(*arguments, now=now, **options)
 
-    monkeypatch.setattr("a2a_trust.middleware.card.verify_card", counted)
+    monkeypatch.setattr("a2a_trust.signing.verify.verify_card", counted)
     if end == "revoked":
         trust.store = trust_of(signer, revoked=True)
     for moment in (200, 200.5, 200.9, 201, 201.5):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.base.dates import CLOCK_SKEW
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -26,7 +27,6 @@ from a2a_trust.signing.forms import Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verifier import CardVerifier
 from a2a_trust.signing.verify import Coverage, verify_card
-from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.signing.cards import full_card
 from tests.signing.making import ANYWHERE, served, signed_in, trust_in, trusted
 from tests.tables import walk

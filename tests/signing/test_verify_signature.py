@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.base.dates import CLOCK_SKEW
 from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.errors import (
     CardVerificationError,
@@ -25,7 +26,6 @@ from a2a_trust.signing.forms import Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import content_type
 from a2a_trust.signing.verify import Coverage
-from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.signing.cards import Card, full_card, legacy_card, many_formed_card, merged_card
 from tests.signing.making import (
     ANYWHERE,

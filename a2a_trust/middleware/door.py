@@ -36,7 +36,7 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, this_task
-from a2a_trust.middleware.calls import CALL, Call, CallRejectedError, replay
+from a2a_trust.middleware.calls import AT_ONCE, CALL, Call, CallRejectedError, replay
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
@@ -45,10 +45,6 @@ from a2a_trust.middleware.handlers import HeldAnswer, rejection_by_handler
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
-
-_SHORT: Final = 1_310_720
-"""Bodies up to this size, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
-0.3 ms, ten times the cost of reading 68 kB, and msgspec holds the interpreter's lock while it reads."""
 
 _READERS: Final = 4
 """How many larger bodies are read at the same time."""
@@ -183,7 +179,7 @@ class Door:
         body = await _body_of(receive, rule.most)
         if rule.target is None:
             return None, replay(body, receive)
-        if len(body) <= _SHORT:
+        if len(body) <= AT_ONCE:
             call = calls.read(rule.target, body, scope)
         else:
             call, receive = await self._read_in_thread(partial(calls.read, rule.target, body, scope), receive)

@@ -407,7 +407,7 @@ def test_an_object_is_read_at_once_only_if_it_has_each_member_once(
     """Also where a second member of one name is as long as the blanks that it stands in place of."""
     members = comma.join(f"{json.dumps(name, ensure_ascii=escaped)}{colon}{value}" for name, value in pairs)
     text = f"{around}{{{members}}}{around}".encode()
-    simple = calls._usual_members(text, calls._plain)
+    simple = calls._simple_members(text, calls._plain)
     if simple is not None:
         assert [(name, value.decode()) for name, value in simple.items()] == pairs
     elif not around and not escaped and (comma, colon) in ((",", ":"), (", ", ": ")) and '"' not in dict(pairs):
@@ -418,6 +418,6 @@ def test_a_member_that_comes_twice_in_place_of_blanks_is_seen() -> None:
     spaced = b'{"jsonrpc": "2.0", "id": 1, "method": "x", "params": {}}'
     twice = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{},"id":1}'
     assert len(spaced) == len(twice)
-    assert calls._usual_members(spaced, calls._plain) is not None
-    assert calls._usual_members(twice, calls._plain) is None
+    assert calls._simple_members(spaced, calls._plain) is not None
+    assert calls._simple_members(twice, calls._plain) is None
     assert code(twice) == -32600

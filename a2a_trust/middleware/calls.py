@@ -336,7 +336,7 @@ _CHUNK: Final = 65_536
 
 
 def _read_body(body: bytes, decode: _Decoder) -> dict[str, Any]:
-    """The members of a body that is one object; CallRejectedError for any other body. ``decode`` reads the most common ones."""
+    """The members of a body that is one object; CallRejectedError for any other body. ``decode`` reads common ones."""
     try:
         if not body.isascii():
             _check_utf8(body)

@@ -20,8 +20,7 @@ from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware import calls as module
-from a2a_trust.middleware import decision
+from a2a_trust.middleware import calls, decision, door
 from a2a_trust.middleware.calls import Call, call_of, read_call
 from a2a_trust.middleware.decision import Access, CallRules, Seen
 from a2a_trust.middleware.door import CardEnforcementMiddleware
@@ -154,7 +153,7 @@ def in_pieces(body: bytes, size: int = 10) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("padding", [0, 2 * module.AT_ONCE])
+@pytest.mark.parametrize("padding", [0, 2 * calls.AT_ONCE])
 def test_a_body_in_pieces_is_handed_on_whole_and_the_rest_comes_from_the_server(padding: int) -> None:
     seen: list[Any] = []
 
@@ -211,7 +210,7 @@ def test_a_client_that_goes_away_ends_the_wait_for_a_reader(
         raise AssertionError("nobody waits for it")
 
     monkeypatch.setattr(decision, "read_call", slow)
-    body = json.dumps(CALL).encode() + b" " * module.AT_ONCE
+    body = json.dumps(CALL).encode() + b" " * calls.AT_ONCE
     server = Server([{"type": "http.request", "body": body}, *messages])
 
     async def run() -> None:
@@ -252,10 +251,10 @@ def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(m
     app = guarded(behind)
 
     async def run() -> None:
-        large = json.dumps(CALL).encode() + b" " * module.AT_ONCE
+        large = json.dumps(CALL).encode() + b" " * calls.AT_ONCE
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://agent.example") as http:
             waiting = [asyncio.create_task(http.post("/rpc", content=large, headers=JSON)) for _ in range(12)]
-            while most < module._READERS:
+            while most < door._READERS:
                 await asyncio.sleep(0.01)
             assert (await http.post("/rpc", json=CALL, headers=GOOD)).status_code == 299
             assert len(behind.bodies) == 1
@@ -263,7 +262,7 @@ def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(m
             assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {299}
 
     asyncio.run(run())
-    assert most == module._READERS
+    assert most == door._READERS
 
 
 # In which words

@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.throttle import FailureLimits
+from a2a_trust.client import ApiKey, BearerToken, verifying_client
 from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -31,8 +32,9 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TooManyRequestsError,
 )
-from a2a_trust.middleware import CallerRejectedError, RequestRules, protect, reject_caller, require_skill
+from a2a_trust.middleware import CallerRejectedError, CardServing, RequestRules, protect, reject_caller, require_skill
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
+from tests.client.agents import OWNER, OWNER_TRUSTED
 from tests.middleware.agent import Agent, guarded, raw_exchange, uvicorn_serving
 
 pytestmark = pytest.mark.anyio
@@ -68,15 +70,21 @@ def google(**changes: Any) -> dict[str, str]:
     return {**KEYED, "Authorization": f"Bearer {token(claims(**changes))}"}
 
 
-def shield(app: Any, card: dict[str, Any] | None = None, *, keys: Any = None, **rules: Any) -> Any:
+def shield(
+    app: Any,
+    card: dict[str, Any] | None = None,
+    *,
+    keys: Any = None,
+    serving: CardServing = CardServing(),  # noqa: B008
+    **rules: Any,
+) -> Any:
     verifiers: dict[str, Any] = {
         "key": ApiKeyVerifier(STORE),
         "google": JwtVerifier(keys or Keys(EC), issuer=ISSUER, audience=AUDIENCE),
     }
     given: dict[str, Any] = {} if "skill_of" in rules else {"handlers_check_skills": True}
-    return protect(
-        app, card=card or georoute(), verifiers=verifiers, rules=RequestRules(**given, **rules), clock=lambda: NOW
-    )
+    options: dict[str, Any] = {"rules": RequestRules(**given, **rules), "serving": serving, "clock": lambda: NOW}
+    return protect(app, card=card or georoute(), verifiers=verifiers, **options)
 
 
 def client(app: Any) -> httpx.AsyncClient:
@@ -482,6 +490,31 @@ async def test_on_real_servers(http: str) -> None:
         )
         status, _ = await raw_exchange(origin, handshake + KEY.encode() + b"\r\n\r\n", b"\r\n\r\n")
         assert status in (401, 403)
+
+
+@pytest.mark.parametrize("skills", [[], [SKILL]])
+async def test_a_verifying_client_sends_what_the_skill_demands(skills: list[str]) -> None:
+    guarded: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await guarded[0](scope, receive, send)
+
+    async with uvicorn_serving(app, "h11") as origin:
+        card = georoute()
+        card["supportedInterfaces"][0]["url"] = f"{origin}/rpc"
+        guarded.append(shield(drawing(), card, serving=CardServing(signer=OWNER)))
+        credentials: dict[str, Any] = {
+            "key": ApiKey(KEY, origins=[origin]),
+            "google": BearerToken(token(claims(scope="maps.write")), origins=[origin]),
+        }
+        options: dict[str, Any] = {"trust": OWNER_TRUSTED, "credentials": credentials, "clock": lambda: NOW}
+        async with verifying_client(origin, skills=skills, **options) as http:
+            if skills:
+                assert (await http.post(f"{origin}/rpc", json=POST)).json() == ["ann@api-keys", "alice"]
+            else:
+                with pytest.raises(httpx.HTTPStatusError) as raised:
+                    await http.post(f"{origin}/rpc", json=POST)
+                assert raised.value.response.status_code == 401
 
 
 async def test_the_middleware_alone_does_the_same() -> None:

@@ -384,9 +384,9 @@ _LEFT_OUT: Final = b"\xff"  # no UTF-8 has it
 def _usual_members(body: bytes, usual: _Decoder) -> dict[str, Any] | None:
     """The members of an object that is written as most writers do, with each member once; None for any other object.
 
-    The text is compared with what such a writer makes of the members that were found: then nothing else is in it. Of
-    long parts of a message, only the length is compared. They are where they are expected: if they began later, they
-    would end behind the text that comes before the end of their object.
+    The text is compared with what such a writer makes of the members that were found: then nothing else is in it. If
+    the parts of a message are long, all around them is compared, and their length. They cannot begin later than they
+    should, such as behind a member that was not found: they would reach into the text that ends their object.
     """
     try:
         members = usual(body)

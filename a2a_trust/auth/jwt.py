@@ -79,6 +79,7 @@ class TokenProfile(StrEnum):
 #: Claims that only access tokens have: RFC 8693 4.2, and how the client proved itself in Entra ID's versions 1 and 2.
 #: Not ``roles``: ID tokens may have them too.
 _OF_ACCESS_TOKENS: Final = frozenset({"scope", "scp", "azpacr", "appidacr"})
+_OF_OTHERS_IF_UNMARKED: Final = OF_OTHER_TOKENS | {"nonce"}
 #: The types of claims that are exact as they are read: they hold no others, and no number that could be rounded.
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 
@@ -217,7 +218,7 @@ class JwtVerifier(ClaimsVerifier):
         """The rest of rule 3: what the claims say about the kind of token."""
         is_marked = self._is_marked(claims)
         # Some issuers copy the nonce of ID tokens into access tokens, as Keycloak did before version 25.
-        check_other_kinds(claims, OF_OTHER_TOKENS if is_marked else OF_OTHER_TOKENS | {"nonce"})
+        check_other_kinds(claims, OF_OTHER_TOKENS if is_marked else _OF_OTHERS_IF_UNMARKED)
         if profile is TokenProfile.PLAIN_JWT:
             said = claims.get("typ", "Bearer")  # Keycloak's own claim for the kind of token
             if said != "Bearer" and not (said == "DPoP" and "cnf" in claims):

@@ -107,8 +107,8 @@ def claim_of_kind(claims: Mapping[str, Any], kinds: frozenset[str]) -> str | Non
 
 def check_other_kinds(claims: Mapping[str, Any], names: frozenset[str] = OF_OTHER_TOKENS) -> None:
     """Reject ID, refresh and logout tokens. ``names`` are claims that only such tokens have."""
-    found = sorted(names.intersection(claims))
-    if found:
+    if not names.isdisjoint(claims):
+        found = sorted(names.intersection(claims))
         raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({', '.join(found)})")
     kind = claim_of_kind(claims, _NOT_ACCESS)
     if kind is not None:

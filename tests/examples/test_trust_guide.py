@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_the_table_of_members_is_whole() -> None:
     assert found == {"": {"version"}, **_MEMBERS}
 
 
-def test_the_program_verifies_cards_and_follows_the_file(folder: Path) -> None:
+def test_the_program_verifies_cards_and_follows_the_file(folder: Path, next_second: Callable[[], None]) -> None:
     trust = folder / "trust.toml"
     shutil.copy("finance.jwks.json", "keys.json")
     trust.write_text('version = 1\n[[trust]]\norigins = ["invoice.example.com"]\nkeys = "keys.json"\n')
@@ -100,12 +101,15 @@ def test_the_program_verifies_cards_and_follows_the_file(folder: Path) -> None:
     assert prove()["name"] == CARD["name"]
     sound = trust.read_text()
     trust.write_text("version = 1\n[[trust]]\n")
+    next_second()
     assert prove()["name"] == CARD["name"]
     trust.write_text(f'{sound}\n[[revoked]]\nkid = "finance-2026"\n')
+    next_second()
     with pytest.raises(UntrustedCardError, match="revoked"):
         prove()
     trust.write_text(sound)
     (folder / "keys.json").write_text(json.dumps(publish_jwks([generate_signer(kid="other").public_key])))
+    next_second()
     with pytest.raises(UntrustedCardError, match="no trusted EC key"):
         prove()
     trust.write_text("version = 1\n[[trust]]\n")

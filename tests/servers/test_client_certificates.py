@@ -199,7 +199,7 @@ def loop_in_thread(kinds: Mapping[str, Any], world: World, factory: Any) -> Iter
     thread.start()
     try:
         until = time.monotonic() + 60
-        while set(world.ports) < set(kinds) and time.monotonic() < until:
+        while not set(kinds) <= set(world.ports) and time.monotonic() < until:
             time.sleep(0.01)
         yield
     finally:

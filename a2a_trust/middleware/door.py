@@ -36,7 +36,7 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, this_task
-from a2a_trust.middleware.calls import CALL, Call, CallRejectedError, replay
+from a2a_trust.middleware.calls import CALL, Call, CallRejectedError, call_of, replay
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
@@ -115,10 +115,10 @@ class Door:
             with Running(caller, task):
                 rejected = await self._serve_caller(caller, seen, receive, send_to_caller)
             if rejected is not None:
-                call = seen.scope.get(CALL)
-                call_id = call.call_id if isinstance(call, Call) else None
-                rejection = self.access.reject(rejected, seen, self._clock(), call_id)
-                await send_rejection(rejection, seen.scope, _connected, send)
+                call = call_of(seen.scope)
+                rejection = self.access.reject(rejected, seen, self._clock(), call and call.call_id)
+                # The application has received websocket.connect already.
+                await send_rejection(rejection, seen.scope, replay(b"", receive), send)
         except ClientGoneError:
             return
         finally:
@@ -258,11 +258,6 @@ async def _reject(rejection: Rejection, scope: Scope, receive: Receive, send: Se
         await close_websocket(receive, send)
     else:
         await send_rejection(rejection, scope, receive, send)
-
-
-async def _connected() -> Message:
-    """The message that the application has received before it failed."""
-    return {"type": "websocket.connect"}
 
 
 async def _after_body(receive: Receive) -> Message:

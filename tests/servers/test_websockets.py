@@ -32,7 +32,7 @@ def shake(origin: str, path: str, line: str) -> tuple[int, str, bytes]:
         connection.sendall(f"{HANDSHAKE.format(path=path)}{line}\r\n\r\n".encode())
         with closing(HTTPResponse(connection)) as response:
             response.begin()
-            after = response.fp.read(18) if response.status == 101 else response.read()
+            after = response.fp.read(14) if response.status == 101 else response.read()
             return response.status, response.headers.get("www-authenticate", ""), after
 
 

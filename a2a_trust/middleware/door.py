@@ -35,13 +35,13 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.caching import CachingRules
-from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, this_task
-from a2a_trust.middleware.calls import AT_ONCE, CALL, Call, CallRejectedError, replay
+from a2a_trust.middleware.caller import Caller, Running, this_task
+from a2a_trust.middleware.calls import AT_ONCE, CALL, Call, CallRejectedError, call_of, replay
 from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
-from a2a_trust.middleware.handlers import HeldAnswer, rejection_by_handler
+from a2a_trust.middleware.handlers import HeldAnswer
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
@@ -111,10 +111,10 @@ class Door:
             with Running(caller, task):
                 rejected = await self._serve_caller(caller, seen, receive, send_to_caller)
             if rejected is not None:
-                call = seen.scope.get(CALL)
-                call_id = call.call_id if isinstance(call, Call) else None
-                rejection = self.access.reject(rejected, seen, self._clock(), call_id)
-                await send_rejection(rejection, seen.scope, _connected, send)
+                call = call_of(seen.scope)
+                rejection = self.access.reject(rejected, seen, self._clock(), call and call.call_id)
+                # The application has received websocket.connect already.
+                await send_rejection(rejection, seen.scope, replay(b"", receive), send)
         except ClientGoneError:
             return
         finally:
@@ -123,21 +123,19 @@ class Door:
 
     async def _serve_caller(self, caller: Caller, seen: Seen, receive: Receive, send: Send) -> Rejected | None:
         """Serve the request; the rejection of the caller by a handler, if nothing was sent."""
-        credentials: CallerCredentials = seen.scope["auth"]
-        answer = HeldAnswer(receive, send, credentials)
+        answer = HeldAnswer(receive, send, seen.scope["auth"])
         try:
             await self._serve(caller, seen, answer.receive, answer.send)
         except Exception as error:
-            rejected = None if answer.has_begun else rejection_by_handler(error, credentials)
-            if rejected is not None:
-                return rejected
+            rejected = answer.rejection(error)
+            if rejected is None:
+                await answer.release()
+                raise
+            return rejected
+        rejected = answer.rejection(None)
+        if rejected is None:
             await answer.release()
-            raise
-        if answer.is_held:
-            if credentials.rejected is not None:
-                return credentials.rejected
-            await answer.release()
-        return None
+        return rejected
 
     def _serve(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
         """A document, a call, a request of the application, or the rejection of a request by the rules."""
@@ -254,11 +252,6 @@ async def _reject(rejection: Rejection, scope: Scope, receive: Receive, send: Se
         await close_websocket(receive, send)
     else:
         await send_rejection(rejection, scope, receive, send)
-
-
-async def _connected() -> Message:
-    """The message that the application has received before it failed."""
-    return {"type": "websocket.connect"}
 
 
 async def _after_body(receive: Receive) -> Message:

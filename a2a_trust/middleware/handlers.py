@@ -93,35 +93,30 @@ def _reject(credentials: CallerCredentials, rejected: Rejected) -> NoReturn:
     raise CallerRejectedError(rejected)
 
 
-def rejection_by_handler(error: BaseException, credentials: CallerCredentials) -> Rejected | None:
-    """The rejection that an exception of the application stands for; None for any other exception."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:  # a task group in the handler
-        error = error.exceptions[0]
-    if isinstance(error, CallerRejectedError):
-        return credentials.rejected  # not error.rejected: a task that requests share may raise it in another one
-    if isinstance(error, InvalidCredentialsError) or not isinstance(error, RejectingError):
-        return None
-    return Rejected(error, caller=credentials.caller)
-
-
 class HeldAnswer:
     """``receive`` and ``send`` of an application. A short answer of status 500 is held back until it is known whether
     the application then fails with an error that rejects its caller: Starlette answers 500 first, and raises it again.
     If a handler has rejected the caller already, an answer of any length is, and only its beginning is kept.
-
-    ``has_begun``: a part of the answer was sent.
     """
 
-    __slots__ = ("_credentials", "_held", "_receive", "_send", "has_begun")
+    __slots__ = ("_credentials", "_has_begun", "_held", "_receive", "_send")
 
     def __init__(self, receive: Receive, send: Send, credentials: CallerCredentials) -> None:
         self._receive, self._send, self._credentials = receive, send, credentials
         self._held: list[MutableMapping[str, Any]] = []
-        self.has_begun: bool = False
+        self._has_begun = False
 
-    @property
-    def is_held(self) -> bool:
-        return bool(self._held)
+    def rejection(self, error: BaseException | None) -> Rejected | None:
+        """The answer in place of the application's, which has ended, perhaps with an error; None if its own counts."""
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:  # a task group in the handler
+            error = error.exceptions[0]
+        if self._has_begun or isinstance(error, InvalidCredentialsError):
+            return None
+        if isinstance(error, RejectingError):
+            return Rejected(error, caller=self._credentials.caller)
+        # Not error.rejected: a task that requests share may raise it in the request of another caller.
+        is_rejected = isinstance(error, CallerRejectedError) or (error is None and self._held)
+        return self._credentials.rejected if is_rejected else None
 
     async def receive(self) -> MutableMapping[str, Any]:
         if len(self._held) > 1:  # as servers do after a whole answer; to wait for the client would last forever
@@ -129,7 +124,7 @@ class HeldAnswer:
         return await self._receive()
 
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
-        if self.has_begun:
+        if self._has_begun:
             return self._send(message)
         if self._is_held_back(message):
             return self._hold(message)
@@ -147,7 +142,7 @@ class HeldAnswer:
 
     async def release(self, *further: MutableMapping[str, Any]) -> None:
         """Send what was held back, and a further message."""
-        self.has_begun = True
+        self._has_begun = True
         held, self._held = self._held, []
         for message in (*held, *further):
             await self._send(message)

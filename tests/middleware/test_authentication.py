@@ -341,21 +341,23 @@ async def test_principal_of_refuses_a_request_that_was_not_judged() -> None:
             principal_of(scope)
 
 
-async def test_receive_is_the_servers_own() -> None:
+async def test_the_messages_are_the_servers_own() -> None:
     seen: list[Any] = []
+    messages = [{"type": "http.request", "more_body": True}, {"type": "http.extension"}, {"type": "http.disconnect"}]
+    left = iter(messages)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        seen.append(receive)
+        seen.extend([await receive() for _ in messages])
 
     async def receive() -> Any:
-        return {}
+        return next(left)
 
     async def send(message: Any) -> None: ...
 
     login = {**CARD, "securityRequirements": [{"schemes": {"oauth": {"list": ["read"]}}}]}
     given = {"oauth": verifiers()["oauth"]}
     await guarded(app, login, verifiers=given)(http_scope(carried=BEARER), receive, send)
-    assert seen == [receive]
+    assert all(one is other for one, other in zip(seen, messages, strict=True))
 
 
 async def test_starlettes_own_views_of_the_caller_work() -> None:

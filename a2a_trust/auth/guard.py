@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
+from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configure
 from a2a_trust.auth.peers import CLIENT
@@ -208,9 +208,9 @@ class Guard:
         4. Bind: the request must prove the keys that its credentials are bound to, also if the credentials are cached
            (RFC 8705 3, RFC 9449 7).
         5. Decide: an alternative whose schemes are all verified, each with the scopes of its own credential, makes the
-           principal. If several do, it is the alternative with the fewest owners, then with the smallest ``id``, then
-           the first one. A scheme that cannot be verified now matters only if no other alternative does. The
-           credentials that only skills demand are verified in steps 1 to 4, and kept for ``check_skill``.
+           principal. If several are, the one with the lowest ``_rank`` does. A scheme that cannot be verified
+           now matters only if no other alternative does. The credentials that only skills demand are verified in steps
+           1 to 4, and kept for ``check_skill``.
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
@@ -263,7 +263,8 @@ class Guard:
         identities = {**dict(caller.identities), **dict(caller.for_skills)}
         if not demanded or any(_satisfied(each, identities) is not None for each in demanded):
             return None
-        rejected = _reject_unsatisfied(demanded, _Evidence(identities, dict(unverified)), f"the skill {skill[:64]!a}")
+        evidence = _Evidence(identities, dict(unverified))
+        rejected = self._reject_unsatisfied(demanded, evidence, f"the skill {skill[:64]!a}")
         by_dpop = any(each.bound_to is not None and each.bound_to.jkt is not None for each in identities.values())
         return replace(rejected, by_dpop=by_dpop, caller=caller, demanded=demanded)
 
@@ -417,12 +418,49 @@ class Guard:
             scope[UNVERIFIED] = evidence.undecided
         satisfied = [verified for each in alternatives if (verified := _satisfied(each, identities)) is not None]
         if satisfied:
-            return _caller_by(satisfied, identities, self._skill_schemes)
+            return self._caller_by(satisfied, identities)
         names = {*identities, *evidence.undecided}
         if self._config.admits_anonymous and self._card_schemes.isdisjoint(names):
             read = {self._schemes[name].header for name in names} | ({_PROOF} if evidence.dpop_token else set())
             return self._without_credentials(lines, scope, read, tuple(identities.items()))
-        return _reject_unsatisfied(alternatives, evidence, "the card")
+        return self._reject_unsatisfied(alternatives, evidence, "the card")
+
+    def _reject_unsatisfied(self, alternatives: tuple[Alternative, ...], evidence: _Evidence, what: str) -> Rejected:
+        """The rejection of credentials that satisfy none of the alternatives, which ``what`` demands."""
+        identities = evidence.identities
+        for alternative in alternatives:
+            if (unknown := _find_outage(alternative, evidence)) is not None:
+                return Rejected(unknown)
+        met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
+        if met:
+            callers = [tuple((name, identities[name]) for name, _ in each.schemes) for each in met]
+            caller = self._caller_by(callers, identities)
+            return Rejected(_lacking_scopes(identities, met, what), by_dpop=bool(evidence.dpop_token), caller=caller)
+        missing = [
+            " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
+            for alternative in alternatives[:_SHOWN]
+        ]
+        return Rejected(
+            MissingCredentialsError(
+                f"the credentials of the request satisfy no alternative of {what}; missing: {', or '.join(missing)}"
+            )
+        )
+
+    def _caller_by(self, alternatives: Sequence[_Verified], identities: Mapping[str, Identity]) -> Principal:
+        """The caller by one of these alternatives; neither the card's order nor its names of schemes decide about the
+        id."""
+        chosen = alternatives[0] if len(alternatives) == 1 else min(alternatives, key=self._rank)
+        if len(chosen) == len(identities) or not self._skill_schemes:
+            return Principal(identities=chosen)
+        for_skills = [item for item in identities.items() if item[0] in self._skill_schemes and item not in chosen]
+        return Principal(identities=chosen, for_skills=tuple(for_skills))
+
+    def _rank(self, alternative: _Verified) -> tuple[int, int, str]:
+        """The number of owners; the number of client certificates, because a gateway or a mesh shows its own with the
+        requests of all its users; the id."""
+        owners = Principal(identities=alternative).id
+        shown = sum(isinstance(self.place(name), ClientCertificate) for name, _ in alternative)
+        return owners.count(","), shown, owners  # a comma stands between two owners
 
 
 def _satisfied(alternative: Alternative, identities: Mapping[str, Identity]) -> _Verified | None:
@@ -434,27 +472,6 @@ def _satisfied(alternative: Alternative, identities: Mapping[str, Identity]) -> 
             return None
         verified.append((name, identity))
     return tuple(verified)
-
-
-def _reject_unsatisfied(alternatives: tuple[Alternative, ...], evidence: _Evidence, what: str) -> Rejected:
-    """The rejection of credentials that satisfy none of the alternatives, which ``what`` demands."""
-    identities = evidence.identities
-    for alternative in alternatives:
-        if (unknown := _find_outage(alternative, evidence)) is not None:
-            return Rejected(unknown)
-    met = [each for each in alternatives if all(name in identities for name, _ in each.schemes)]
-    if met:
-        caller = _caller_by([tuple((name, identities[name]) for name, _ in each.schemes) for each in met], identities)
-        return Rejected(_lacking_scopes(identities, met, what), by_dpop=bool(evidence.dpop_token), caller=caller)
-    missing = [
-        " and ".join([f"{name[:64]!r}" for name, _ in alternative.schemes if name not in identities][:_SHOWN])
-        for alternative in alternatives[:_SHOWN]
-    ]
-    return Rejected(
-        MissingCredentialsError(
-            f"the credentials of the request satisfy no alternative of {what}; missing: {', or '.join(missing)}"
-        )
-    )
 
 
 def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:
@@ -521,26 +538,6 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     if base64url.encode(hashlib.sha256(certificates[0]).digest()) != x5t_s256:
         return "a token is bound to another certificate"
     return ""
-
-
-def _caller_by(
-    alternatives: Sequence[_Verified], identities: Mapping[str, Identity], of_skills: frozenset[str] = frozenset()
-) -> Principal:
-    """The caller by one of these alternatives: by the fewest owners, then the smallest ``id``, then the first one.
-
-    So the id does not depend on the order of the card's requirements, nor on the names of its schemes. ``of_skills``
-    are the schemes that skills demand.
-    """
-    chosen = alternatives[0] if len(alternatives) == 1 else min(alternatives, key=_rank)
-    if len(chosen) == len(identities):
-        return Principal(identities=chosen)
-    for_skills = [item for item in identities.items() if item[0] in of_skills and item not in chosen]
-    return Principal(identities=chosen, for_skills=tuple(for_skills))
-
-
-def _rank(alternative: _Verified) -> tuple[int, str]:
-    owners = Principal(identities=alternative).id
-    return owners.count(","), owners  # a comma stands between two owners
 
 
 def _find_outage(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:

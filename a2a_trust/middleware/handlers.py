@@ -124,11 +124,13 @@ class HeldAnswer:
         return await self._receive()
 
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
-        if self._has_begun:
-            return self._send(message)
-        if self._is_held_back(message):
-            return self._hold(message)
-        return self.release(message)
+        if not self._has_begun:
+            if self._is_held_back(message):
+                return self._hold(message)
+            if self._held:
+                return self.release(message)
+            self._has_begun = True
+        return self._send(message)
 
     def _is_held_back(self, message: MutableMapping[str, Any]) -> bool:
         if not self._held:

@@ -92,15 +92,12 @@ class ProtectedResource:
         self.url: str = f"{parts.scheme}://{parts.netloc}{self.path}"
         tokens = _token_verifiers(verifiers)
         self.metadata: dict[str, Any] = _metadata(resource, card, tokens)
-        for name, verifier in tokens.items():
-            audiences = getattr(verifier, "audiences", None)
+        for name, audiences in [(name, getattr(each, "audiences", ())) for name, each in tokens.items()]:
             if audiences and resource not in audiences:
                 _log.warning(
-                    "url=%r is the resource that callers request tokens for (RFC 8707), and the verifier of %r accepts "
-                    "only tokens for %s; make the URL one of its audiences, unless the issuer writes another aud",
-                    resource,
-                    name,
-                    " or ".join(map(repr, sorted(audiences))),
+                    "url=%r is the resource that callers request tokens for, and the verifier of %r accepts only those "
+                    "for %s; make the URL one of its audiences, unless the issuer writes another aud",
+                    *(resource, name, " or ".join(map(repr, sorted(audiences)))),
                 )
         if tokens:
             if dpop is not None:

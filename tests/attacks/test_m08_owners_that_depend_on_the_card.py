@@ -18,6 +18,7 @@ from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.identities import AllIssued, FromDns, FromUri
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
+from a2a_trust.auth.credentials import CERTIFICATES
 from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.auth.principal import Identity, Principal
@@ -137,6 +138,30 @@ async def test_a_credential_for_a_skill_changes_neither_id_nor_scopes() -> None:
     assert more is not None
     assert (more.id, more.scopes, more.client_id) == (plain.id, plain.scopes, None)
     assert [(name, each.subject) for name, each in more.for_skills] == [("oauth", "zoe")]
+
+
+class Shown:
+    """A verifier of certificates of gateways, all valid: it takes their content for the subject."""
+
+    async def verify(self, credential: tuple[bytes, ...], now: float) -> Identity:
+        return Identity(issuer="x509:gateways", subject=credential[0].decode())
+
+
+@walk("order", [1, -1])
+async def test_users_behind_the_certificate_of_one_gateway_are_not_the_gateway(order: int) -> None:
+    card = {
+        "name": "agent",
+        "securitySchemes": {"key": SCHEMES["key"], "tls": {"mtlsSecurityScheme": {"description": "gateways"}}},
+        "securityRequirements": [{"schemes": {"key": {}}}, {"schemes": {"tls": {}}}][::order],
+    }
+    judge = Guard(read_card(card), {"key": ApiKeyVerifier(STORE), "tls": Shown()})
+    for gateway in (b"a gateway", b"z gateway"):
+        for key, owner in ((KEY, "ann@api-keys"), (POOR_KEY, "bob@api-keys")):
+            headers = [(b"x-api-key", key.encode())]
+            scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, CERTIFICATES: (gateway,)}
+            found = await judge.authenticate(scope, NOW)
+            assert isinstance(found, Principal)
+            assert found.id == owner
 
 
 # Two stores

@@ -367,7 +367,7 @@ def test_a_url_that_is_no_audience_is_warned_of(
         protect(application(), card=CARD, verifiers={**verifiers(), "oauth": oauth}, url=url)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 2 * warnings
-    assert all("accepts only tokens for 'https://agent.example'" in each for each in said)
+    assert all("accepts only those for 'https://agent.example'" in each for each in said)
 
 
 def test_an_interface_elsewhere_that_readers_differ_about_is_no_reason_to_fail() -> None:

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject, Plain
-from a2a_trust.base.strict_json.jcs import canonicalize_parsed, canonicalize_received
+from a2a_trust.base.strict_json.jcs import canonicalize_parsed
 from a2a_trust.base.strict_json.pointer import Path, pointer_of, steps_to
 from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
 from a2a_trust.card.view import generation_of
@@ -83,7 +83,7 @@ class Projection:
 
 
 def project(
-    card: JSONObject, form: Form, *, generation: Generation | None = None, plain: Plain | None = None
+    card: JSONObject, form: Form, *, generation: Generation | None = None, plain: Plain = Plain.NO
 ) -> Projection:
     """The card in one form. The card must be unambiguous; it is not changed.
 
@@ -112,7 +112,7 @@ def project(
     elif form is Form.V0_3_PYTHON:
         payload = _dump(members)
     else:
-        payload = canonicalize_received(members) if plain is None else canonicalize_parsed(members, plain=plain)
+        payload = canonicalize_parsed(members, plain=plain)
     return Projection(form, generation, payload, pointers_of(dropped), pointers_of(meant), members)
 
 

@@ -183,6 +183,7 @@ async def test_an_answer_that_is_not_about_a_valid_access_token_for_us(changes: 
         ({"token_type": "bearer"}, {}),
         ({"token_type": ..., "typ": "Bearer"}, {}),
         ({"token_type": ..., "token_use": "access_token"}, {}),
+        ({"token_type": ..., "token_use": "access"}, {}),
         ({"token_type": ...}, {"knows_access_tokens_only": True}),
         ({"token_type": ..., "kind": "at"}, {"marked_by": AccessTokenMark("kind", "at")}),
         ({"username": None, "nbf": None}, {}),
@@ -259,7 +260,7 @@ def jwt_of(signer: Any = EC, **changes: Any) -> str:
         ("", "empty"),
         ("x" * 16_385, "too long"),
         ("é", "not ASCII"),
-        (jwt_of(exp=int(NOW) - 1), "expired"),
+        (jwt_of(exp=int(NOW)), "expired"),
         (jwt_of(at_hash="x"), "ID token"),
         (jwt_of(events={}), "logout token"),
         (jwt_of(typ="ID"), "typ"),
@@ -311,6 +312,27 @@ async def test_a_valid_token_is_remembered_for_a_bounded_time() -> None:
         with pytest.raises(InvalidCredentialsError, match="expired"):
             await verifier.verify("short", NOW + 5)
         assert server.asked == ["short"]
+
+
+async def test_the_server_is_asked_about_tokens_that_were_valid_before_unknown_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order, take = list[bool](), endpoint._Slots.take
+
+    async def recorded(slots: Any, path: Any, *, first: bool) -> bool:
+        order.append(first)
+        return await take(slots, path, first=first)
+
+    monkeypatch.setattr(endpoint._Slots, "take", recorded)
+    async with introspecting(good=active()) as server:
+        verifier = verifier_for(server)
+        await verifier.verify("good", NOW)
+        await verifier.verify("good", NOW + 30)
+        server.tokens.clear()
+        for moment in (NOW + 60, NOW + 90):
+            with pytest.raises(InvalidCredentialsError, match="not active"):
+                await verifier.verify("good", moment)
+    assert order == [False, True, True, False]
 
 
 async def test_remember_for_is_how_long_a_revoked_token_counts() -> None:

@@ -290,6 +290,7 @@ async def test_another_claim_stands_for_a_missing_audience() -> None:
         ({"token_use": "id"}, "not an access token"),
     ):
         await refuses(judge, token(claims(**{**good, **changes}), typ="JWT"), why)
+    await refuses(plain(marked_by=MARK), token(claims(**good), typ="JWT"), "^token: audience null does not include")
 
 
 def test_a_claim_in_the_place_of_aud_needs_a_mark() -> None:

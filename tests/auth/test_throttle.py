@@ -222,6 +222,9 @@ async def test_wrong_api_keys_are_counted_and_a_right_one_goes_on() -> None:
     assert await outcome(judge, key="of another form") is TooManyRequestsError  # the sixth of this peer
     assert await outcome(judge, login="ann:any") is TooManyRequestsError
     assert await outcome(judge, key=KEY) == "ann"
+    without_passwords = guard(Rejecting())
+    assert [await outcome(without_passwords, key=wrong) for _ in range(5)] == outcomes
+    assert await outcome(without_passwords, key=KEY) == "ann"
 
 
 async def test_tokens_outages_and_missing_credentials_are_not_counted() -> None:

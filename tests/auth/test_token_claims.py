@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.auth.token_claims import (
+    NOT_ID,
     AccessTokenMark,
     ScopeClaims,
     actors_of,
     audiences_of,
     binding_of,
     candidates,
+    check_other_kinds,
+    claim_of_kind,
     client_of,
     is_for,
     marks_of,
@@ -195,6 +198,26 @@ def test_marks_are_one_or_a_list() -> None:
     for wrong in ("token_use", ["a"], None, 5):
         with pytest.raises(ConfigurationError, match="marked_by: write AccessTokenMark"):
             marks_of(wrong)  # type: ignore[arg-type]
+
+
+# Kinds
+
+
+@walk("name", ["token_type", "token_use", "tokenType", "tokenName", "tok_type", "purpose", "typ"])
+@walk(
+    "kind",
+    ["refresh", "Refresh_Token", "RT", "offline", "offline-token", "logout", "LogoutToken", "id", "id_token", "it"],
+)
+def test_other_kinds_of_tokens_are_no_access_tokens(kind: str, name: str) -> None:
+    with pytest.raises(InvalidCredentialsError, match=f"its claim {name} is .*, so it is not an access token"):
+        check_other_kinds({name: kind})
+    assert (claim_of_kind({name: kind}, NOT_ID) is None) is (kind.startswith("i"))
+
+
+@walk("kind", ["access", "access_token", "at", "Bearer", "DPoP", "urn:x", "", None, ["refresh"]])
+def test_all_else_says_nothing_against_an_access_token(kind: Any) -> None:
+    check_other_kinds({"typ": kind})
+    assert (claim_of_kind({"typ": kind}, NOT_ID) == "typ") is (type(kind) is str and kind.startswith("a"))
 
 
 # The rest

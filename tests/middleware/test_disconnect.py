@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
+from tests.middleware.agent import KEY, Agent, guarded
 
 GONE: Message = {"type": "http.disconnect"}
 
@@ -82,6 +83,25 @@ def test_a_client_that_goes_away_cancels_the_work() -> None:
         current = asyncio.current_task()
         assert current is not None
         assert current.cancelling() == 0
+
+    run(test)
+
+
+def test_a_client_that_goes_away_while_its_caller_is_found_is_no_error_of_the_application() -> None:
+    class Waiting:
+        async def verify(self, credential: str, now: float) -> Any:
+            await asyncio.Event().wait()
+
+    async def test() -> None:
+        agent, sent = Agent(), list[Message]()
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/docs", "headers": [(b"x-api-key", KEY.encode())]}
+        app = guarded(agent, verifiers={"key": Waiting(), "oauth": Waiting()})
+        await app(scope, Server(GONE).receive, send)
+        assert (agent.scopes, sent) == ([], [])
 
     run(test)
 

@@ -198,10 +198,10 @@ def test_an_upload_that_breaks_off_reaches_nobody() -> None:
 
 
 def test_a_client_that_goes_away_ends_the_wait_for_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, behind = threading.Event(), Behind()
+    go_on, behind, waited = threading.Event(), Behind(), list[bool]()
 
     def slow(*_: Any) -> Any:
-        go_on.wait(20)
+        waited.append(go_on.wait(20))
         raise AssertionError("nobody waits for it")
 
     monkeypatch.setattr(decision, "read_call", slow)
@@ -216,6 +216,7 @@ def test_a_client_that_goes_away_ends_the_wait_for_a_reader(monkeypatch: pytest.
 
     asyncio.run(run())
     assert (behind.bodies, server.sent) == ([], [])
+    assert False not in waited  # the request ended before
 
 
 def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,12 +394,13 @@ def test_a_named_json_rpc_path_admits_reading_alone() -> None:
 def test_websockets_are_other_paths_and_refused_before_they_are_accepted(
     path: str, rules: dict[str, Any], is_accepted: bool
 ) -> None:
-    agent = Agent()
-    server = Server([{"type": "websocket.connect"}], type="websocket", path=path)
-    server.run(guarded(agent, **rules))
-    wanted = "websocket.accept" if is_accepted else "websocket.close"
-    assert server.sent[0]["type"] == wanted
-    assert bool(agent.scopes) is is_accepted
+    for extensions in ({}, {"websocket.http.response": {}}):
+        agent = Agent()
+        server = Server([{"type": "websocket.connect"}], type="websocket", path=path, extensions=extensions)
+        server.run(guarded(agent, **rules))
+        wanted = "websocket.accept" if is_accepted else "websocket.close"
+        assert server.sent[0]["type"] == wanted
+        assert bool(agent.scopes) is is_accepted
 
 
 @pytest.mark.parametrize(

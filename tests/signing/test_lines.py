@@ -59,6 +59,7 @@ def test_a_line_is_a_card_or_has_one(line: str, expected: CardLine) -> None:
     [
         ("", "not JSON"),
         ("{", "not JSON"),
+        ('{"\ud800": {}}', "is not UTF-8"),
         ("[]", "line: not a JSON object; write one card in each line"),
         ('"card"', "not a JSON object"),
         ('{"card": {}} {}', "not JSON"),

@@ -148,6 +148,7 @@ def test_of_two_signatures_by_one_key_the_fuller_one_counts() -> None:
         ("elsewhere.example.org", "https://elsewhere.example.org", True),
         ("elsewhere.example.org", "https://invoice.example.com", False),
         ("elsewhere.example.org", ANYWHERE, False),
+        ("*.example.org", ANYWHERE, False),
     ],
 )
 def test_the_store_demands_parties_of_the_cards_of_a_host(origins: str, origin: Any, is_demanded: bool) -> None:

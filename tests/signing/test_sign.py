@@ -244,6 +244,19 @@ def test_by_default_cards_of_0_3_get_no_companion_that_leaves_their_requirements
 
 def test_a_card_that_needs_no_companion_is_the_same_without_one() -> None:
     assert sign_card(full_card(), ALICE, companion=False, lifetime=60).notes == ()
+    legacy = {
+        "name": "agent",
+        "description": "Adds.",
+        "url": "https://old.example.com/a2a",
+        "version": "1",
+        "capabilities": {"streaming": True},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [{"id": "add", "name": "Add", "description": "Adds.", "tags": ["sum"]}],
+    }
+    for companion in (None, True):
+        made = sign_card(legacy, ALICE, companion=companion)
+        assert (made.companion, made.rejections, len(made.card["signatures"])) == (None, (), 1)
 
 
 def test_the_note_tells_when_a2a_python_rewrites_the_card() -> None:

@@ -169,12 +169,15 @@ def test_a_memory_of_less_than_nothing_is_a_mistake() -> None:
 
 def test_failures_and_very_large_cards_are_not_remembered() -> None:
     verifier = CardVerifier(trust_in(ALICE), clock=Clock())
-    large = served(sign_card({**full_card(), "description": "x" * 70_000}, ALICE).card)
-    first = verifier.verify(large, origin=ANYWHERE)
-    assert verifier.verify(large, origin=ANYWHERE) is not first
+    card = served(sign_card(full_card(), ALICE).card)
+    for size, is_remembered in ((65_536, True), (65_537, False)):
+        document = card.ljust(size)
+        first = verifier.verify(document, origin=ANYWHERE)
+        assert (verifier.verify(document, origin=ANYWHERE) is first) is is_remembered
+    remembered = len(verifier._verified[1])
     with pytest.raises(UntrustedCardError):
         verifier.verify(served(sign_card(full_card(), BOB).card), origin=ANYWHERE)
-    assert not verifier._verified[1]
+    assert len(verifier._verified[1]) == remembered == 1
 
 
 def test_a_verifier_keeps_to_its_policy_and_its_coverage() -> None:

@@ -172,11 +172,11 @@ def es6_number(value: float) -> str:
     point = len(whole) + int(exponent or 0) if whole != "0" else int(exponent or 0) - (len(fraction) - len(digits))
     digits = digits.rstrip("0")
     count = len(digits)
-    if count <= point <= 21:
-        return f"{sign}{digits}{'0' * (point - count)}"
-    if 0 < point <= 21:
-        return f"{sign}{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:
+    if not -6 < point <= 21:
+        mark = f"e{'+' if point > 0 else '-'}{abs(point - 1)}"
+        return f"{sign}{digits[0]}{'.' if count > 1 else ''}{digits[1:]}{mark}"
+    if point <= 0:
         return f"{sign}0.{'0' * -point}{digits}"
-    mark = f"e{'+' if point > 0 else '-'}{abs(point - 1)}"
-    return f"{sign}{digits[0]}{'.' if count > 1 else ''}{digits[1:]}{mark}"
+    if point < count:
+        return f"{sign}{digits[:point]}.{digits[point:]}"
+    return f"{sign}{digits}{'0' * (point - count)}"

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -197,20 +198,31 @@ def test_an_upload_that_breaks_off_reaches_nobody() -> None:
     assert (behind.bodies, server.sent) == ([], [])
 
 
-def test_a_client_that_goes_away_ends_the_wait_for_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, behind, waited = threading.Event(), Behind(), list[bool]()
+@pytest.mark.parametrize("messages", [[{"type": "http.disconnect"}], []], ids=["disconnect", "cancellation"])
+def test_a_client_that_goes_away_ends_the_wait_for_a_reader(
+    messages: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose middleware outside of the guard cancels the request, as that of Starlette does."""
+    began, go_on, behind, waited = threading.Event(), threading.Event(), Behind(), list[bool]()
 
     def slow(*_: Any) -> Any:
+        began.set()
         waited.append(go_on.wait(20))
         raise AssertionError("nobody waits for it")
 
     monkeypatch.setattr(decision, "read_call", slow)
     body = json.dumps(CALL).encode() + b" " * module._SHORT
-    server = Server([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
+    server = Server([{"type": "http.request", "body": body}, *messages])
 
     async def run() -> None:
         try:
-            await asyncio.wait_for(guarded(behind)(server.scope, server.receive, server.send), 60)
+            with anyio.fail_after(60):
+                async with anyio.create_task_group() as requests:
+                    requests.start_soon(guarded(behind), server.scope, server.receive, server.send)
+                    while not began.is_set():
+                        await asyncio.sleep(0.005)
+                    if not messages:
+                        requests.cancel_scope.cancel()
         finally:
             go_on.set()
 
@@ -394,7 +406,7 @@ def test_a_named_json_rpc_path_admits_reading_alone() -> None:
 def test_websockets_are_other_paths_and_refused_before_they_are_accepted(
     path: str, rules: dict[str, Any], is_accepted: bool
 ) -> None:
-    for extensions in ({}, {"websocket.http.response": {}}):
+    for extensions in (None, {"websocket.http.response": {}}):
         agent = Agent()
         server = Server([{"type": "websocket.connect"}], type="websocket", path=path, extensions=extensions)
         server.run(guarded(agent, **rules))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from a2a_trust.errors import CardVerificationError, UncoveredFieldsError
+from a2a_trust.errors import CardVerificationError, MalformedError, UncoveredFieldsError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.forms import Form
@@ -50,6 +50,7 @@ def test_a_report_on_a_card_that_is_not_verified() -> None:
         "failures": [{"index": 0, "kid": "bob", "reason": "unknown-key", "detail": failure["detail"]}],
     }
     assert failure["detail"]
+    assert report_of_error(MalformedError("wrong"), "card: wrong") == {"code": "malformed", "message": "card: wrong"}
     pruned = signed_in({**full_card(), "x": 1}, Form.PRUNED, ALICE)
     with pytest.raises(UncoveredFieldsError) as uncovered:
         verify(pruned, TrustStore([trusted(ALICE, signer=SigningTool.A2A_JS)]))

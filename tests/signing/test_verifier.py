@@ -167,6 +167,13 @@ def test_a_memory_of_less_than_nothing_is_a_mistake() -> None:
             CardVerifier(trust_in(ALICE), clock=Clock(), remember=remember)  # type: ignore[arg-type]
 
 
+def test_trust_is_a_store_or_a_file_from_the_start() -> None:
+    wrong: list[Any] = ["trust.toml", {}, None]
+    for trust in wrong:
+        with pytest.raises(ConfigurationError, match="CardVerifier: trust must be TrustFile"):
+            CardVerifier(trust)
+
+
 def test_failures_and_very_large_cards_are_not_remembered() -> None:
     verifier = CardVerifier(trust_in(ALICE), clock=Clock())
     card = served(sign_card(full_card(), ALICE).card)

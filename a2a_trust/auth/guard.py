@@ -73,9 +73,6 @@ class _Evidence:
     too_many: TooManyRequestsError | None = None
 
 
-UNVERIFIED: Final = "a2a_trust.unverified"
-"""The key of a scope for the schemes of skills whose verifiers are unavailable now, with the reasons."""
-
 _Verified: TypeAlias = tuple[tuple[str, Identity], ...]
 """The identities of an alternative, by the names of their schemes."""
 
@@ -250,20 +247,15 @@ class Guard:
                         return SubjectToken(text, issuer=issuer, subject=subject, expires_at=expires_at)
         return None
 
-    def check_skill(
-        self, skill: str, caller: Principal | Anonymous, unverified: Mapping[str, KeySourceUnavailableError]
-    ) -> Rejected | None:
-        """The rejection of a caller who does not satisfy the requirements of a skill of the card, by its id.
-
-        ``unverified`` is what ``authenticate`` has written into the request under ``UNVERIFIED``.
-        """
+    def check_skill(self, skill: str, caller: Principal | Anonymous) -> Rejected | None:
+        """The rejection of a caller who does not satisfy the requirements of a skill of the card, by its id."""
         demanded = self._config.skills.get(skill)
         if demanded is None:
             return Rejected(AuthorizationError(f"the card has no skill {skill[:64]!a}"), caller=caller)
         identities = {**dict(caller.identities), **dict(caller.for_skills)}
-        if not demanded or any(_satisfied(each, identities) is not None for each in demanded):
+        if not demanded or _satisfied(demanded, identities):
             return None
-        evidence = _Evidence(identities, dict(unverified))
+        evidence = _Evidence(identities, dict(caller.unverified))
         rejected = self._reject_unsatisfied(demanded, evidence, f"the skill {skill[:64]!a}")
         by_dpop = any(each.bound_to is not None and each.bound_to.jkt is not None for each in identities.values())
         return replace(rejected, by_dpop=by_dpop, caller=caller, demanded=demanded)
@@ -287,7 +279,7 @@ class Guard:
         return carried
 
     def _without_credentials(
-        self, lines: dict[bytes, Lines], scope: Any, read: Iterable[bytes] = (), for_skills: _Verified = ()
+        self, lines: dict[bytes, Lines], scope: Any, read: Iterable[bytes] = ()
     ) -> Anonymous | Rejected:
         """The answer to a request without a credential of the card. ``read`` are the headers of those for skills."""
         # A proof belongs to a token, which is missing.
@@ -295,7 +287,7 @@ class Guard:
             try:
                 taken = (place.take(lines.get(place.header or b"", []), scope) for place in self._config.unused)
                 if all(credential is None for credential in taken):
-                    return Anonymous(for_skills=for_skills)
+                    return Anonymous()
             except InvalidCredentialsError as error:
                 return Rejected(error)
         came = lines.get(b"authorization", _NO_LINES)
@@ -414,15 +406,17 @@ class Guard:
     def _decide(self, evidence: _Evidence, lines: dict[bytes, Lines], scope: Any) -> Principal | Anonymous | Rejected:
         """The caller, by the alternatives that are satisfied; else the rejection."""
         identities, alternatives = evidence.identities, self._config.alternatives
-        if evidence.undecided and self._skill_schemes:
-            scope[UNVERIFIED] = evidence.undecided
-        satisfied = [verified for each in alternatives if (verified := _satisfied(each, identities)) is not None]
+        satisfied = _satisfied(alternatives, identities)
         if satisfied:
-            return self._caller_by(satisfied, identities)
+            caller = self._caller_by(satisfied, identities)
+            return replace(caller, unverified=(*evidence.undecided.items(),)) if evidence.undecided else caller
         names = {*identities, *evidence.undecided}
         if self._config.admits_anonymous and self._card_schemes.isdisjoint(names):
             read = {self._schemes[name].header for name in names} | ({_PROOF} if evidence.dpop_token else set())
-            return self._without_credentials(lines, scope, read, tuple(identities.items()))
+            found = self._without_credentials(lines, scope, read)
+            if isinstance(found, Rejected):
+                return found
+            return Anonymous(for_skills=(*identities.items(),), unverified=(*evidence.undecided.items(),))
         return self._reject_unsatisfied(alternatives, evidence, "the card")
 
     def _reject_unsatisfied(self, alternatives: tuple[Alternative, ...], evidence: _Evidence, what: str) -> Rejected:
@@ -463,15 +457,19 @@ class Guard:
         return owners.count(","), shown, owners  # a comma stands between two owners
 
 
-def _satisfied(alternative: Alternative, identities: Mapping[str, Identity]) -> _Verified | None:
-    """The identities that satisfy the alternative, each with the scopes of its own credential; None if it is not."""
-    verified = []
-    for name, scopes in alternative.schemes:
-        identity = identities.get(name)
-        if identity is None or not scopes <= identity.scopes:
-            return None
-        verified.append((name, identity))
-    return tuple(verified)
+def _satisfied(alternatives: Iterable[Alternative], identities: Mapping[str, Identity]) -> list[_Verified]:
+    """The identities of each alternative that is satisfied: by all its schemes, each with its own scopes."""
+    found: list[_Verified] = []
+    for alternative in alternatives:
+        verified = []
+        for name, scopes in alternative.schemes:
+            identity = identities.get(name)
+            if identity is None or not scopes <= identity.scopes:
+                break
+            verified.append((name, identity))
+        else:
+            found.append(tuple(verified))
+    return found
 
 
 def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar, f
 from urllib.parse import quote
 from uuid import UUID
 
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,12 +289,14 @@ class Principal(_User):
     - ``identities``: (scheme name, identity) in the order of the scheme names.
     - ``for_skills``: (scheme name, identity) of credentials that only skills demand. They change neither ``id`` nor
       ``scopes``. They count in comparisons, so equal principals show the same identities; compare owners by ``id``.
+    - ``unverified``: (scheme name, reason) of credentials that only skills demand, and that cannot be verified now.
     - ``scopes``: what all ``identities`` allow, so that the scopes of one scheme never extend another.
     """
 
     is_authenticated: ClassVar[bool] = True
     identities: tuple[tuple[str, Identity], ...]
     for_skills: tuple[tuple[str, Identity], ...] = ()
+    unverified: tuple[tuple[str, KeySourceUnavailableError], ...] = field(default=(), repr=False, compare=False)
     scopes: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -357,6 +359,7 @@ class Anonymous(_User):
     actors: ClassVar[tuple[Actor, ...]] = ()
     identities: ClassVar[tuple[tuple[str, Identity], ...]] = ()
     for_skills: tuple[tuple[str, Identity], ...] = ()
+    unverified: tuple[tuple[str, KeySourceUnavailableError], ...] = field(default=(), repr=False, compare=False)
     id: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(16)}")
 
     def by_scheme(self, scheme: str) -> Identity | None:

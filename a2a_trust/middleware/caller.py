@@ -18,7 +18,6 @@ from asyncio import Task, TaskGroup, all_tasks, current_task
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import anyio
@@ -27,7 +26,7 @@ from starlette.authentication import AuthCredentials
 
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.principal import Anonymous, Principal, SubjectToken
-from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MissingCredentialsError, NoCallerError
+from a2a_trust.errors import ConfigurationError, MissingCredentialsError, NoCallerError
 from a2a_trust.middleware.documents import Scope
 
 Caller: TypeAlias = Principal | Anonymous
@@ -47,8 +46,6 @@ class CallerCredentials(AuthCredentials):
     _token: SubjectToken | None = None
     guard: Guard | None = None
     """The guard that admitted the caller; None in copies."""
-    unverified: Mapping[str, KeySourceUnavailableError] = MappingProxyType({})
-    """By the schemes of skills, why their credentials cannot be verified now."""
     rejected: Rejected | None = None
     """Why a handler rejects the caller."""
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Hidden, lines_without
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
-from a2a_trust.auth.guard import UNVERIFIED, Guard, Rejected
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.auth.throttle import Throttle
@@ -235,7 +235,6 @@ class Access:
         own = {**scope, "headers": [*scope["headers"]]}
         own.pop(CERTIFICATES, None)
         own.pop(NEXT_NONCE, None)
-        own.pop(UNVERIFIED, None)
         if scope["type"] == "websocket":
             return Seen(own, path, root, None, False)
         method = scope["method"]
@@ -280,8 +279,6 @@ class Access:
             audit.log_admitted(scope, caller)
         credentials = set_caller(scope, caller)
         credentials.guard = self.guard
-        if UNVERIFIED in scope:
-            credentials.unverified = scope.pop(UNVERIFIED)
         if self._keep_subject_token:
             credentials.keep(self.guard.subject_token(scope, caller))
         self._hidden.hide(scope)

@@ -97,7 +97,7 @@ class Door:
             return
         now = self._clock()
         caller: Caller | Rejected | None = self.access.known_caller(seen, now)
-        ahead = None
+        ahead = answer = None
         try:
             if caller is None:
                 ahead = ReadAhead(receive)
@@ -107,35 +107,32 @@ class Door:
             if isinstance(caller, Rejected):
                 await send_rejection(self.access.reject(caller, seen, now), seen.scope, receive, send)
                 return
-            send_to_caller = self._caching.apply(send, self.access.admit(caller, seen.scope))
+            to_caller = self._caching.apply(send, self.access.admit(caller, seen.scope))
+            answer = HeldAnswer(receive, to_caller, seen.scope["auth"])
             with Running(caller, task):
-                rejected = await self._serve_caller(caller, seen, receive, send_to_caller)
-            if rejected is not None:
-                call = call_of(seen.scope)
-                rejection = self.access.reject(rejected, seen, self._clock(), call and call.call_id)
-                # The application has received websocket.connect already.
-                await send_rejection(rejection, seen.scope, replay(b"", receive), send)
+                await self._serve(caller, seen, answer.receive, answer.send)
+            if not answer.has_begun:
+                await self._end(answer, None, seen, receive, send)
         except ClientGoneError:
             return
+        except Exception as error:
+            if answer is None or not await self._end(answer, error, seen, receive, send):
+                raise
         finally:
             if ahead is not None:
                 ahead.close()
 
-    async def _serve_caller(self, caller: Caller, seen: Seen, receive: Receive, send: Send) -> Rejected | None:
-        """Serve the request; the rejection of the caller by a handler, if nothing was sent."""
-        answer = HeldAnswer(receive, send, seen.scope["auth"])
-        try:
-            await self._serve(caller, seen, answer.receive, answer.send)
-        except Exception as error:
-            rejected = answer.rejection(error)
-            if rejected is None:
-                await answer.release()
-                raise
-            return rejected
-        rejected = answer.rejection(None)
+    async def _end(self, answer: HeldAnswer, error: Exception | None, seen: Seen, receive: Receive, send: Send) -> bool:
+        """End the answer of an application that has returned or failed: True for the rejection by a handler."""
+        rejected = answer.rejection(error)
         if rejected is None:
             await answer.release()
-        return rejected
+            return False
+        call = call_of(seen.scope)
+        rejection = self.access.reject(rejected, seen, self._clock(), call and call.call_id)
+        # The application has received websocket.connect already.
+        await send_rejection(rejection, seen.scope, replay(b"", receive), send)
+        return True
 
     def _serve(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
         """A document, a call, a request of the application, or the rejection of a request by the rules."""

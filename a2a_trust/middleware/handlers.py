@@ -67,7 +67,7 @@ def require_skill(context: Context, skill: str) -> Caller:
             "require_skill: the guard that admitted the caller is not known here; pass the request or its context, not "
             'a copy of scope["auth"], and in tests call the protected application'
         )
-    rejected = credentials.guard.check_skill(skill, credentials.caller, credentials.unverified)
+    rejected = credentials.guard.check_skill(skill, credentials.caller)
     if rejected is not None:
         _reject(credentials, rejected)
     return credentials.caller
@@ -97,20 +97,22 @@ class HeldAnswer:
     """``receive`` and ``send`` of an application. A short answer of status 500 is held back until it is known whether
     the application then fails with an error that rejects its caller: Starlette answers 500 first, and raises it again.
     If a handler has rejected the caller already, an answer of any length is, and only its beginning is kept.
+
+    ``has_begun``: a part of the answer was sent.
     """
 
-    __slots__ = ("_credentials", "_has_begun", "_held", "_receive", "_send")
+    __slots__ = ("_credentials", "_held", "_receive", "_send", "has_begun")
 
     def __init__(self, receive: Receive, send: Send, credentials: CallerCredentials) -> None:
         self._receive, self._send, self._credentials = receive, send, credentials
         self._held: list[MutableMapping[str, Any]] = []
-        self._has_begun = False
+        self.has_begun: bool = False
 
     def rejection(self, error: BaseException | None) -> Rejected | None:
         """The answer in place of the application's, which has ended, perhaps with an error; None if its own counts."""
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:  # a task group in the handler
             error = error.exceptions[0]
-        if self._has_begun or isinstance(error, InvalidCredentialsError):
+        if self.has_begun or isinstance(error, InvalidCredentialsError):
             return None
         if isinstance(error, RejectingError):
             return Rejected(error, caller=self._credentials.caller)
@@ -118,18 +120,20 @@ class HeldAnswer:
         is_rejected = isinstance(error, CallerRejectedError) or (error is None and self._held)
         return self._credentials.rejected if is_rejected else None
 
-    async def receive(self) -> MutableMapping[str, Any]:
-        if len(self._held) > 1:  # as servers do after a whole answer; to wait for the client would last forever
-            return {"type": f"{self._held[0]['type'].partition('.')[0]}.disconnect"}
-        return await self._receive()
+    def receive(self) -> Awaitable[MutableMapping[str, Any]]:
+        return self._disconnect() if len(self._held) > 1 else self._receive()
+
+    async def _disconnect(self) -> MutableMapping[str, Any]:
+        """As servers do after a whole answer: to wait for the client would last forever."""
+        return {"type": f"{self._held[0]['type'].partition('.')[0]}.disconnect"}
 
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
-        if not self._has_begun:
+        if not self.has_begun:
             if self._is_held_back(message):
                 return self._hold(message)
             if self._held:
                 return self.release(message)
-            self._has_begun = True
+            self.has_begun = True
         return self._send(message)
 
     def _is_held_back(self, message: MutableMapping[str, Any]) -> bool:
@@ -144,7 +148,7 @@ class HeldAnswer:
 
     async def release(self, *further: MutableMapping[str, Any]) -> None:
         """Send what was held back, and a further message."""
-        self._has_begun = True
+        self.has_begun = True
         held, self._held = self._held, []
         for message in (*held, *further):
             await self._send(message)

@@ -548,7 +548,7 @@ def test_a_skill_is_demanded_of_a_caller_with_a_proof_in_the_challenge_for_proof
     for binding, by_dpop in ((None, False), (KeyBinding(x5t_s256="a" * 43), False), (KeyBinding(jkt="a" * 43), True)):
         token = Identity(issuer="issuer", subject="tok", bound_to=binding)
         caller = Principal(identities=(("key", key),), for_skills=(("oauth", token),))
-        rejected = judge.check_skill("s", caller, {})
+        rejected = judge.check_skill("s", caller)
         assert rejected is not None
         assert (type(rejected.error), rejected.by_dpop) == (AuthorizationError, by_dpop)
 

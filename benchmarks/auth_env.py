@@ -43,10 +43,12 @@ def auth_environment() -> Path | None:
         environment.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=environment.parent) as unfinished:
             folder = Path(unfinished) / "environment"
-            install = ["-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r"]
+            # Not pip: it rejects a locked package that another one demands with an extra.
+            uv, options = Path(sys.executable).with_name("uv"), ["--require-hashes", "--only-binary", ":all:"]
             try:
                 subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-                subprocess.run([folder / "bin" / "python", *install, _LOCKED], check=True)
+                install = [str(uv), "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *options]
+                subprocess.run([*install, "-r", str(_LOCKED)], check=True)
             except (OSError, subprocess.CalledProcessError) as error:
                 print(
                     f"\n*** NO ENVIRONMENT of {_LOCKED.relative_to(_ROOT)}, the reason stands above: {error}. "

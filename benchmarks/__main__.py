@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Final
 
-from benchmarks import bulk, canonical, commands, databases, many_cards, proofs, signatures, whole_cards
+from benchmarks import bulk, canonical, commands, many_cards, proofs, signatures, whole_cards
 from benchmarks.auth_env import auth_environment, in_auth_environment, run_there
 from benchmarks.rounds import Result, Row, run
 from benchmarks.sdk import MISSING, SDK_VERSION, SdkWorker, find_sdk
@@ -23,6 +23,12 @@ from benchmarks.setting import Setting
 
 def _rows_client_auth(setting: Setting) -> Iterator[Row]:
     from benchmarks.client_auth import rows  # httpx is not in the environment of the servers' peers
+
+    return rows(setting)
+
+
+def _rows_databases(setting: Setting) -> Iterator[Row]:
+    from benchmarks.databases import rows  # asyncpg is not there either
 
     return rows(setting)
 
@@ -51,7 +57,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "bulk": bulk.rows,
     "commands": commands.rows,
     "proofs": proofs.rows,
-    "databases": databases.rows,
+    "databases": _rows_databases,
     "client-auth": _rows_client_auth,
 }
 

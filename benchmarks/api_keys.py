@@ -92,7 +92,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             Contender(name="scrypt of the standard library (n=2^15, r=8)", timer=_scrypt(text)),
         ),
         rounds=setting.rounds(15),
-        notes=("what one does to passwords, which are not random",),
+        notes=("as for passwords, which are not random",),
     )
 
 

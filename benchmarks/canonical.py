@@ -69,7 +69,7 @@ def rows_from_bytes(setting: Setting) -> Iterator[Row]:
             baseline="json + rfc8785",
             contenders=tuple(contenders),
             rounds=setting.rounds(80),
-            notes=("only a2a_trust refuses duplicate members here",),
+            notes=("only a2a_trust rejects duplicate members here",),
         )
 
 

@@ -89,7 +89,7 @@ def rows_of_calls(setting: Setting) -> Iterator[Row]:
             baseline="bare",
             contenders=contenders,
             rounds=setting.rounds(40),
-            notes=("the times count, not the ratios: the bare application takes 1 µs",),
+            notes=("the times count, not the ratios: the application alone takes 1 µs",),
         )
 
 

@@ -75,10 +75,12 @@ class Door:
         guard = access.guard
         self._caching = CachingRules(guard.place(scheme.name) for scheme in guard.schemes)
         self._readers: anyio.CapacityLimiter | None = None  # made in the loop that serves
+        self.on_start: Callable[[], None] = lambda: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = this_task()
         if scope["type"] == "lifespan":
+            self.on_start()
             try:
                 await self._app(scope, receive, send)
             finally:
@@ -121,6 +123,18 @@ class Door:
         finally:
             if ahead is not None:
                 ahead.close()
+
+    def hides(self, method: str | None, path: str) -> bool:
+        """Whether the application never gets such a request. A websocket has no method."""
+        kind = "websocket" if method is None else "http"
+        seen = self.access.see({"type": kind, "method": method, "path": path, "headers": []})
+        if self._calls is None or seen.is_public or path in self._documents or path in self._for_callers:
+            return False
+        try:
+            self._calls.body_rule(seen)
+        except CallRejectedError:
+            return True
+        return False
 
     async def _end(self, answer: HeldAnswer, error: Exception | None, seen: Seen, receive: Receive, send: Send) -> bool:
         """End the answer of an application that has returned or failed: True for the rejection by a handler."""

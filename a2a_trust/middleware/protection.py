@@ -6,14 +6,17 @@ The card that is served is the card that is enforced: both have one source. ``do
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
+
+from starlette.routing import Mount, Route, WebSocketRoute
 
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.dpop import DPoP
@@ -54,6 +57,9 @@ from a2a_trust.middleware.routing import Interfaces
 
 _log: Final = logging.getLogger(__name__)
 
+_MOST_HIDDEN: Final = 20
+_PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
+_REST_OF_PATH: Final = re.compile(r"\{\w+:path\}")
 #: Addresses that servers listen at; clients cannot connect to them everywhere.
 _UNSPECIFIED: Final = ("0.0.0.0", "[::]")  # noqa: S104
 
@@ -185,7 +191,11 @@ def protect(
         dpop=dpop,
     )
     made = _agent(inner, agent, "", clock, is_alone=True)
-    return installation.finish(Agents(inner, {"": made}) if made.guarded is None else made.guarded.door)
+    if made.guarded is None:
+        return installation.finish(Agents(inner, {"": made}))
+    door = made.guarded.door
+    door.on_start = partial(_warn_of_hidden, app, door)  # then the application has all its routes
+    return installation.finish(door)
 
 
 def protect_agents(
@@ -456,6 +466,30 @@ def _warn_of_unspecified(url: str | None, view: CardView) -> None:
                     place,
                     ascii(each)[:128],
                 )
+
+
+def _warn_of_hidden(app: Any, door: Door) -> None:
+    """Log one warning with the routes of the application that no request reaches, and the option that opens them."""
+    hidden = [entry for entry, path, methods in _routes(app) if all(door.hides(each, path) for each in methods)]
+    if hidden:
+        more = f", and {len(hidden) - _MOST_HIDDEN} more" if len(hidden) > _MOST_HIDDEN else ""
+        _log.warning(
+            "these routes of the application belong to no interface of the card, so no request reaches them; if "
+            "callers may have them, write rules=RequestRules(other_paths=%s)%s",
+            *(ascii(hidden[:_MOST_HIDDEN]), more),
+        )
+
+
+def _routes(app: Any, prefix: str = "") -> Iterator[tuple[str, str, Collection[str | None]]]:
+    """The routes of a Starlette application: how ``other_paths`` names each, a path of it, and its methods."""
+    for route in getattr(app, "routes", None) or ():
+        path = f"{prefix}{getattr(route, 'path', '')}"
+        if isinstance(route, Mount):
+            yield from _routes(route, path) if route.routes else [(f"{path}/", f"{path}/x", ("GET",))]
+        elif isinstance(route, Route | WebSocketRoute):
+            rest = _REST_OF_PATH.search(path)
+            entry = _PARAMETER.sub(r"{\1}", path) if rest is None else path[: rest.start()]
+            yield entry, _PARAMETER.sub("x", path), getattr(route, "methods", None) or (None,)
 
 
 def _origin(url: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Mount, Route
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Host, Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
 
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import SeveralIssuers
@@ -368,6 +370,64 @@ def test_a_url_that_is_no_audience_is_warned_of(
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 2 * warnings
     assert all("accepts only those for 'https://agent.example'" in each for each in said)
+
+
+def fastapi() -> FastAPI:
+    app = FastAPI()
+
+    @app.post("/rpc")
+    @app.get("/tasks/{number:int}/parts/{part}")
+    @app.get("/files/{rest:path}")
+    async def serve() -> dict[str, Any]:
+        return {}
+
+    app.mount("/assets", StaticFiles(directory="docs"))
+    app.mount("/admin", Starlette(routes=[Route("/users", lambda _: Response()), Host("x.example", Starlette())]))
+    app.router.routes.append(WebSocketRoute("/chat", lambda _: Response()))
+    return app
+
+
+HIDDEN = ["/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/files/", "/tasks/{number}/parts/{part}"]
+HIDDEN += ["/assets/", "/admin/users", "/chat", "/late"]
+
+
+async def started(app: Any) -> None:
+    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        assert message["type"].endswith("complete")
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+
+
+@pytest.mark.parametrize(
+    ("rules", "hidden"),
+    [
+        ({}, []),
+        ({"may_use_tenant": lambda caller, tenant: True}, HIDDEN),
+        ({"may_use_tenant": lambda caller, tenant: True, "other_paths": HIDDEN}, []),
+        ({"may_use_tenant": lambda caller, tenant: True, "other_paths": HIDDEN[1:], "public_paths": HIDDEN[:1]}, []),
+    ],
+)
+def test_routes_that_nobody_reaches_are_listed_at_start(
+    rules: dict[str, Any], hidden: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = protect(fastapi(), card=CARD, verifiers=verifiers(), rules=RequestRules(**rules))
+    app.router.routes.append(Route("/late", lambda _: Response()))
+    asyncio.run(started(app))
+    said = [record.getMessage() for record in caplog.records if "no request reaches" in record.getMessage()]
+    assert [each.partition("other_paths=")[2] for each in said] == ([f"{hidden!r})"] if hidden else [])
+
+
+def test_a_list_of_many_hidden_routes_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    app = Starlette(routes=[Route(f"/{number}", lambda _: Response()) for number in range(50)])
+    rules = RequestRules(may_use_tenant=lambda caller, tenant: True)
+    asyncio.run(started(protect(app, card=CARD, verifiers=verifiers(), rules=rules)))
+    (said,) = [record.getMessage() for record in caplog.records if "no request reaches" in record.getMessage()]
+    assert said.endswith("'/19']), and 30 more")
 
 
 def test_an_interface_elsewhere_that_readers_differ_about_is_no_reason_to_fail() -> None:

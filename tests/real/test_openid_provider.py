@@ -369,7 +369,7 @@ async def test_a_protected_agent_lets_in_who_has_an_access_token_and_nobody_else
     tokens = await provider.login("ES256", nonce="n")
     async with client_of(provider) as client:
         nothing = await client.post("/who")
-        assert (nothing.status_code, nothing.headers["www-authenticate"]) == (401, "Bearer")
+        assert (nothing.status_code, nothing.headers["www-authenticate"]) == (401, 'Bearer scope="read"')
         good = await client.post("/who", headers=bearer(tokens["access_token"]))
         assert good.status_code == 200
         assert good.json() == {"caller": f"alice@{provider.issuer}", "scopes": ["read"]}

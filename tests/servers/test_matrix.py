@@ -121,9 +121,10 @@ def is_public(method: str, path: str) -> bool:
 
 KEY = 'ApiKey in="header", name="X-API-Key"'
 INVALID, POOR = 'Bearer error="invalid_token"', 'Bearer error="insufficient_scope", scope="read"'
+BEARER = 'Bearer scope="read"'
 
 KINDS: list[tuple[str, Callable[[Callers, str], list[dict[str, str]]], int, str]] = [
-    ("none", lambda _callers, _origin: [{}], 401, "Bearer"),
+    ("none", lambda _callers, _origin: [{}], 401, BEARER),
     ("wrong", Callers.wrong, 401, INVALID),
     ("expired", Callers.expired, 401, INVALID),
     ("wrong scope", Callers.poor, 403, POOR),
@@ -144,8 +145,8 @@ def test_whatever_is_asked_for_is_refused_in_the_words_of_its_binding(
     requests = [request for request in everything(served) if not is_public(*request)]
     for carried in headers(callers, origin):
         for (method, path), answer in asked(origin, requests, carried).items():
-            # Of tokens that did not come, bearers are told nothing.
-            expected = [KEY, challenge if "Authorization" in carried else "Bearer"]
+            # Without a token, bearers are told which scopes it needs.
+            expected = [KEY, challenge if "Authorization" in carried else BEARER]
             assert (answer.status, answer.challenges) == (status, expected), (method, path)
             assert answer.media_type == media_type(path), (method, path)
             assert (answer.body == b"") == (method == "HEAD"), (method, path)
@@ -240,7 +241,7 @@ def test_every_server_refuses_everything_and_shows_the_card(
     origin = hello_worlds[server]
     requests = [request for request in everything(served) if not is_public(*request)]
     for request, answer in asked(origin, requests, {}).items():
-        assert (answer.status, answer.challenges) == (401, [KEY, "Bearer"]), request
+        assert (answer.status, answer.challenges) == (401, [KEY, BEARER]), request
     for answer in asked(origin, [("GET", path) for path in CARD_PATHS], {}).values():
         assert (answer.status, json.loads(answer.body)["name"]) == (200, "Hello World")
 

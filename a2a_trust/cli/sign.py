@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import FileToWrite, Over, flush_folder
-from a2a_trust.base.workers import in_threads, on_all_cores
+from a2a_trust.base.workers import on_all_cores
 from a2a_trust.cli.card_text import rewrite
 from a2a_trust.cli.moments import duration, moment
 from a2a_trust.cli.named_cards import NamedCard, card_sources, named_cards, reader_for
@@ -146,8 +146,8 @@ def run(options: argparse.Namespace) -> int:
     except (TrustError, OSError) as error:
         details: dict[str, Any] = {}
         if progress.written:
-            details["written"] = sorted(progress.written)
-            warn(f"these cards were signed and written before the error: {', '.join(sorted(progress.written))}")
+            details["written"] = progress.written
+            warn(f"these cards were signed and written before the error: {', '.join(progress.written)}")
         code = exit_of(error)
         return report_failure(
             "sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details
@@ -190,20 +190,12 @@ def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
             shown.show(len(works), failures)
     if not (options.check or failures):
         folders = set[Path]()
-
-        def write(work: _Work) -> _Work:
-            if work.reason is not None or work.target == "-":
-                work = _write_card(work, job, folders)
-                progress.written.append(work.target)
-            return work
-
-        done = 0
         try:
-            for work in in_threads(write, works):  # each waits for the disk, which flushes several files at once
-                works[done], done = work, done + 1
-        except (TrustError, OSError):
-            progress.at = works[done].target
-            raise
+            for number, work in enumerate(works):
+                if work.reason is not None or work.target == "-":
+                    progress.at = work.target
+                    works[number] = _write_card(work, job, folders)
+                    progress.written.append(work.target)
         finally:
             for folder in folders:
                 flush_folder(folder)

@@ -82,7 +82,7 @@ def page() -> str:
         textwrap.fill(f"- {text}", 118, subsequent_indent="  ")
         for text in dict.fromkeys(row["versions"] for row in rows)
     )
-    day = datetime.fromtimestamp(min(row["measured"] for row in rows), UTC).date()
+    days = sorted({str(datetime.fromtimestamp(row["measured"], UTC).date()) for row in rows})
     measured = [row["title"] for row in rows]
     bars = {
         name: _found(rows, title, contender)["ratio"]
@@ -90,7 +90,7 @@ def page() -> str:
         if any(each.startswith(title) for each in measured)  # a row of the chart may be newer than the measurement
     }
     chart = _SUMMARY.format(plot=_plot(bars, "time, ratio to the signature only"))
-    head = [_HEAD, chart, _price(rows), _METHOD, f"Measured on {day} with:\n\n{versions}\n"]
+    head = [_HEAD, chart, _price(rows), _METHOD, f"Measured on {' and '.join(days)} with:\n\n{versions}\n"]
     return "\n".join([*head, *map(_section, rows)])
 
 

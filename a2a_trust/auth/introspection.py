@@ -162,7 +162,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         self._requests = SingleFlight[tuple[int, bytes], _Outcome]()
         self._shared = shared
         #: Shared answers to verifiers of another configuration are not read.
-        decides = [issuer, sorted(self._audiences), endpoint, client_id, signed_answers is not None]
+        decides = [issuer, sorted(self.audiences), endpoint, client_id, signed_answers is not None]
         self._configuration = hashlib.sha256(json.dumps(decides).encode()).digest()
         #: Forgotten tokens, whose shared answers are not read: perhaps they could not be removed.
         self._not_shared: BoundedCache[bytes, bool] = BoundedCache(max_entries=_FORGOTTEN_TOKENS)

@@ -362,10 +362,10 @@ class ClaimsVerifier(BoundVerifier[str]):
         check_issuer(issuer)
         if type(remember) is not int or remember < 0:
             raise ConfigurationError(f"{self._name}: remember={remember!r:.40} must be a number of tokens, 0 or more")
-        self._issuer, self._audiences = issuer, audiences_of(audience, self._name)
+        self._issuer = issuer
         self._scopes, self._marks, self._hints = ScopeClaims(scopes_from), marks_of(marked_by), dict(hints)
         self.issuers: Final = (issuer,)
-        self.audiences: Final = self._audiences
+        self.audiences: Final = audiences_of(audience, self._name)
         self.binding: Final = TokenBinding(binding)
         self._valid: BoundedCache[bytes, VerifiedToken] = BoundedCache(
             max_entries=remember, max_bytes=remember * _CACHE_BYTES
@@ -393,8 +393,8 @@ class ClaimsVerifier(BoundVerifier[str]):
 
     def _check_audience(self, claims: Mapping[str, Any], name: str = "aud") -> None:
         """``name`` is the claim that has the audience."""
-        if not is_for(claims.get(name), self._audiences):
-            ours, said = " or ".join(map(shorten, sorted(self._audiences))), shorten(claims.get(name))
+        if not is_for(claims.get(name), self.audiences):
+            ours, said = " or ".join(map(shorten, sorted(self.audiences))), shorten(claims.get(name))
             what = f"audience {said}" if name == "aud" else f"{name} {said}, in the place of aud,"
             raise self._error("aud", f"token: {what} does not include {ours}")
 

@@ -482,10 +482,11 @@ def _warn_of_hidden(app: Any, door: Door) -> None:
 
 def _routes(app: Any, prefix: str = "") -> Iterator[tuple[str, str, Collection[str | None]]]:
     """The routes of a Starlette application: how ``other_paths`` names each, a path of it, and its methods."""
-    for route in getattr(app, "routes", None) or ():
+    routes = getattr(app, "routes", None)
+    for route in routes if isinstance(routes, list) else ():  # another framework may mean something else by it
         path = f"{prefix}{getattr(route, 'path', '')}"
         if isinstance(route, Mount):
-            yield from _routes(route, path) if route.routes else [(f"{path}/", f"{path}/x", ("GET",))]
+            yield from [*_routes(route, path)] or [(f"{path}/", f"{path}/x", ("GET",))]
         elif isinstance(route, Route | WebSocketRoute):
             rest = _REST_OF_PATH.search(path)
             entry = _PARAMETER.sub(r"{\1}", path) if rest is None else path[: rest.start()]

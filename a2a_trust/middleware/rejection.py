@@ -84,8 +84,8 @@ TOO_MANY: Final = Error(
 )
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
-UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.")
-LATE: Final = replace(UNAVAILABLE, message="It cannot be decided now whether this is allowed.", is_of_http=True)
+UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
+LATE: Final = replace(UNAVAILABLE, message="It cannot be decided now whether this is allowed.")
 """A rule of the operator did not answer in time."""
 
 

@@ -372,6 +372,14 @@ def test_a_url_that_is_no_audience_is_warned_of(
     assert all("accepts only those for 'https://agent.example'" in each for each in said)
 
 
+class Other:
+    """An application of another framework, which has its own ``routes``."""
+
+    def routes(self) -> None: ...
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+
 def fastapi() -> FastAPI:
     app = FastAPI()
 
@@ -382,13 +390,14 @@ def fastapi() -> FastAPI:
         return {}
 
     app.mount("/assets", StaticFiles(directory="docs"))
+    app.mount("/other", Other())
     app.mount("/admin", Starlette(routes=[Route("/users", lambda _: Response()), Host("x.example", Starlette())]))
     app.router.routes.append(WebSocketRoute("/chat", lambda _: Response()))
     return app
 
 
 HIDDEN = ["/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/files/", "/tasks/{number}/parts/{part}"]
-HIDDEN += ["/assets/", "/admin/users", "/chat", "/late"]
+HIDDEN += ["/assets/", "/other/", "/admin/users", "/chat", "/late"]
 
 
 async def started(app: Any) -> None:

@@ -32,8 +32,9 @@ FLOORS = (
     ("signing", "auth"),
     ("lint",),
     ("middleware", "client"),
-    ("probe",),
-    ("servers", "cli", "proxies", "certificates", "endpoints", "providers", "testing"),
+    ("probe", "servers"),
+    ("serve",),
+    ("cli", "proxies", "certificates", "endpoints", "providers", "testing"),
     ("__main__",),
 )
 
@@ -78,7 +79,7 @@ HOMES = {
     "argon2": ("auth/basic/hashing.py",),
     "argparse": ("cli/",),
     "shtab": ("cli/main.py",),
-    "httpcore": ("base/net/fetcher.py",),
+    "httpcore": ("base/net/fetcher.py", "serve/proxy.py"),
     "anyio": (
         "base/net/fetcher.py",
         "client/flow.py",
@@ -88,6 +89,8 @@ HOMES = {
         "middleware/generated.py",
         "middleware/lifespan.py",
         "middleware/door.py",
+        "serve/application.py",
+        "serve/proxy.py",
     ),
     "msgspec": ("card/simple.py", "middleware/calls.py", "signing/lines.py"),
     "httpx": (
@@ -99,7 +102,7 @@ HOMES = {
     "starlette": ("middleware/", "testing/"),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
-    "pydantic": ("card/models.py",),
+    "pydantic": ("card/models.py", "serve/configuration.py", "serve/forms.py"),
     "a2a": ("card/given.py",),
     "google": ("client/sdk_hook.py",),
     "asyncpg": ("base/databases/postgres.py",),

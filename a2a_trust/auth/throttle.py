@@ -19,7 +19,7 @@ import time
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -65,6 +65,22 @@ class FailureLimits:
             _limits(self, each)
         if not isinstance(self.shared, RedisCounters | None):
             raise ConfigurationError('failures: write shared=RedisCounters("rediss://HOST:6379/0")')
+
+    def throttle(self) -> Throttle:
+        """New counters, for one guard."""
+        return Throttle(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLimits(FailureLimits):
+    """Limits whose counters outlive a guard, for the guard in its place."""
+
+    _throttle: list[Throttle] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def throttle(self) -> Throttle:
+        if not self._throttle:
+            self._throttle.append(Throttle(self))
+        return self._throttle[0]
 
 
 #: How a limit was written, failures, and seconds.

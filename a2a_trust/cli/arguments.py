@@ -518,6 +518,19 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_serve(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Enforce an agent's card in front of it, as a reverse proxy, whatever the agent is written in. The TOML file "
+        "has the arguments of protect, and where to listen and to pass requests; it is read again after a change."
+    )
+    what = command.add_mutually_exclusive_group(required=True)
+    what.add_argument("file", nargs="?", metavar="FILE", help="configuration file")
+    what.add_argument("--init", metavar="CARD", help="print a configuration file for this card, and exit")
+    command.add_argument(
+        "--check", action="store_true", help="fetch the key sets, say what would be enforced, and exit"
+    )
+
+
 def _add_signer(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--signer",
@@ -549,6 +562,7 @@ COMMANDS: Final = {
     "inspect": ("show the content of cards, and who signed them", _add_inspect),
     "lint": ("check cards for problems", _add_lint),
     "probe": ("ask running agents whether they enforce their cards", _add_probe),
+    "serve": ("enforce an agent's card in front of it, as a reverse proxy", _add_serve),
     "rotate": ("add the next signing key to a key ring: published now, signing later", _add_rotate),
     "keys": ("manage a key ring: signing keys that replace each other over time", _add_keys),
     "api-key": ("manage the API keys that an agent accepts", _add_api_key),

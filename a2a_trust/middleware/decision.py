@@ -28,7 +28,6 @@ from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
-from a2a_trust.auth.throttle import Throttle
 from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import (
@@ -203,7 +202,7 @@ class Access:
             allow_anonymous=rules.allow_anonymous,
             skills_are_checked=rules.handlers_check_skills or getattr(rules, "skill_of", None) is not None,
             dpop=dpop,
-            throttle=Throttle(rules.failures),
+            throttle=rules.failures.throttle(),
         )
         _check_source(certificates, self.guard)
         if rules.keep_subject_token and not self.guard.takes_access_tokens:

@@ -25,7 +25,7 @@ from hypercorn.config import Config
 
 from a2a_trust.servers.connection import extensions_of, with_extensions
 
-__all__ = ["asyncio_worker", "main", "serve", "uvloop_worker"]
+__all__ = ["Config", "asyncio_worker", "main", "serve", "uvloop_worker"]
 
 
 class _RecordingServer(TCPServer):

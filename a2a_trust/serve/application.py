@@ -1,0 +1,200 @@
+"""An agent behind its card, by a configuration file that is read again after a change.
+
+A change counts whole or not at all: a file that is not valid, or an agent that does not start with it, leaves the
+agent as it was, and the log says why. Stores, memories of proofs, counters of failures and caches stay. Requests that
+run meanwhile end by the rules with which they began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from time import time
+from typing import Any, Final
+
+import anyio
+
+from a2a_trust.auth.throttle import FailureLimits, KeptLimits
+from a2a_trust.base.files.watched import Stamp, stamp_of_path
+from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.keys.ring_file import KeyRingFile
+from a2a_trust.keys.signer import Signer
+from a2a_trust.middleware.calls import INVALID
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
+from a2a_trust.middleware.lifespan import Lifespan
+from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.rejection import rejection_of, send_rejection
+from a2a_trust.serve.caller_token import CallerTokens, check_own_keys
+from a2a_trust.serve.configuration import read_configuration
+from a2a_trust.serve.forms import Objects
+from a2a_trust.serve.proxy import ReverseProxy, reason_to_reject
+
+_log: Final = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Agent:
+    """An agent as one version of the file describes it. ``files`` were read once, with their stamps."""
+
+    configuration: Any
+    objects: Objects
+    rules: RequestRules
+    app: ASGIApp
+    files: dict[Path, Stamp | None]
+
+    @property
+    def is_changed(self) -> bool:
+        return any(stamp_of_path(path) != stamp for path, stamp in self.files.items())
+
+
+def make_agent(path: Path, before: Agent | None = None) -> Agent:
+    """The agent that a file describes. ConfigurationError, OSError, another TrustError: it cannot start so."""
+    stamp = stamp_of_path(path)
+    configuration = read_configuration(path)
+    objects = Objects(path.absolute().parent, None if before is None else before.objects)
+    own = {"upstream", "listen", "caller"}
+    arguments = {
+        name: objects.make(getattr(configuration, name)) for name in configuration.model_fields_set - own - {"type"}
+    }
+    for card in (arguments.get("card"), getattr(arguments.get("extended_card"), "source", None)):
+        if isinstance(card, Path):
+            objects.files.append(card)
+    arguments["rules"] = _with_kept_counters(arguments.get("rules", RequestRules()), before)
+    stamps = {file: stamp_of_path(file) for file in objects.files}  # before they are read
+    proxy = _proxy_of(configuration, objects, arguments)
+    return Agent(
+        configuration=configuration,
+        objects=objects,
+        rules=arguments["rules"],
+        app=protect(proxy, **arguments),
+        files={path: stamp, **stamps},
+    )
+
+
+def _with_kept_counters(rules: RequestRules, before: Agent | None) -> RequestRules:
+    """The rules with the counters of failures of the version before, unless their limits have changed."""
+    limits = {each.name: getattr(rules.failures, each.name) for each in fields(FailureLimits)}
+    kept = KeptLimits(**limits)
+    return replace(rules, failures=before.rules.failures if before and before.rules.failures == kept else kept)
+
+
+def _proxy_of(configuration: Any, objects: Objects, arguments: dict[str, Any]) -> ReverseProxy:
+    upstream, caller = configuration.upstream, configuration.caller
+    tokens = None
+    if caller.keys is not None:
+        if configuration.url is None:
+            raise ConfigurationError('caller.keys: the tokens need the agent\'s url; write url = "https://…"')
+        passphrase = None if caller.passphrase is None else caller.passphrase.read(objects)
+        ring = KeyRingFile(objects.folder / caller.keys, passphrase=passphrase)
+        signer = getattr(arguments.get("serving"), "signer", None)
+        if signer is not None:
+            now = time()
+            signing = (signer.public_key,) if isinstance(signer, Signer) else signer.published(now)
+            check_own_keys(ring, signing, now)
+        audience = caller.audience or upstream.url.rstrip("/")
+        tokens = CallerTokens(ring, issuer=configuration.url, audience=audience)
+    return ReverseProxy(
+        upstream.url, timeout=upstream.timeout, connections=upstream.connections, tokens=tokens, plain=caller.plain
+    )
+
+
+class ServedAgent:
+    """The agent of a configuration file, as an ASGI application: ``ServedAgent("agent.toml")``.
+
+    The file is read again on SIGHUP, and within two seconds after it or a file that it names has changed.
+    ConfigurationError, OSError: it is not valid, or cannot be read.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        self._agent = make_agent(self._path)
+        self._told = asyncio.Event()
+
+    @property
+    def configuration(self) -> Any:
+        """The configuration that is in force."""
+        return self._agent.configuration
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        reason = reason_to_reject(scope)
+        if reason is None:
+            await self._agent.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await close_websocket(receive, send)
+        else:
+            _log.info("rejected before the guard: %s", reason)
+            await send_rejection(rejection_of(INVALID, None), scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()  # lifespan.startup
+        async with anyio.create_task_group() as tasks:
+            lifespan = _begin(tasks, self._agent)
+            failure = await lifespan.started()
+            if failure:
+                await lifespan.stop()
+                tasks.cancel_scope.cancel()
+            else:
+                await send({"type": "lifespan.startup.complete"})
+                watching: asyncio.Task[Any] = asyncio.create_task(self._watch(tasks, lifespan))
+                await receive()  # lifespan.shutdown
+                watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watching
+                await self._lifespan.stop()
+                tasks.cancel_scope.cancel()
+        await send({"type": "lifespan.startup.failed", "message": failure} if failure else _STOPPED)
+
+    async def _watch(self, tasks: anyio.abc.TaskGroup, lifespan: Lifespan) -> None:
+        """Read the file again whenever it has changed, or SIGHUP has come."""
+        self._lifespan = lifespan
+        with suppress(NotImplementedError, RuntimeError, ValueError, AttributeError):  # only the main thread can
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._told.set)
+        failed: dict[Path, Stamp | None] | None = None
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._told.wait()
+            stamps = {path: stamp_of_path(path) for path in self._agent.files}
+            if not self._told.is_set() and (not self._agent.is_changed or stamps == failed):
+                continue
+            self._told.clear()
+            failed = None if await self._reload(tasks) else stamps
+
+    async def _reload(self, tasks: anyio.abc.TaskGroup) -> bool:
+        before = self._agent
+        try:
+            agent = await asyncio.to_thread(make_agent, self._path, before)
+            if agent.configuration.listen != before.configuration.listen:
+                raise ConfigurationError("listen: it changes only with a restart")
+        except (TrustError, OSError) as error:
+            _log.error("%s cannot be used; keeping the previous version: %s", self._path, error)
+            return False
+        lifespan = _begin(tasks, agent)
+        failure = await lifespan.started()
+        if failure:
+            _log.error("the agent of %s does not start; keeping the previous version: %s", self._path, failure)
+            await lifespan.stop()
+            return False
+        old, self._lifespan, self._agent = self._lifespan, lifespan, agent
+        _log.warning("%s was read again", self._path)
+        await old.stop()
+        return True
+
+
+_STOPPED: Final = {"type": "lifespan.shutdown.complete"}
+
+
+def _begin(tasks: anyio.abc.TaskGroup, agent: Agent) -> Lifespan:
+    lifespan = Lifespan(agent.app, {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}})
+    tasks.start_soon(lifespan.run)
+    return lifespan

@@ -85,7 +85,7 @@ async def _serve(agent: ServedAgent, path: Path) -> None:
 def _log_as_json() -> Iterator[None]:
     """In the block, every record of the log is a line of JSON on standard error, with the values of audit events."""
 
-    class Lines(logging.Formatter):
+    class JsonLines(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
             line: dict[str, Any] = {"time": rfc3339(record.created), "level": record.levelname.lower()}
             line["logger"] = record.name
@@ -97,7 +97,7 @@ def _log_as_json() -> Iterator[None]:
             return json.dumps(line)
 
     handler, root = logging.StreamHandler(sys.stderr), logging.getLogger()
-    handler.setFormatter(Lines())
+    handler.setFormatter(JsonLines())
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     try:

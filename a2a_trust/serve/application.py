@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from time import time
 from typing import Any, Final
 
 import anyio
@@ -22,14 +22,14 @@ from a2a_trust.auth.throttle import FailureLimits, KeptLimits
 from a2a_trust.base.files.watched import Stamp, stamp_of_path
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.ring_file import KeyRingFile
-from a2a_trust.keys.signer import Signer
+from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.middleware.calls import INVALID
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.lifespan import Lifespan
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rejection import rejection_of, send_rejection
-from a2a_trust.serve.caller_token import CallerTokens, check_own_keys
+from a2a_trust.serve.caller_token import CallerTokens
 from a2a_trust.serve.configuration import read_configuration
 from a2a_trust.serve.forms import Objects
 from a2a_trust.serve.proxy import ReverseProxy, reason_to_reject
@@ -40,8 +40,8 @@ _LOOK_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Agent:
-    """An agent as one version of the file describes it. ``files`` were read once, with their stamps."""
+class Version:
+    """The agent of one version of the file. ``files`` were read once, with their stamps."""
 
     configuration: Any
     objects: Objects
@@ -54,7 +54,7 @@ class Agent:
         return any(stamp_of_path(path) != stamp for path, stamp in self.files.items())
 
 
-def make_agent(path: Path, before: Agent | None = None) -> Agent:
+def make_agent(path: Path, before: Version | None = None) -> Version:
     """The agent that a file describes. ConfigurationError, OSError, another TrustError: it cannot start so."""
     stamp = stamp_of_path(path)
     configuration = read_configuration(path)
@@ -68,8 +68,8 @@ def make_agent(path: Path, before: Agent | None = None) -> Agent:
             objects.files.append(card)
     arguments["rules"] = _with_kept_counters(arguments.get("rules", RequestRules()), before)
     stamps = {file: stamp_of_path(file) for file in objects.files}  # before they are read
-    proxy = _proxy_of(configuration, objects, arguments)
-    return Agent(
+    proxy = _proxy_of(configuration, objects)
+    return Version(
         configuration=configuration,
         objects=objects,
         rules=arguments["rules"],
@@ -78,14 +78,14 @@ def make_agent(path: Path, before: Agent | None = None) -> Agent:
     )
 
 
-def _with_kept_counters(rules: RequestRules, before: Agent | None) -> RequestRules:
+def _with_kept_counters(rules: RequestRules, before: Version | None) -> RequestRules:
     """The rules with the counters of failures of the version before, unless their limits have changed."""
     limits = {each.name: getattr(rules.failures, each.name) for each in fields(FailureLimits)}
     kept = KeptLimits(**limits)
     return replace(rules, failures=before.rules.failures if before and before.rules.failures == kept else kept)
 
 
-def _proxy_of(configuration: Any, objects: Objects, arguments: dict[str, Any]) -> ReverseProxy:
+def _proxy_of(configuration: Any, objects: Objects) -> ReverseProxy:
     upstream, caller = configuration.upstream, configuration.caller
     tokens = None
     if caller.keys is not None:
@@ -93,16 +93,25 @@ def _proxy_of(configuration: Any, objects: Objects, arguments: dict[str, Any]) -
             raise ConfigurationError('caller.keys: the tokens need the agent\'s url; write url = "https://…"')
         passphrase = None if caller.passphrase is None else caller.passphrase.read(objects)
         ring = KeyRingFile(objects.folder / caller.keys, passphrase=passphrase)
-        signer = getattr(arguments.get("serving"), "signer", None)
-        if signer is not None:
-            now = time()
-            signing = (signer.public_key,) if isinstance(signer, Signer) else signer.published(now)
-            check_own_keys(ring, signing, now)
+        _check_own_keys(ring, objects.made.values())
         audience = caller.audience or upstream.url.rstrip("/")
         tokens = CallerTokens(ring, issuer=configuration.url, audience=audience)
     return ReverseProxy(
         upstream.url, timeout=upstream.timeout, connections=upstream.connections, tokens=tokens, plain=caller.plain
     )
+
+
+def _check_own_keys(ring: KeyRingFile, others: Iterable[Any]) -> None:
+    """ConfigurationError: a key that signs the card, or something else in the file, also signs tokens about callers."""
+    ours = {key.public_key.thumbprint for key in ring.ring().keys}
+    for each in others:
+        keys = [key.public_key for key in each.ring().keys] if isinstance(each, KeyRingFile) else []
+        keys += [each.public_key] if isinstance(each, LocalSigner) else []
+        if not ours.isdisjoint(key.thumbprint for key in keys):
+            raise ConfigurationError(
+                "caller.keys: one of its keys has another use in this file, such as to sign the card; make a key ring "
+                "of its own: a2a-sign keys create caller.json"
+            )
 
 
 class ServedAgent:
@@ -194,7 +203,7 @@ class ServedAgent:
 _STOPPED: Final = {"type": "lifespan.shutdown.complete"}
 
 
-def _begin(tasks: anyio.abc.TaskGroup, agent: Agent) -> Lifespan:
+def _begin(tasks: anyio.abc.TaskGroup, agent: Version) -> Lifespan:
     lifespan = Lifespan(agent.app, {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}})
     tasks.start_soon(lifespan.run)
     return lifespan

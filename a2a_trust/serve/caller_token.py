@@ -19,7 +19,7 @@ from a2a_trust.auth.principal import Actor, Anonymous, Principal
 from a2a_trust.auth.token_claims import actors_of, moments_of
 from a2a_trust.base import strict_json
 from a2a_trust.base.cache import BoundedCache
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, InvalidSignatureError, MalformedError
+from a2a_trust.errors import InvalidCredentialsError, InvalidSignatureError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_compact
 from a2a_trust.keys.signer import sign_jwt
@@ -132,12 +132,3 @@ def verify_caller_token(
         return VerifiedCaller(claims["sub"], scopes, client, actors_of(claims, issuer), identities)
     except (MalformedError, InvalidSignatureError, KeyError, TypeError, AttributeError) as error:
         raise InvalidCredentialsError(f"caller token: {error}") from None
-
-
-def check_own_keys(keys: SigningKeys, card_keys: Iterable[PublicKey], now: float) -> None:
-    """ConfigurationError: a key that signs the card also signs tokens about callers."""
-    ours = {key.thumbprint for key in keys.published(now)}
-    if any(key.thumbprint in ours for key in card_keys):
-        raise ConfigurationError(
-            "caller.keys: the same key signs the card; make a key ring of its own: a2a-sign keys create caller.json"
-        )

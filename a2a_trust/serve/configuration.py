@@ -25,7 +25,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.serve.forms import PROTECT, Secret, Table
@@ -129,8 +129,3 @@ def _explain(error: Any, values: Any) -> str:
 
 def _expected(context: dict[str, Any]) -> str:
     return str(context.get("expected_tags") or context.get("expected") or "the types in docs/serve.md")
-
-
-def models() -> tuple[type[BaseModel], ...]:
-    """The tables of the file that are not arguments of ``protect``."""
-    return Upstream, Listen, CallerHeaders

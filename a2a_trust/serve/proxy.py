@@ -25,7 +25,7 @@ import httpcore
 from a2a_trust.auth.peers import verified_peer
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.errors import TrustError
-from a2a_trust.middleware.caller import is_public, principal_of
+from a2a_trust.middleware.caller import CallerCredentials
 from a2a_trust.middleware.calls import INVALID, call_of
 from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.rejection import Error, rejection_of, send_rejection
@@ -155,7 +155,8 @@ class ReverseProxy:
         kept = _without_hop_by_hop(scope["headers"])
         headers = [(name, value) for name, value in kept if not name.replace(b"_", b"-").startswith(_OURS)]
         headers += body.framing(scope["headers"])
-        caller = None if is_public(scope) else principal_of(scope)
+        auth = scope.get("auth")  # none: the path is public, or the guard itself fetches the card
+        caller = auth.caller if isinstance(auth, CallerCredentials) else None
         headers += caller_headers(caller, self._tokens, time(), plain=self._plain)
         peer = verified_peer(scope)  # not scope["client"]: servers write what callers say into it
         headers += [

@@ -41,10 +41,16 @@ def test_the_image_runs_the_command_as_a_user_without_rights() -> None:
     assert "SECRET" not in TEXT.upper().replace("NO SECRET", "")
 
 
+def test_the_image_for_agents_serves_as_a_user_without_rights() -> None:
+    (stage,) = re.findall(r"^FROM \$\{BASE\} AS serve\n(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
+    assert re.search(r"^USER (\d+)$", stage, re.MULTILINE)
+    assert 'ENTRYPOINT ["/opt/a2a-sign/bin/a2a-sign", "serve"]' in stage
+
+
 @pytest.mark.long
 def test_the_install_commands_work(tmp_path: Path) -> None:
     """The RUN line of the build stage, with other folders; nothing here builds an image."""
-    (line,) = re.findall(r"^RUN (python3 (?:.*\\\n)*.*)$", TEXT, re.MULTILINE)
+    line = re.findall(r"^RUN (python3 (?:.*\\\n)*.*)$", TEXT, re.MULTILINE)[0]
     place = tmp_path / "a2a-sign"
     line = (
         line.replace("/opt/a2a-sign", str(place))

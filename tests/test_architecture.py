@@ -236,7 +236,7 @@ def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
 
 
 #: The packages and modules whose names are public.
-PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".probe", ".testing")
+PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".probe", ".serve", ".testing")
 DOORS = (".errors", ".proxies", ".certificates", ".endpoints", ".providers")
 
 

@@ -123,10 +123,11 @@ store = {{ type = "SqliteApiKeys", path = "keys.db" }}   # a2a-sign api-key crea
 _BASIC: Final = """type = "BasicVerifier"
 source = {{ type = "SqlitePasswords", path = "passwords.db" }}   # a2a-sign password create"""
 _TLS: Final = """type = "CertificateVerifier"
-authorities = [
-    {{ type = "ClientAuthority", name = "partners", certificates = "ca.pem", identity = {{ type = "FromDns" }},
-       allowed = {{ type = "AllIssued" }} }},
-]"""
+[[verifiers.{name}.authorities]]
+name = "partners"
+certificates = "ca.pem"
+identity = {{ type = "FromDns" }}
+allowed = {{ type = "AllIssued" }}"""
 
 
 def _init(card: str) -> str:
@@ -151,7 +152,8 @@ plain = true                    # headers A2A-Caller-Id, A2A-Caller-Scopes, A2A-
 """)
     used = {name for each in view.alternatives for name, _ in each.schemes}
     for name in sorted(used):
-        put(f"[verifiers.{json.dumps(name)}]\n{_lines_for(view.schemes[name]).format(url=url)}\n")
+        key = json.dumps(name)
+        put(f"[verifiers.{key}]\n{_lines_for(view.schemes[name]).format(url=url, name=key)}\n")
     if any(isinstance(view.schemes[name], MutualTlsScheme) for name in used):
         put('[client_certificates]\ntype = "FromTls"             # listen.client_ca must name the authorities\n')
     _put_rules(view)

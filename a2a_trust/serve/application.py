@@ -61,7 +61,8 @@ def make_agent(path: Path, before: Version | None = None) -> Version:
     objects = Objects(path.absolute().parent, None if before is None else before.objects)
     own = {"upstream", "listen", "caller"}
     arguments = {
-        name: objects.make(getattr(configuration, name)) for name in configuration.model_fields_set - own - {"type"}
+        name: objects.make(getattr(configuration, name), name)
+        for name in configuration.model_fields_set - own - {"type"}
     }
     for card in (arguments.get("card"), getattr(arguments.get("extended_card"), "source", None)):
         if isinstance(card, Path):

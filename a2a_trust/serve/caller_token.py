@@ -28,7 +28,7 @@ from a2a_trust.middleware.protection import SigningKeys
 HEADER: Final = b"a2a-caller-token"
 TYPE: Final = "a2a-caller+jwt"
 LIFETIME: Final = 60
-"""Of a token, in seconds."""
+"""The seconds for which a token is valid."""
 
 _REUSED: Final = 30
 """For how long the same token is sent again, in seconds: a signature takes longer than the decision."""
@@ -126,7 +126,7 @@ def verify_caller_token(
         verify_compact(read.signed, read.signature, key)
         _, until = moments_of(claims, now, _SKEW)
         if until is None or until - claims.get("iat", 0) > LIFETIME or type(claims.get("sub")) is not str:
-            raise InvalidCredentialsError("caller token: its times or its sub are not those of this proxy")
+            raise InvalidCredentialsError("caller token: its times or its sub are wrong")
         identities = {name: (each["iss"], each["sub"]) for name, each in claims["identities"].items()}
         scopes, client = frozenset(claims["scope"].split()), claims.get("client_id")
         return VerifiedCaller(claims["sub"], scopes, client, actors_of(claims, issuer), identities)

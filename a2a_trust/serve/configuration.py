@@ -28,7 +28,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, ValidationError, create_model
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.serve.forms import PROTECT, Secret, Table
+from a2a_trust.serve.forms import MISSING, PROTECT, Secret, Table
 
 _MAX_BYTES: Final = 1_048_576
 _File = Annotated[Path, Field(strict=False)]
@@ -50,7 +50,7 @@ class Listen(Table):
     """``address`` is ``HOST:PORT`` or ``unix:/PATH``. With ``certificate`` and ``key`` it is https, HTTP/2 included;
     ``client_ca`` also asks callers for a certificate of these authorities, as ``FromTls`` needs it.
 
-    ``stop_within``: the seconds that requests may still take when the process is told to stop.
+    ``stop_within``: the seconds that requests may still take after SIGTERM.
     """
 
     address: str = "127.0.0.1:8080"
@@ -122,6 +122,8 @@ def _explain(error: Any, values: Any) -> str:
         return f"{where}: missing"
     if kind == "union_tag_not_found":
         return f"{where}: write its type, one of {_expected(context)}"
+    if context.get("tag") in MISSING:
+        return f"{where}: {MISSING[context['tag']]}"
     if kind in ("union_tag_invalid", "literal_error"):
         return f"{where}: write one of {_expected(context)}"
     return f"{where}: {error['msg'][:1].lower()}{error['msg'][1:]}"

@@ -1,6 +1,6 @@
 """The arguments of public classes and functions as tables of a configuration file.
 
-Nothing is written twice: the members of a table, and the types of their values, are those of the Python call. ``type``
+Nothing is written twice: the members of a table, and the types of their values, come from the Python call. ``type``
 is the public name of the class or function, where there are several. ``_NO_FORM`` has the reasons for arguments that no
 file can express. Secrets are never in the file: they are ``{file = "…"}`` or ``{env = "…"}``.
 """
@@ -36,7 +36,7 @@ _PROVIDERS: Final = (
 _TOKEN_VERIFIERS: Final = ("JwtVerifier", "IdTokenVerifier", "IntrospectionVerifier", *_PROVIDERS)
 _KEY_SOURCES: Final = ("OpenIdKeys", "OAuth2Keys", "JwksFile", "SeveralKeySources")
 
-#: What an argument is, by the name of its type -> the public names that make one.
+#: The name of an argument's type -> the public names that make such an object.
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "Verifier": ("ApiKeyVerifier", "BasicVerifier", "CertificateVerifier", "SeveralIssuers", *_TOKEN_VERIFIERS),
     "TokenVerifier": _TOKEN_VERIFIERS,
@@ -97,18 +97,24 @@ class Objects:
     made: dict[Any, Any] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)
 
-    def make(self, value: Any) -> Any:
-        """The argument that a value of the file stands for."""
-        if isinstance(value, Secret):
-            return value.read(self)
+    def make(self, value: Any, at: str) -> Any:
+        """The argument that the value ``at`` this place of the file stands for."""
         if isinstance(value, Table):
-            given = {name: self.make(getattr(value, name)) for name in value.model_fields_set if name != "type"}
-            return self._call(type(value).maker, given)
+            names = value.model_fields_set - {"type"}
+            given = (
+                {}
+                if isinstance(value, Secret)
+                else {name: self.make(getattr(value, name), f"{at}.{name}") for name in names}
+            )
+            try:
+                return value.read(self) if isinstance(value, Secret) else self._call(type(value).maker, given)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{at}: {error}") from None
         if isinstance(value, Path):
             return self.folder / value
         if isinstance(value, dict):
-            return {name: self.make(each) for name, each in value.items()}
-        return [self.make(each) for each in value] if isinstance(value, list) else value
+            return {name: self.make(each, f"{at}.{name}") for name, each in value.items()}
+        return [self.make(each, f"{at}[{n}]") for n, each in enumerate(value)] if isinstance(value, list) else value
 
     def _call(self, maker: Callable[..., Any], given: dict[str, Any]) -> Any:
         parameters = inspect.signature(maker).parameters.values()
@@ -282,8 +288,17 @@ def _names(hint: Any) -> tuple[str, ...]:
     return ROLES.get(name, (name,) if name in _ALONE else ())
 
 
+MISSING: Final[dict[str, str]] = {}
+"""Public name -> why it cannot be used here: its extra is not installed."""
+
+
 def _tables(names: Iterable[str]) -> Any:
-    made = [table_of(_public(name)) for name in dict.fromkeys(names)]
+    made = []
+    for name in dict.fromkeys(names):
+        try:
+            made.append(table_of(_public(name)))
+        except ImportError as error:
+            MISSING[name] = str(error)
     if len(made) == 1:
         return table_of(made[0].maker, named=False)
     return Annotated[reduce(or_, made), Field(discriminator="type")] if made else None

@@ -24,7 +24,6 @@ import httpcore
 
 from a2a_trust.auth.peers import verified_peer
 from a2a_trust.base.net.urls import read_url
-from a2a_trust.errors import TrustError
 from a2a_trust.middleware.caller import CallerCredentials
 from a2a_trust.middleware.calls import INVALID, call_of
 from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket
@@ -48,10 +47,8 @@ _PATH: Final = re.compile(rb"(?:/(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})
 _AMBIGUOUS: Final = re.compile(rb"//|/\.{1,2}(?:/|\Z)|%(?:2[fF]|5[cC]|3[bB]|[01][0-9A-Fa-f]|7[fF])")
 
 
-class UpstreamLostError(TrustError):
+class UpstreamLostError(ConnectionError):
     """The agent failed after its answer had begun."""
-
-    code = "upstream-lost"
 
 
 def reason_to_reject(scope: Mapping[str, Any]) -> str | None:

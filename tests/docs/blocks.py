@@ -49,6 +49,7 @@ RUN_BY: Final = {
     "docs/protect.md": ["tests/examples/test_protect_guide.py"],
     "docs/providers/": ["tests/examples/test_provider_pages.py"],
     "docs/schemes.md": ["tests/docs/test_schemes.py"],
+    "docs/serve.md": ["tests/serve/test_page.py"],
     "docs/signatures.md": ["tests/examples/test_signatures_guide.py"],
     "docs/testing.md": ["tests/examples/test_testing_guide.py"],
     "docs/tokens.md": ["tests/examples/test_tokens_guide.py"],

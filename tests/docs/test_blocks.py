@@ -8,9 +8,9 @@ from tests.conftest import ROOT
 from tests.docs.blocks import LANGUAGES, RUN_BY, blocks_of, runners_of
 from tests.docs.pages import PAGES
 
-#: Blocks that no test types: output, shapes of texts, diagrams (test_diagrams.py), and "sh" for commands on a whole
-#: clone, which .ci/run types.
-SHOWN = {"text", "mermaid", "sh"}
+#: Blocks that no test types: output, shapes of texts, diagrams (test_diagrams.py), "sh" for commands on a whole clone,
+#: which .ci/run types, and "js" and "go" for agents in other languages (docs/serve.md).
+SHOWN = {"text", "mermaid", "sh", "js", "go"}
 #: Its blocks are samples for those who write the project, not for those who use it.
 OF_SAMPLES = "CONTRIBUTING.md"
 WITH_CODE = [name for name, page in PAGES.items() if blocks_of(page) and name != OF_SAMPLES]

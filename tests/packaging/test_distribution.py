@@ -23,19 +23,20 @@ from tests.packaging.probes import Done, clean_environment, done_in
 ROOT = Path(__file__).resolve().parents[2]
 #: The rooms that an installation without extras cannot import, and which extras bring what they need.
 NEEDS = {
-    "card.models": {"models"},
+    "card.models": {"models", "serve"},
     "client": {"client"},
     "probe": {"client"},
-    "base.net.fetcher": {"server", "client"},
-    "auth.introspection": {"server", "client"},
-    "auth.introspection_endpoint": {"server", "client"},
-    "auth.providers": {"server", "client"},
-    "middleware": {"server"},
+    "base.net.fetcher": {"server", "client", "serve"},
+    "auth.introspection": {"server", "client", "serve"},
+    "auth.introspection_endpoint": {"server", "client", "serve"},
+    "auth.providers": {"server", "client", "serve"},
+    "middleware": {"server", "serve"},
     "servers": {"uvicorn"},
-    "testing.callers": {"server"},
+    "testing.callers": {"server", "serve"},
     "testing.agents": set(),  # it needs two extras
     "testing.enforcement": set(),  # so does this
-    "servers.hypercorn": set(),  # it is for those who have hypercorn, and an extra would bring nothing else
+    "servers.hypercorn": {"serve"},
+    "serve": {"serve"},
 }
 
 
@@ -215,7 +216,7 @@ def test_what_is_declared_is_what_is_needed(installed: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("work", "brings", "named", "code"),
     [
-        (PROTECT, {"server"}, "server", 1),
+        (PROTECT, {"server", "serve"}, "server", 1),
         (PASSWORDS, {"basic"}, "server,basic", 1),
         (POSTGRES, {"postgres"}, "postgres", 1),
         (REDIS, {"redis"}, "redis", 1),

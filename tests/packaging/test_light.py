@@ -15,6 +15,10 @@ BROUGHT = {
     "basic": {"argon2-cffi", "argon2-cffi-bindings"},
     "uvicorn": {"click", "h11", "uvicorn"},
     "models": {"annotated-types", "pydantic", "pydantic-core", "typing-extensions", "typing-inspection"},
+    "serve": {
+        *("annotated-types", "anyio", "certifi", "h11", "h2", "hpack", "httpcore", "hypercorn", "hyperframe", "idna"),
+        *("priority", "pydantic", "pydantic-core", "starlette", "typing-extensions", "typing-inspection", "wsproto"),
+    },
     "postgres": {"asyncpg"},
     "redis": {"async-timeout", "hiredis", "redis"},
     "completion": {"shtab"},

@@ -10,8 +10,9 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from ssl import VerifyMode
+from ssl import SSLContext, VerifyMode
 from typing import TYPE_CHECKING, Any, Final
 
 from a2a_trust.card.view import (
@@ -59,8 +60,15 @@ async def _serve(agent: ServedAgent, path: Path) -> None:
     """Serve until SIGTERM or SIGINT; requests that run then have ``stop_within`` seconds."""
     from a2a_trust.servers import hypercorn
 
+    class Config(hypercorn.Config):
+        def create_ssl_context(self) -> SSLContext | None:
+            context = super().create_ssl_context()
+            if context is not None:
+                agent.renew_certificate = partial(context.load_cert_chain, str(self.certfile), self.keyfile)
+            return context
+
     listen, folder = agent.configuration.listen, path.absolute().parent
-    config = hypercorn.Config()
+    config = Config()
     config.bind = [listen.address]
     config.include_server_header = False
     config.graceful_timeout = listen.stop_within

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -68,6 +68,8 @@ def make_agent(path: Path, before: Version | None = None) -> Version:
         if isinstance(card, Path):
             objects.files.append(card)
     arguments["rules"] = _with_kept_counters(arguments.get("rules", RequestRules()), before)
+    listen = configuration.listen
+    objects.files += [objects.folder / each for each in (listen.certificate, listen.key) if each is not None]
     stamps = {file: stamp_of_path(file) for file in objects.files}  # before they are read
     proxy = _proxy_of(configuration, objects)
     return Version(
@@ -126,6 +128,7 @@ class ServedAgent:
         self._path = Path(path)
         self._agent = make_agent(self._path)
         self._told = asyncio.Event()
+        self.renew_certificate: Callable[[], None] = lambda: None
 
     @property
     def configuration(self) -> Any:
@@ -186,6 +189,7 @@ class ServedAgent:
             agent = await asyncio.to_thread(make_agent, self._path, before)
             if agent.configuration.listen != before.configuration.listen:
                 raise ConfigurationError("listen: it changes only with a restart")
+            self.renew_certificate()
         except (TrustError, OSError) as error:
             _log.error("%s cannot be used; keeping the previous version: %s", self._path, error)
             return False

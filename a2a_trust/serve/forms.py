@@ -86,8 +86,8 @@ class Table(BaseModel):
 
 @dataclass(slots=True)
 class Objects:
-    """The objects that a file describes. With those of the file before a change, objects whose description is the same
-    stay the same, with their caches, counters, connections and memories.
+    """The objects that a file describes. After a change, objects whose description is the same stay the same, with
+    their caches, counters, connections and memories.
 
     ``folder`` is the file's: paths are relative to it. ``files`` are the files that were read once, for the next look.
     """
@@ -182,7 +182,7 @@ def _reading(scopes: list[str]) -> Callable[[Any], bool]:
 
 
 def _trusting(ca: Path) -> ssl.SSLContext:
-    """``ssl_context`` that trusts the authorities in a file, in place of those of the system."""
+    """``ssl_context`` that trusts the authorities in a file, in place of the system's."""
     return ssl.create_default_context(cafile=str(ca))
 
 

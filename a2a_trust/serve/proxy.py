@@ -214,7 +214,8 @@ class _Body:
 
 
 def _without_hop_by_hop(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
-    """The headers for the next hop (RFC 9110 7.6.1): without those of this hop, and those that Connection names."""
+    """The headers for the next hop (RFC 9110 7.6.1): without hop-by-hop headers, also those
+    that Connection names."""
     lines = [(name.lower(), value) for name, value in headers]
     named = {word.strip().lower() for name, value in lines if name == b"connection" for word in value.split(b",")}
     named -= {b"host", b"content-length", b"content-type", b"cache-control", b"vary", b"www-authenticate"}

@@ -136,7 +136,8 @@ def test_it_is_no_access_token(profile: TokenProfile, tokens: CallerTokens, ring
         async def key(self, kid: str, kty: str) -> Any:
             return signer.public_key
 
-        only_key = key
+        async def only_key(self, kty: str) -> Any:
+            return signer.public_key
 
     verifier = JwtVerifier(Keys(), issuer=PROXY, audience=AGENT, profile=profile)
     with pytest.raises(InvalidCredentialsError, match="typ is not"):

@@ -84,7 +84,7 @@ def test_the_second_file_is_valid(folder: Path, monkeypatch: pytest.MonkeyPatch)
     made = make_agent(folder / "agent.toml")
     assert made.rules.other_paths == ("/docs",)
     assert {path.name for path in made.files} == {
-        *("agent.toml", "agent-card.json", "extended-card.json", "ring.passphrase"),
+        *("agent.toml", "agent-card.json", "extended-card.json", "ring.passphrase", "server.pem", "server.key"),
     }
 
 

@@ -25,7 +25,7 @@ from a2a_trust.card.view import (
     read_card,
 )
 from a2a_trust.cli.moments import rfc3339
-from a2a_trust.cli.report import Exit, put, report_failure, run_and_report
+from a2a_trust.cli.report import Exit, printable, put, report_failure, run_and_report
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError, TrustError
 
@@ -116,9 +116,22 @@ def _log_as_json() -> Iterator[None]:
 
 def _check(path: Path) -> dict[str, Any]:
     """Say what would be enforced."""
-    agent = _served(path)
-    put(f"{path}: ok")
-    return {"configuration": str(path), "url": agent.configuration.url}
+    configuration = _served(path).configuration
+    put(f"{path}: ok; requests go to {configuration.upstream.url}")
+    card = configuration.card if isinstance(configuration.card, Path) else getattr(configuration.card, "path", None)
+    if not isinstance(card, Path):
+        put("  the card comes from the agent, when it runs")
+        return {}
+    view = read_card(read_input(str(path.absolute().parent / card)))
+    for interface in view.interfaces:
+        put(f"  {interface.binding} {printable(interface.url)}")
+    for alternative in view.requirements or ():
+        needs = (
+            f"{printable(name)} ({configuration.verifiers[name].type})" + "".join(f" {each}" for each in sorted(scopes))
+            for name, scopes in alternative.schemes
+        )
+        put(f"  callers need {' and '.join(needs) or 'no credential'}")
+    return {}
 
 
 #: A card's scheme -> the lines of its verifier.

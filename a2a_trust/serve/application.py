@@ -72,6 +72,7 @@ def make_agent(path: Path, before: Version | None = None) -> Version:
     objects.files += [objects.folder / each for each in (listen.certificate, listen.key) if each is not None]
     stamps = {file: stamp_of_path(file) for file in objects.files}  # before they are read
     proxy = _proxy_of(configuration, objects)
+    objects.before = None  # else every version would keep all that were before it
     return Version(
         configuration=configuration,
         objects=objects,
@@ -94,7 +95,7 @@ def _proxy_of(configuration: Any, objects: Objects) -> ReverseProxy:
     if caller.keys is not None:
         if configuration.url is None:
             raise ConfigurationError('caller.keys: the tokens need the agent\'s url; write url = "https://…"')
-        passphrase = None if caller.passphrase is None else caller.passphrase.read(objects)
+        passphrase = objects.make(caller.passphrase, "caller.passphrase")
         ring = KeyRingFile(objects.folder / caller.keys, passphrase=passphrase)
         _check_own_keys(ring, objects.made.values())
         audience = caller.audience or upstream.url.rstrip("/")

@@ -28,9 +28,10 @@ from typing import Annotated, Any, Final
 from pydantic import Field, ValidationError, create_model
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.serve.forms import MISSING, PROTECT, Secret, Table
+from a2a_trust.serve.forms import MISSING, PROTECT, Table, secret_text, table_of
 
 _MAX_BYTES: Final = 1_048_576
+_Secret: Any = table_of(secret_text, named=False)
 _File = Annotated[Path, Field(strict=False)]
 
 
@@ -70,7 +71,7 @@ class CallerHeaders(Table):
     """
 
     keys: _File | None = None
-    passphrase: Secret | None = None
+    passphrase: _Secret | None = None
     audience: str | None = None
     plain: bool = False
 

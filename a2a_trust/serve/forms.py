@@ -1,7 +1,7 @@
 """The arguments of public classes and functions as tables of a configuration file.
 
 Nothing is written twice: the members of a table, and the types of their values, come from the Python call. ``type``
-is the public name of the class or function, where there are several. ``_NO_FORM`` has the reasons for arguments that no
+is the public name of the class or function, where there are several. ``NO_FORM`` has the reasons for arguments that no
 file can express. Secrets are never in the file: they are ``{file = "…"}`` or ``{env = "…"}``.
 """
 
@@ -21,12 +21,13 @@ from importlib import import_module
 from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Union, cast, get_args, get_origin, get_type_hints
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from a2a_trust.base.databases.addresses import DatabaseUrl
 from a2a_trust.base.files.watched import stamp_of_path
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.files import load_private_key
 from a2a_trust.middleware.protection import protect
 
 _PROVIDERS: Final = (
@@ -71,8 +72,6 @@ NO_FORM: Final[Mapping[tuple[str, str], str]] = {
     ("Fetcher", "resolver"): "it is a program's own resolver",
 }
 
-_SECRETS: Final = ("secret", "passphrase")
-
 
 class Table(BaseModel):
     """A table of the file. Its repr, and errors about it, do not show values."""
@@ -101,13 +100,9 @@ class Objects:
         """The argument that the value ``at`` this place of the file stands for."""
         if isinstance(value, Table):
             names = value.model_fields_set - {"type"}
-            given = (
-                {}
-                if isinstance(value, Secret)
-                else {name: self.make(getattr(value, name), f"{at}.{name}") for name in names}
-            )
+            given = {name: self.make(getattr(value, name), f"{at}.{name}") for name in names}
             try:
-                return value.read(self) if isinstance(value, Secret) else self._call(type(value).maker, given)
+                return self._call(type(value).maker, given)
             except ConfigurationError as error:
                 raise ConfigurationError(f"{at}: {error}") from None
         if isinstance(value, Path):
@@ -127,45 +122,38 @@ class Objects:
                     positional.append(given.pop(each.name))
         if any(each.name == "fetcher" and each.default is each.empty for each in parameters):
             given.setdefault("fetcher", self._call(_public("Fetcher"), {}))
-        if maker in _READ_ONCE:
-            self.files += [each for each in (*positional, *given.values()) if isinstance(each, Path)]
-        key = (maker, *map(_key_of, positional), *((name, _key_of(given[name])) for name in sorted(given)))
+        files = [each for each in given.values() if isinstance(each, Path) and maker in _READ_ONCE]
+        self.files += files
+        key = (
+            *(maker, *map(stamp_of_path, files), *map(_key_of, positional)),
+            *((name, _key_of(given[name])) for name in sorted(given)),
+        )
         if key not in self.made:
             found = None if self.before is None else self.before.made.get(key)
             self.made[key] = maker(*positional, **given) if found is None else found
         return self.made[key]
 
 
-class Secret(Table):
+def secret_text(*, file: Path | None = None, env: str | None = None) -> str:
     """A secret: the content of a file, without the end of its line, or a variable of the environment."""
-
-    file: Path | None = None
-    env: str | None = None
-
-    kind: ClassVar[str] = "str"
-
-    def read(self, objects: Objects) -> Any:
-        if (self.file is None) == (self.env is None):
-            raise ConfigurationError('a secret is {file = "…"} or {env = "…"}')
-        if self.file is not None:
-            path = objects.folder / self.file
-            if self.kind == "Secret":
-                return objects._call(_public("SecretFile"), {"path": path})  # which is read again
-            objects.files.append(path)
-            octets = path.read_bytes().removesuffix(b"\n").removesuffix(b"\r")
-        else:
-            octets = os.environb.get(cast("str", self.env).encode(), b"")
-        if not octets:
-            raise ConfigurationError(f"the secret in {self.file or self.env} is missing or empty")
-        return octets if self.kind == "bytes" else octets.decode()
+    return secret_octets(file=file, env=env).decode()
 
 
-class _SecretOctets(Secret):
-    kind = "bytes"
+def secret_octets(*, file: Path | None = None, env: str | None = None) -> bytes:
+    """As ``secret_text``, as bytes."""
+    if (file is None) == (env is None):
+        raise ConfigurationError('write the secret as {file = "…"} or {env = "…"}')
+    octets = os.environb.get((env or "").encode(), b"") if file is None else file.read_bytes()
+    octets = octets.removesuffix(b"\n").removesuffix(b"\r")
+    if not octets:
+        raise ConfigurationError(f"the secret in {file or env} is missing or empty")
+    return octets
 
 
-class _SecretOfClient(Secret):
-    kind = "Secret"
+def _renewed_secret(*, file: Path | None = None, env: str | None = None) -> Any:
+    """As ``secret_text``; a file is read again after a change."""
+    text = secret_text(file=file, env=env)
+    return text if file is None else _public("SecretFile")(file)
 
 
 def _allowing(scope: str) -> Callable[[Any, str], bool]:
@@ -192,7 +180,7 @@ _STATIC: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
     ("ExtendedCard", "may_read"): _reading,
     ("Fetcher", "ssl_context"): _trusting,
 }
-_READ_ONCE: Final = {_trusting, import_module("a2a_trust.keys.files").load_private_key}
+_READ_ONCE: Final = {secret_text, secret_octets, _trusting, load_private_key}
 """Functions that read a file once: their results change with the file."""
 
 
@@ -202,9 +190,7 @@ def _key_of(value: Any) -> Any:
         return tuple((name, _key_of(each)) for name, each in value.items())
     if isinstance(value, list):
         return tuple(map(_key_of, value))
-    if isinstance(value, Path):
-        return value, stamp_of_path(value) if value.suffix in (".pem", ".crt", ".jwk") else None
-    return (type(value), value) if isinstance(value, str | bytes | int | float | Enum) else id(value)
+    return (type(value), value) if isinstance(value, str | bytes | int | float | Enum | Path) else id(value)
 
 
 @cache
@@ -237,17 +223,18 @@ def table_of(maker: Callable[..., Any], *, named: bool = True) -> type[Table]:
 
 def _hints_of(maker: Callable[..., Any]) -> dict[str, Any]:
     """The types of the arguments, also of those that are imported for type checkers only."""
-    late = {each: _public(each) for each in ("Fetcher",)} | {"TrustSource": import_module("a2a_trust.keys").TrustSource}
+    late = {"Fetcher": _public("Fetcher"), "TrustSource": _public("TrustSource")}
     return get_type_hints(maker.__init__ if isinstance(maker, type) else maker, localns=late)  # type: ignore[misc]
 
 
 def form_of(owner: str, argument: str, hint: Any) -> Any:
     """The type of the value in a file, for an argument."""
-    if argument in _SECRETS:
-        kinds = {"<class 'bytes'>": _SecretOctets, "<class 'str'>": Secret, "str | None": Secret}
-        return kinds.get(str(hint), _SecretOfClient)
+    if argument in ("secret", "passphrase"):
+        is_text = hint in (str, str | None)
+        return table_of(secret_octets if hint is bytes else secret_text if is_text else _renewed_secret, named=False)
     if argument == "url" and owner.startswith(("Postgres", "Redis")):
-        return Annotated[str, AfterValidator(_without_password)] | Secret
+        read = DatabaseUrl.postgres if owner.startswith("Postgres") else DatabaseUrl.redis
+        return Annotated[str, AfterValidator(partial(_without_password, read))] | table_of(secret_text, named=False)
     if (owner, argument) in _STATIC:
         return table_of(_STATIC[owner, argument], named=False)
     return _form(hint)
@@ -272,13 +259,9 @@ def _form(hint: Any) -> Any:
     return _tables(_names(hint))
 
 
-def _without_password(url: str) -> str:
-    try:
-        has_password = urlsplit(url).password is not None
-    except ValueError:
-        has_password = True
-    if has_password:
-        raise ValueError('the URL has a password; write {file = "…"} or {env = "…"} in place of the URL')
+def _without_password(read: Callable[[str], DatabaseUrl], url: str) -> str:
+    if read(url).has_password:
+        raise ConfigurationError('the URL has a password; write {file = "…"} or {env = "…"} in place of the URL')
     return url
 
 

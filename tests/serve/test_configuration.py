@@ -34,7 +34,7 @@ from a2a_trust.middleware import CardReaders
 from a2a_trust.proxies import FromProxy, Networks, Nginx
 from a2a_trust.serve import forms
 from a2a_trust.serve.configuration import Configuration, _explain, read_configuration
-from a2a_trust.serve.forms import NO_FORM, PROTECT, ROLES, Objects, Secret, Table, table_of
+from a2a_trust.serve.forms import NO_FORM, PROTECT, ROLES, Objects, Table, secret_text, table_of
 from tests.tables import walk
 
 UPSTREAM = '\n[upstream]\nurl = "http://127.0.0.1:9000"\n'
@@ -218,6 +218,14 @@ MISTAKES = [
         '[verifiers.key]\ntype = "ApiKeyVerifier"\nstore = { type = "PostgresApiKeys", url = "postgresql://u:p@h/d" }',
         "verifiers.key.store.url: value error, the URL has a password",
     ),
+    (
+        '[dpop]\nurl = "https://a"\nmemory = { type = "RedisProofMemory", url = "redis://:p@h:6379/0" }',
+        "dpop.memory.url: value error, the URL has a password",
+    ),
+    (
+        '[verifiers.k]\ntype = "ApiKeyVerifier"\nstore = { type = "PostgresApiKeys", url = "postgresql://h/d?password=p" }',
+        "verifiers.k.store.url: value error, the URL has a password",
+    ),
     ('[caller]\nkeys = ["a"]', "caller.keys: input is not a valid path"),
     ("card = 1", "Cannot overwrite a value"),
     ("[rules", "not TOML"),
@@ -264,8 +272,8 @@ def test_no_value_makes_another_error(value: Any) -> None:
 # Secrets
 
 
-def secret(**members: Any) -> Secret:
-    return Secret.model_validate_json(json.dumps(members))
+def secret(**members: Any) -> Table:
+    return table_of(secret_text, named=False).model_validate_json(json.dumps(members))
 
 
 def test_a_secret_is_in_a_file_or_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

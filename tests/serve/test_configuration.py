@@ -223,8 +223,8 @@ MISTAKES = [
         "dpop.memory.url: value error, the URL has a password",
     ),
     (
-        '[verifiers.k]\ntype = "ApiKeyVerifier"\nstore = { type = "PostgresApiKeys", url = "postgresql://h/d?password=p" }',
-        "verifiers.k.store.url: value error, the URL has a password",
+        '[dpop]\nurl = "https://a"\nmemory = { type = "PostgresProofMemory", url = "postgresql://h/d?password=p" }',
+        "dpop.memory.url: value error, the URL has a password",
     ),
     ('[caller]\nkeys = ["a"]', "caller.keys: input is not a valid path"),
     ("card = 1", "Cannot overwrite a value"),

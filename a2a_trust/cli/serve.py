@@ -90,7 +90,8 @@ class _JsonLines(logging.Formatter):
 def _check(path: Path) -> None:
     """Say what would be enforced."""
     configuration = _served(path).configuration
-    put(f"{path}: ok; requests go to {configuration.upstream.url}")
+    asked = getattr(configuration, "form", None)
+    put(f"{path}: ok; {f'{asked} asks' if asked else f'requests go to {configuration.upstream.url}'}")
     card = configuration.card if isinstance(configuration.card, Path) else getattr(configuration.card, "path", None)
     if not isinstance(card, Path):
         put("  the card comes from the agent, when it runs")

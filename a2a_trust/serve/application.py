@@ -31,7 +31,8 @@ from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rejection import rejection_of, send_rejection
 from a2a_trust.serve.caller_token import CallerTokens
 from a2a_trust.serve.configuration import read_configuration
-from a2a_trust.serve.forms import Objects
+from a2a_trust.serve.forms import FORWARD_AUTH, PROTECT, Objects
+from a2a_trust.serve.forward_auth import ForwardAuth
 from a2a_trust.serve.proxy import ReverseProxy, reason_to_reject
 
 _log: Final = logging.getLogger(__name__)
@@ -59,25 +60,29 @@ def make_agent(path: Path, before: Version | None = None) -> Version:
     stamp = stamp_of_path(path)
     configuration = read_configuration(path)
     objects = Objects(path.absolute().parent, None if before is None else before.objects)
-    own = {"upstream", "listen", "caller"}
-    arguments = {
-        name: objects.make(getattr(configuration, name), name)
-        for name in configuration.model_fields_set - own - {"type"}
-    }
-    for card in (arguments.get("card"), getattr(arguments.get("extended_card"), "source", None)):
+    is_proxy = hasattr(configuration, "upstream")
+    names = configuration.model_fields_set & {*(PROTECT if is_proxy else FORWARD_AUTH).model_fields} - {"type"}
+    arguments = {name: objects.make(getattr(configuration, name), name) for name in names}
+    arguments["rules"] = _with_kept_counters(arguments.get("rules", RequestRules()), before)
+    for card in (arguments["card"], getattr(arguments.get("extended_card"), "source", None)):
         if isinstance(card, Path):
             objects.files.append(card)
-    arguments["rules"] = _with_kept_counters(arguments.get("rules", RequestRules()), before)
     listen = configuration.listen
     objects.files += [objects.folder / each for each in (listen.certificate, listen.key) if each is not None]
     stamps = {file: stamp_of_path(file) for file in objects.files}  # before they are read
-    proxy = _proxy_of(configuration, objects)
+    about = {"tokens": _tokens_of(configuration, objects), "plain": configuration.caller.plain}
     objects.before = None  # else every version would keep all that were before it
+    if is_proxy:
+        upstream = configuration.upstream
+        proxy = ReverseProxy(upstream.url, timeout=upstream.timeout, connections=upstream.connections, **about)
+        app: ASGIApp = protect(proxy, **arguments)
+    else:
+        app = ForwardAuth(**arguments, **about)
     return Version(
         configuration=configuration,
         objects=objects,
         rules=arguments["rules"],
-        app=protect(proxy, **arguments),
+        app=app,
         files={path: stamp, **stamps},
     )
 
@@ -89,20 +94,19 @@ def _with_kept_counters(rules: RequestRules, before: Version | None) -> RequestR
     return replace(rules, failures=before.rules.failures if before and before.rules.failures == kept else kept)
 
 
-def _proxy_of(configuration: Any, objects: Objects) -> ReverseProxy:
-    upstream, caller = configuration.upstream, configuration.caller
-    tokens = None
-    if caller.keys is not None:
-        if configuration.url is None:
-            raise ConfigurationError('caller.keys: the tokens need the agent\'s url; write url = "https://…"')
-        passphrase = objects.make(caller.passphrase, "caller.passphrase")
-        ring = KeyRingFile(objects.folder / caller.keys, passphrase=passphrase)
-        _check_own_keys(ring, objects.made.values())
-        audience = caller.audience or upstream.url.rstrip("/")
-        tokens = CallerTokens(ring, issuer=configuration.url, audience=audience)
-    return ReverseProxy(
-        upstream.url, timeout=upstream.timeout, connections=upstream.connections, tokens=tokens, plain=caller.plain
-    )
+def _tokens_of(configuration: Any, objects: Objects) -> CallerTokens | None:
+    caller = configuration.caller
+    if caller.keys is None:
+        return None
+    audience = caller.audience or getattr(getattr(configuration, "upstream", None), "url", "").rstrip("/")
+    if configuration.url is None or not audience:
+        raise ConfigurationError(
+            'caller.keys: tokens need the agent\'s url, and its audience if a proxy asks; write url = "https://…"'
+        )
+    passphrase = objects.make(caller.passphrase, "caller.passphrase")
+    ring = KeyRingFile(objects.folder / caller.keys, passphrase=passphrase)
+    _check_own_keys(ring, objects.made.values())
+    return CallerTokens(ring, issuer=configuration.url, audience=audience)
 
 
 def _check_own_keys(ring: KeyRingFile, others: Iterable[Any]) -> None:

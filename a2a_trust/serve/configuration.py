@@ -28,7 +28,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, ValidationError, create_model
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.serve.forms import MISSING, PROTECT, Table, secret_text, table_of
+from a2a_trust.serve.forms import FORWARD_AUTH, MISSING, PROTECT, Table, secret_text, table_of
 
 _MAX_BYTES: Final = 1_048_576
 _Secret: Any = table_of(secret_text, named=False)
@@ -85,10 +85,16 @@ Configuration: Any = create_model(
 )
 
 
-def read_configuration(path: Path) -> Any:
-    """The ``Configuration`` in a file. ConfigurationError: it is not valid; the text names every table and member.
+Asked: Any = create_model(
+    "Asked", __base__=FORWARD_AUTH, listen=(Listen, Listen()), caller=(CallerHeaders, CallerHeaders(plain=True))
+)
+"""The configuration of a proxy that asks: a file with ``form``."""
 
-    OSError: it cannot be read.
+
+def read_configuration(path: Path) -> Any:
+    """The ``Configuration`` in a file, or ``Asked``.
+
+    ConfigurationError: it is not valid; the text names every table and member. OSError: it cannot be read.
     """
     with path.open("rb") as file:
         octets = file.read(_MAX_BYTES + 1)
@@ -96,7 +102,8 @@ def read_configuration(path: Path) -> Any:
         if len(octets) > _MAX_BYTES:
             raise ConfigurationError(f"{path}: longer than {_MAX_BYTES} bytes")
         values = tomllib.loads(octets.decode())
-        return Configuration.model_validate_json(json.dumps(values, default=str))
+        model = Asked if "form" in values else Configuration
+        return model.model_validate_json(json.dumps(values, default=str))
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path}: not UTF-8") from None
     except tomllib.TOMLDecodeError as error:

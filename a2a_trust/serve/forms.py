@@ -26,9 +26,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from a2a_trust.base.databases.addresses import DatabaseUrl
 from a2a_trust.base.files.watched import stamp_of_path
+from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.files import load_private_key
 from a2a_trust.middleware.protection import protect
+from a2a_trust.serve.forward_auth import ForwardAuth
 
 _PROVIDERS: Final = (
     "keycloak", "keycloak_introspection", "entra_id", "auth0", "okta", "cognito", "zitadel", "ory_hydra", "authentik",
@@ -68,6 +70,8 @@ _ALONE: Final = ("CredentialAt", "CardFile", "FromApplication", "CardSecurity", 
 NO_FORM: Final[Mapping[tuple[str, str], str]] = {
     ("*", "clock"): "only for tests",
     ("protect", "app"): "the application is the proxy, see [upstream]",
+    ("ForwardAuth", "tokens"): "see [caller]",
+    ("ForwardAuth", "plain"): "see [caller]",
     ("RequestRules", "skill_of"): "it reads the message, in the agent's own convention",
     ("Fetcher", "resolver"): "it is a program's own resolver",
 }
@@ -296,7 +300,7 @@ def _union(hints: tuple[Any, ...]) -> Any:
             continue
         if get_origin(hint) is collections.abc.Callable or getattr(hint, "_is_protocol", False):
             continue  # a function, or an object of an SDK
-        if hint is str and Path in hints:
+        if hint is CardView or (hint is str and Path in hints):
             continue
         forms.append(_form(hint))
     if names:
@@ -313,3 +317,4 @@ def _member(kind: type[Enum], word: str) -> Enum:
 
 
 PROTECT: Final = table_of(protect, named=False)
+FORWARD_AUTH: Final = table_of(ForwardAuth, named=False)

@@ -189,7 +189,7 @@ WRONG = [
     ("[verifiers.key]", "[verifiers.token]", "token"),
     ('card = "card.json"', 'card = "other.json"', "other.json"),
     ('store = {', 'storage = {', "verifiers.key.store: missing"),
-    ("[upstream]", '[caller]\nkeys = "ring.json"\n[upstream]', "the tokens need the agent's url"),
+    ("[upstream]", '[caller]\nkeys = "ring.json"\n[upstream]', "tokens need the agent's url"),
 ]  # fmt: skip
 
 

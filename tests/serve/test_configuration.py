@@ -34,7 +34,7 @@ from a2a_trust.middleware import CardReaders
 from a2a_trust.proxies import FromProxy, Networks, Nginx
 from a2a_trust.serve import forms
 from a2a_trust.serve.configuration import Configuration, _explain, read_configuration
-from a2a_trust.serve.forms import NO_FORM, PROTECT, ROLES, Objects, Table, secret_text, table_of
+from a2a_trust.serve.forms import FORWARD_AUTH, NO_FORM, PROTECT, ROLES, Objects, Table, secret_text, table_of
 from tests.tables import walk
 
 UPSTREAM = '\n[upstream]\nurl = "http://127.0.0.1:9000"\n'
@@ -63,7 +63,7 @@ BESIDE = {
 
 def tables() -> Iterator[type[Table]]:
     """Every table that a file can have."""
-    seen: list[Any] = [PROTECT]
+    seen: list[Any] = [PROTECT, FORWARD_AUTH]
     for each in seen:  # which grows meanwhile
         if isinstance(each, type) and issubclass(each, Table):
             yield each

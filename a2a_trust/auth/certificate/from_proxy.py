@@ -115,13 +115,13 @@ class FromProxy:
         chunked = lines.pop(_CHUNKED, [])
         secret = lines.pop(self._secret_header, []) if self._secret_header is not None else []
         if not lines:
-            if self._form.every_time and self._is_secret(secret):
+            if self._form.every_time and _is_secret(self._peers, secret):
                 raise KeySourceUnavailableError(
                     f"the proxy sent no {' or '.join(self._form.names)}, so it does not overwrite its clients' header; "
                     "configure it as in docs/mtls.md"
                 )
             return ()
-        self._check_sender(scope, secret)
+        check_sender(self._peers, scope, secret, "a header has a client certificate")
         if chunked and not records_peers(scope):
             raise KeySourceUnavailableError(
                 "a header has a client certificate, and it could be a trailer of the body, which clients write and "
@@ -130,32 +130,36 @@ class FromProxy:
         found = {self._names[name]: only_line(each, f"header {self._names[name]}") for name, each in lines.items()}
         return self._form.read({name: value.strip(b" \t") for name, value in found.items() if value is not None})
 
-    def _check_sender(self, scope: Mapping[str, Any], secret: Lines) -> None:
-        peers = self._peers
-        if isinstance(peers, ProxySecret):
-            if not self._is_secret(secret):
-                raise InvalidCredentialsError(
-                    f"a header has a client certificate, and {peers.header} does not have the proxy's secret"
-                )
-            return
-        if not records_peers(scope):
-            raise KeySourceUnavailableError(
-                "a header has a client certificate, and the server does not record the peer that sent it; "
-                f"{_RUN}, or make the proxy add a secret: peers=ProxySecret(secret=…)"
-            )
-        if isinstance(peers, UnixSocket):
-            if not came_by_unix_socket(scope):
-                raise InvalidCredentialsError("a header has a client certificate, and did not come by a unix socket")
-            return
-        peer = verified_peer(scope)
-        if peer is None or not peers.covers(peer):
-            raise InvalidCredentialsError(
-                "a header has a client certificate, and the peer "
-                f"{'has no address, so it' if peer is None else peer} is not the proxy of peers=Networks(…)"
-            )
 
-    def _is_secret(self, lines: Lines) -> bool:
-        peers = self._peers
-        if not isinstance(peers, ProxySecret) or len(lines) != 1 or lines[0] is None:
-            return False
-        return hmac.compare_digest(lines[0].strip(b" \t"), peers.secret.encode())
+def check_sender(
+    peers: Networks | UnixSocket | ProxySecret, scope: Mapping[str, Any], secret: Lines, what: str
+) -> None:
+    """Return when the proxy sent the request. ``secret`` are the lines of the secret's header, ``what`` is in errors.
+
+    InvalidCredentialsError: another peer did. KeySourceUnavailableError: the server's setup does not show who did.
+    """
+    if isinstance(peers, ProxySecret):
+        if not _is_secret(peers, secret):
+            raise InvalidCredentialsError(f"{what}, and {peers.header} does not have the proxy's secret")
+        return
+    if not records_peers(scope):
+        raise KeySourceUnavailableError(
+            f"{what}, and the server does not record the peer that sent it; {_RUN}, or make the proxy add a secret: "
+            "peers=ProxySecret(secret=…)"
+        )
+    if isinstance(peers, UnixSocket):
+        if not came_by_unix_socket(scope):
+            raise InvalidCredentialsError(f"{what}, and did not come by a unix socket")
+        return
+    peer = verified_peer(scope)
+    if peer is None or not peers.covers(peer):
+        raise InvalidCredentialsError(
+            f"{what}, and the peer {'has no address, so it' if peer is None else peer} is not the proxy of "
+            "peers=Networks(…)"
+        )
+
+
+def _is_secret(peers: object, lines: Lines) -> bool:
+    if not isinstance(peers, ProxySecret) or len(lines) != 1 or lines[0] is None:
+        return False
+    return hmac.compare_digest(lines[0].strip(b" \t"), peers.secret.encode())

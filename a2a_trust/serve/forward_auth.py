@@ -6,7 +6,7 @@ head of each request, without its body. The answer is 200 with the headers about
 1. Only the proxy may ask: the peer, a unix socket or a secret proves it, as for certificates (``FromProxy``).
 2. Method and URI are those that the client sent. A URI that readers could understand differently is rejected, so what
    the proxy makes of it does not matter. A proxy that decodes or merges it before cannot be seen here.
-3. The decision is that of ``protect``, by ``middleware.decision``. Rules about bodies cannot hold: a card that needs
+3. The decision is as in ``protect``, by ``middleware.decision``. Rules about bodies cannot hold: a card that needs
    them does not start, unless ``agent_checks`` says that the agent itself does so.
 """
 
@@ -87,7 +87,7 @@ class ForwardAuth:
       ``"extended-card"`` for cards that promise one.
     - The other options are as for ``protect``. The agent, or the proxy, serves the card.
 
-    The proxy must remove every header that begins with ``A2A-Caller`` from requests, and set those of the answer.
+    The proxy must remove every header that begins with ``A2A-Caller`` from requests, and set the headers of the answer.
     ConfigurationError: a rule of the card would not be enforced, or an option is wrong.
     """
 

@@ -189,7 +189,7 @@ class ForwardAuth:
             request["raw_path"], request["query_string"] = raw, query
             request["path"] = unquote(raw.decode("latin-1"))
             request["method"] = (values[1] or b"").decode("latin-1")
-        # The last address is the one that the proxy has written.
+        # The proxy has written the last address.
         peer = None if client is None else client.rpartition(b",")[2].strip().decode("latin-1")
         request["client"] = None if peer is None else (peer, 0)
         asking = (*named, _CLIENT, self._secret)

@@ -229,6 +229,27 @@ class Guard:
                 return rejection
         return self._decide(evidence, lines, scope)  # 5
 
+    async def recheck(self, scope: Any, caller: Principal | Anonymous, now: float) -> Rejected | None:
+        """The rejection of a caller whose answer still runs, and who would not be admitted now; else None.
+
+        ``scope`` is the request with its credentials. They are verified again, by ``recheck`` of verifiers that have
+        it. Nothing is counted, and the keys that they are bound to were proven when the request came.
+        """
+        known = {**dict(caller.identities), **dict(caller.for_skills)}
+        carried = self._collect(self._lines.find(scope["headers"]), scope)
+        if isinstance(carried, Rejected):
+            return carried
+        CLIENT.set(scope.get("client"))
+        evidence = await _verify([each for each in carried if each.scheme.name in known], now, known)
+        for name in known:
+            error = evidence.rejected.get(name) or evidence.undecided.get(name)
+            if error is not None:
+                return Rejected(error, name, caller=caller)
+        alternatives = self._config.alternatives
+        if caller.identities and not _satisfied(alternatives, evidence.identities):
+            return self._reject_unsatisfied(alternatives, evidence, "the card")
+        return None
+
     def subject_token(self, scope: Any, caller: Principal | Anonymous) -> SubjectToken | None:
         """The access token that authenticated ``caller`` in this request; None if the caller used none.
 
@@ -488,13 +509,16 @@ def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callabl
     }
 
 
-async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
+async def _verify(carried: Iterable[_Carried], now: float, known: Mapping[str, Identity] | None = None) -> _Evidence:
+    """``known`` are the identities of a caller whose answer still runs: its credentials are verified once more."""
     evidence = _Evidence()
     for scheme, credential, by_dpop in carried:
         if by_dpop:
             evidence.dpop_token = credential
         try:
-            identity = await scheme.verify(credential, now)
+            identity = await (scheme.verify if known is None else scheme.recheck)(credential, now)
+            if identity is None and known is not None:
+                identity = known[scheme.name]
             # A user's verifier may return anything.
             if not isinstance(identity, Identity):
                 raise TypeError(f"the verifier of {scheme.name!r} returned {type(identity).__name__}, not an Identity")

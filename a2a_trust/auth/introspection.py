@@ -188,6 +188,19 @@ class IntrospectionVerifier(ClaimsVerifier):
             raise InvalidCredentialsError("token: it has expired")
         return outcome
 
+    async def recheck(self, credential: str, now: float) -> Identity | None:
+        """The cached identity of a token whose answer still runs; None: it is not cached, and the server is not asked.
+
+        InvalidCredentialsError: the server has said so, in answer to another request.
+        """
+        digest = hashlib.sha256(credential.encode()).digest()
+        why = self._invalid.get(digest, now)
+        if why is not None:
+            raise InvalidCredentialsError(why)
+        self._check_unverified(credential, now)
+        known = self._valid.get(digest, now)
+        return None if known is None else known.identity
+
     def forget(self, credential: str) -> None:
         """Remove a token from the cache, as after its revocation; a JWT with every spelling of its signature.
 

@@ -179,6 +179,10 @@ class Verifier(Protocol[Credential]):
       ``verify`` without it.
 
     These methods must return at once and must not raise.
+
+    - ``async recheck(credential, now)``: as ``verify``, once a second while an answer runs, with
+      ``RequestRules(end_streams_with_credential=True)``. None: nothing is known about the credential that was not known
+      before. Without it, ``verify`` is called. Write it for a verifier that asks a server each time.
     """
 
     async def verify(self, credential: Credential, now: float) -> Identity:

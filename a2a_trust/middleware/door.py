@@ -45,6 +45,7 @@ from a2a_trust.middleware.handlers import HeldAnswer
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
+from a2a_trust.middleware.streams import WatchedAnswer
 
 _READERS: Final = 4
 """How many larger bodies are read at the same time."""
@@ -66,9 +67,11 @@ class Door:
         calls: CallRules | None = None,
         documents: Mapping[str, ASGIApp] | None = None,
         for_callers: Mapping[str, ASGIApp] | None = None,
+        ends_streams: bool = False,
         clock: Callable[[], float] = time,
     ) -> None:
         self._app, self._calls = app, calls
+        self._ends_streams = ends_streams
         self.access: Final[Access] = access
         self._documents, self._for_callers = documents or {}, for_callers or {}
         self._clock = clock
@@ -91,11 +94,7 @@ class Door:
             await self._documents[seen.path](scope, receive, send)
             return
         if seen.is_public:
-            self.access.admit_public(seen)
-            if seen.method == "OPTIONS":
-                receive = replay(b"", partial(_after_body, receive))
-            with Running(None, None):
-                await self._serve(None, seen, receive, send)
+            await self._serve_public(seen, receive, send)
             return
         now = self._clock()
         caller: Caller | Rejected | None = self.access.known_caller(seen, now)
@@ -109,10 +108,15 @@ class Door:
             if isinstance(caller, Rejected):
                 await send_rejection(self.access.reject(caller, seen, now), seen.scope, receive, send)
                 return
+            watched_answer = None
+            if self._ends_streams and (caller.identities or caller.for_skills):
+                watched_answer = WatchedAnswer(self.access, seen, caller, receive, send, self._clock)
+                receive, send = watched_answer.receive, watched_answer.send
             to_caller = self._caching.apply(send, self.access.admit(caller, seen.scope))
             answer = HeldAnswer(receive, to_caller, seen.scope["auth"])
             with Running(caller, task):
-                await self._serve(caller, seen, answer.receive, answer.send)
+                serving = self._serve(caller, seen, answer.receive, answer.send)
+                await (serving if watched_answer is None else watched_answer.during(serving))
             if not answer.has_begun:
                 await self._end(answer, None, seen, receive, send)
         except ClientGoneError:
@@ -123,6 +127,13 @@ class Door:
         finally:
             if ahead is not None:
                 ahead.close()
+
+    async def _serve_public(self, seen: Seen, receive: Receive, send: Send) -> None:
+        self.access.admit_public(seen)
+        if seen.method == "OPTIONS":
+            receive = replay(b"", partial(_after_body, receive))
+        with Running(None, None):
+            await self._serve(None, seen, receive, send)
 
     def hides(self, method: str | None, path: str) -> bool:
         """Whether the application never gets such a request. A websocket has no method."""

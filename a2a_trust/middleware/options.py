@@ -96,12 +96,15 @@ class RequestRules(GuardRules):
       template, if the card has no interface for it.
     - ``skill_of``: finds the skill of a call, whose requirements the guard then checks, in addition to the card's.
     - ``max_body``: the largest body of a call, in bytes.
+    - ``end_streams_with_credential``: ends an answer that still runs when the caller's credential has expired or is
+      revoked.
     """
 
     may_use_tenant: TenantRule | None = None
     skill_of: SkillRule | None = None
     other_paths: Iterable[str] = ()
     max_body: int = MAX_BODY
+    end_streams_with_credential: bool = False
 
     def __post_init__(self) -> None:
         GuardRules.__post_init__(self)

@@ -373,6 +373,7 @@ def _guard(
         calls=calls,
         documents=documents if is_alone else {},  # documents of several agents are found before the agent is
         for_callers=cards if is_for_callers else {},
+        ends_streams=rules.end_streams_with_credential,
         clock=clock,
     )
     named = (*rules.other_paths, *rules.public_paths)

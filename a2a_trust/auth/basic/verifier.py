@@ -98,6 +98,10 @@ class BasicVerifier:
         user, password = read_user_pass(credential)
         return await self._passwords.identity(user, password, now)
 
+    async def recheck(self, credential: str, now: float) -> Identity | None:
+        """As ``verify``. None with a function, which is not called again: nothing of it is cached."""
+        return None if isinstance(self._passwords, _FromFunction) else await self.verify(credential, now)
+
     def is_remembered(self, credential: str, now: float) -> bool:  # noqa: ARG002
         """Whether the password needs no hash, because it was right a short while ago."""
         try:

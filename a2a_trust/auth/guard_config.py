@@ -50,7 +50,6 @@ class ConfiguredScheme:
     - ``takes_dpop``: its tokens may also come there, with a proof.
     - ``header``: the header of the credential; b"" if it is not in a header.
     - ``is_for_access_tokens``: the verifier is of the kind ACCESS_TOKEN; not so for ID tokens.
-    - ``recheck``: the verifier's method for answers that still run; ``verify`` if it has none.
     - ``name_of``: ``credential_name`` of the verifier, if failures are counted.
     - ``is_remembered``: the verifier's method, if credentials can be guessed.
     """
@@ -64,7 +63,6 @@ class ConfiguredScheme:
         self.header: bytes = place.header or b""
         self.is_for_access_tokens: bool = getattr(verifier, "kind", None) is CredentialKind.ACCESS_TOKEN
         self.verify: Callable[[Any, float], Awaitable[Identity]] = verification_of(verifier)
-        self.recheck: Callable[[Any, float], Awaitable[Identity | None]] = getattr(verifier, "recheck", self.verify)
         self.remembered: Callable[[Any, float], Identity | None] | None = cache_of(verifier)
         self.name_of: Callable[[Any], str] | None = getattr(verifier, "credential_name", None)
         self.is_remembered: Callable[[Any, float], bool] | None = getattr(verifier, "is_remembered", None)

@@ -33,7 +33,7 @@ from a2a_trust.auth.discovery import KeySource
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
 from a2a_trust.auth.jwt import MAX_TOKEN
 from a2a_trust.auth.peers import Path, sending
-from a2a_trust.auth.principal import Identity, TokenBinding
+from a2a_trust.auth.principal import RECHECKS, Identity, TokenBinding, UnchangedError
 from a2a_trust.auth.token_cache import SKEW, RedisTokenCache, SharedAnswer, slot_of
 from a2a_trust.auth.token_claims import (
     AccessTokenMark,
@@ -160,7 +160,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         #: Tokens that were valid. They are only introspected first: before unknown tokens.
         self._were_valid: BoundedCache[bytes, bool] = BoundedCache(max_entries=remember)
         self._requests = SingleFlight[tuple[int, bytes], _Outcome]()
-        self._shared = shared
+        self._shared, self.parts = shared, (shared,)
         #: Shared answers to verifiers of another configuration are not read.
         decides = [issuer, sorted(self.audiences), endpoint, client_id, signed_answers is not None]
         self._configuration = hashlib.sha256(json.dumps(decides).encode()).digest()
@@ -181,25 +181,14 @@ class IntrospectionVerifier(ClaimsVerifier):
         if why is not None:
             raise InvalidCredentialsError(why)
         self._check_unverified(credential, now)  # 2
+        if RECHECKS.get():
+            raise UnchangedError
         outcome = await self._ask(credential, digest, now)  # 3 to 7
         if not isinstance(outcome, Identity):
             raise type(outcome)(str(outcome))
         if not now < outcome.expires_at:  # an earlier caller began the introspection request
             raise InvalidCredentialsError("token: it has expired")
         return outcome
-
-    async def recheck(self, credential: str, now: float) -> Identity | None:
-        """The cached identity of a token whose answer still runs; None: it is not cached, and the server is not asked.
-
-        InvalidCredentialsError: the server has said so, in answer to another request.
-        """
-        digest = hashlib.sha256(credential.encode()).digest()
-        why = self._invalid.get(digest, now)
-        if why is not None:
-            raise InvalidCredentialsError(why)
-        self._check_unverified(credential, now)
-        known = self._valid.get(digest, now)
-        return None if known is None else known.identity
 
     def forget(self, credential: str) -> None:
         """Remove a token from the cache, as after its revocation; a JWT with every spelling of its signature.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, Final
 
 from a2a_trust.auth.principal import (
     BoundVerifier,
@@ -14,8 +14,6 @@ from a2a_trust.auth.principal import (
     verification_of,
 )
 from a2a_trust.errors import ConfigurationError, UnrecognizedCredentialsError
-
-_T = TypeVar("_T")
 
 
 class SeveralIssuers(BoundVerifier[str]):
@@ -56,6 +54,7 @@ class SeveralIssuers(BoundVerifier[str]):
                     f"SeveralIssuers: two verifiers are for the issuer {issuer!a}; write one, with a list of audiences "
                     "or profiles"
                 )
+        self.parts: Final = self._verifiers
         self._verify = tuple(verification_of(each) for each in self._verifiers)
 
     @property
@@ -84,22 +83,13 @@ class SeveralIssuers(BoundVerifier[str]):
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
         """The identity by the first verifier that recognizes the token. As ``Verifier.verify``."""
-        return await _first(self._verify, credential, now)
-
-    async def recheck(self, credential: str, now: float) -> Identity | None:
-        """As ``Verifier.recheck``, by the first verifier that recognizes the token."""
-        methods = [getattr(each, "recheck", verify) for each, verify in zip(self._verifiers, self._verify, strict=True)]
-        return await _first(methods, credential, now)
-
-
-async def _first(methods: Iterable[Callable[[str, float], Awaitable[_T]]], credential: str, now: float) -> _T:
-    reasons = []
-    for method in methods:
-        try:
-            return await method(credential, now)
-        except UnrecognizedCredentialsError as error:
-            reasons.append(str(error))
-    raise UnrecognizedCredentialsError("; ".join(dict.fromkeys(reasons)))
+        reasons = []
+        for verify in self._verify:
+            try:
+                return await verify(credential, now)
+            except UnrecognizedCredentialsError as error:
+                reasons.append(str(error))
+        raise UnrecognizedCredentialsError("; ".join(dict.fromkeys(reasons)))
 
 
 def asks_issuer(verifier: Any) -> bool:

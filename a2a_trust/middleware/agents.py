@@ -31,6 +31,7 @@ from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
+from a2a_trust.middleware.readiness import NOT_STARTED, Readiness
 from a2a_trust.middleware.rejection import NOT_FOUND, rejection_of, send_rejection
 from a2a_trust.middleware.routing import is_read, quote_path, route_path
 
@@ -70,7 +71,7 @@ class Agent:
         its proxy writes the client's certificate."""
         self.guarded, self._make = guarded, make
         self.certificate_headers = certificate_headers
-        self._name = f"agent {name!r}: " if name else ""
+        self.name = f"agent {name!r}: " if name else ""
         self._flights = SingleFlight[str, None]()
         self._failed_at, self._logged = -inf, ""
 
@@ -100,11 +101,11 @@ class Agent:
             accept(guarded)
         except TrustError as error:
             self._failed_at = monotonic()
-            raise ConfigurationError(f"{self._name}{error}") from None
+            raise ConfigurationError(f"{self.name}{error}") from None
         except Exception as error:  # user code may raise anything
             self._failed_at = monotonic()
             raise ConfigurationError(
-                f"{self._name}card: making it failed with {type(error).__name__}: {error}"
+                f"{self.name}card: making it failed with {type(error).__name__}: {error}"
             ) from error
         self.guarded = guarded
 
@@ -149,7 +150,7 @@ class Agents:
             finally:
                 for agent in self._agents.values():
                     if agent.guarded is not None:
-                        agent.guarded.door.access.flush()
+                        await agent.guarded.door.access.aclose()
             return
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
@@ -164,6 +165,13 @@ class Agents:
             await self._documents[path][1](scope, receive, send)
             return
         await self._pass_on(path or "/", scope, receive, send)
+
+    def readiness(self) -> Readiness:
+        """Ready when all agents are."""
+        agents = self._agents.values()
+        known = [(each.name, each.guarded.door.readiness() if each.guarded else NOT_STARTED) for each in agents]
+        problems = {f"{name}{part}": why for name, each in known for part, why in each.problems.items()}
+        return Readiness(all(each.ready for _, each in known), problems)
 
     async def _pass_on(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         prefix = self._prefixes.longest(path)

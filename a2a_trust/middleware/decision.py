@@ -315,9 +315,11 @@ class Access:
             call_id=call_id,
         )
 
-    def flush(self) -> None:
+    async def aclose(self) -> None:
+        """At the end of the lifespan: log what is counted, and close the connections of stores to this event loop."""
         for repeated in self._repeated.values():
             repeated.flush()
+        await self.guard.aclose()
 
 
 class CallRules:

@@ -43,6 +43,7 @@ from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead,
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.handlers import HeldAnswer
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
+from a2a_trust.middleware.readiness import Readiness
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
 from a2a_trust.middleware.streams import WatchedAnswer
@@ -79,6 +80,7 @@ class Door:
         self._caching = CachingRules(guard.place(scheme.name) for scheme in guard.schemes)
         self._readers: anyio.CapacityLimiter | None = None  # made in the loop that serves
         self.on_start: Callable[[], None] = lambda: None
+        self.readiness: Callable[[], Readiness]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = this_task()
@@ -87,7 +89,7 @@ class Door:
             try:
                 await self._app(scope, receive, send)
             finally:
-                self.access.flush()
+                await self.access.aclose()
             return
         seen = self.access.see(scope)
         if seen.path in self._documents and is_read(seen.scope):
@@ -110,8 +112,8 @@ class Door:
                 return
             watched_answer = None
             if self._ends_streams and (caller.identities or caller.for_skills):
-                watched_answer = WatchedAnswer(self.access, seen, caller, receive, send, self._clock)
-                receive, send = watched_answer.receive, watched_answer.send
+                watched_answer = WatchedAnswer(self.access, seen, caller, send, self._clock)
+                send = watched_answer.send
             to_caller = self._caching.apply(send, self.access.admit(caller, seen.scope))
             answer = HeldAnswer(receive, to_caller, seen.scope["auth"])
             with Running(caller, task):
@@ -334,6 +336,7 @@ class Installation(Generic[AppT]):
             await guard(scope, receive, send)
 
         members = {"__call__": guarded_call, "__module__": kind.__module__, **({} if is_swapped else {"__slots__": ()})}
+        members["_a2a_trust_readiness"] = staticmethod(guard.readiness)
         guarded = new_class(kind.__name__, (kind, _Guarded), exec_body=lambda space: space.update(members))
         if not is_swapped:
             return cast("AppT", guarded(self._app))

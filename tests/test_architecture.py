@@ -62,7 +62,7 @@ FLOORS_WITHIN = {
         ("audit", "browsers", "documents", "paths", "routing"),
         ("caching", "caller", "disconnect", "lifespan", "metadata", "rejection"),
         ("application", "calls", "card", "handlers", "options"),
-        ("decision", "extended_card", "generated", "readiness"),
+        ("decision", "extended_card", "generated", "health"),
         ("streams",),
         ("door",),
         ("agents",),

@@ -42,8 +42,8 @@ from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, che
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.handlers import HeldAnswer
+from a2a_trust.middleware.health import Readiness
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
-from a2a_trust.middleware.readiness import Readiness
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
 from a2a_trust.middleware.streams import WatchedAnswer

@@ -50,10 +50,10 @@ from a2a_trust.middleware.documents import ASGIApp, Document, Scope
 from a2a_trust.middleware.door import AppT, Door, Installation
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
+from a2a_trust.middleware.health import endpoint_at, readiness_of
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import RequestRules, read_list, takes_requests
 from a2a_trust.middleware.paths import exact_path
-from a2a_trust.middleware.readiness import ReadinessEndpoint, readiness_of
 from a2a_trust.middleware.routing import Interfaces
 
 _log: Final = logging.getLogger(__name__)
@@ -353,8 +353,7 @@ def _guard(
     )
     interfaces = access.interfaces
     _check_hosts(agent.url, interfaces, agent.dpop)
-    enforced = _AsEnforced(source, view)
-    cards = _public_cards(source, enforced, agent.serving, prefix, clock)
+    cards = _public_cards(source, view, agent.serving, prefix, clock)
     of_url = _of_url(agent, prefix, resource, clock)
     extended = ExtendedCardEndpoint(
         view,
@@ -367,11 +366,9 @@ def _guard(
     )
     calls = CallRules(access, rules, extended, others_must_be_named=not is_alone)
     _check_paths(prefix, agent, interfaces, of_url)
-    ready = partial(readiness_of, access.guard, enforced, clock)
-    if rules.readiness_path is not None:
-        of_url[rules.readiness_path] = ReadinessEndpoint(ready)
     is_for_callers = agent.serving.readers is CardReaders.CALLERS  # the cards are served behind the guard then
-    documents = of_url if is_for_callers else {**cards, **of_url}
+    ready = partial(readiness_of, access.guard, _AsEnforced(source, view), clock)
+    documents = {**({} if is_for_callers else cards), **of_url, **endpoint_at(rules.readiness_path, ready)}
     door = Door(
         app,
         access,
@@ -407,13 +404,12 @@ def _of_url(
 
 def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, taken: Collection[str]) -> None:
     """Return when all paths of the agent are below its prefix, and no path of the card is used for something else."""
-    rules = agent.rules
-    readiness_paths = () if rules.readiness_path is None else (exact_path("readiness_path", rules.readiness_path),)
+    ready = agent.rules.readiness_path
     for option, paths in (
-        ("readiness_path", readiness_paths),
         ("card_paths", agent.serving.card_paths),
-        ("other_paths", rules.other_paths),
-        ("public_paths", rules.public_paths),
+        ("other_paths", agent.rules.other_paths),
+        ("public_paths", agent.rules.public_paths),
+        ("readiness_path", () if ready is None else (exact_path("readiness_path", ready),)),
     ):
         for path in paths:
             if not f"{path}/".startswith(f"{prefix}/"):
@@ -423,9 +419,9 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
                     f"{option}: the card is served at {path!a:.128} anyway, and CardServing(readers=…) says who may "
                     "read it; leave this path out"
                 )
-    named = {*taken, *rules.public_paths, *rules.other_paths, *agent.serving.card_paths}
-    own = [("card_paths", each, taken) for each in agent.serving.card_paths]
-    for option, path, others in (*own, *(("readiness_path", each, named) for each in readiness_paths)):
+    named = {*taken, *agent.rules.public_paths, *agent.rules.other_paths, *agent.serving.card_paths}
+    own = [("card_paths", path, taken) for path in agent.serving.card_paths]
+    for option, path, others in own if ready is None else (*own, ("readiness_path", ready, named)):
         if path in others or path in interfaces.served_paths or ends_like_operation(path):
             raise ConfigurationError(
                 f"{option}: {path!a:.128} is the path of an interface, of an operation of A2A or of another document, "
@@ -440,10 +436,10 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
 
 
 def _public_cards(
-    source: CardSource, enforced: CardSource, serving: CardServing, prefix: str, clock: Callable[[], float]
+    source: CardSource, view: CardView, serving: CardServing, prefix: str, clock: Callable[[], float]
 ) -> dict[str, ASGIApp]:
     is_shared = serving.readers is CardReaders.EVERYBODY
-    card: ASGIApp = PublicCard(enforced, max_age=serving.max_age, shared=is_shared, clock=clock)
+    card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
     if isinstance(source, GeneratedCard):
         card = ask_again(card, source)
     if isinstance(serving.readers, Networks):

@@ -15,7 +15,7 @@ from a2a_trust.auth.guard import Guard
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware.caller import this_task
 from a2a_trust.middleware.card import CardSource
-from a2a_trust.middleware.documents import Receive, Scope, Send, respond
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, respond
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,12 @@ def readiness_of(guard: Guard, card: CardSource, clock: Callable[[], float]) -> 
     return Readiness(can_admit and "card" not in problems, problems)
 
 
-class ReadinessEndpoint:
-    """An ASGI application that says to everybody whether the agent is ready, and nothing else."""
+def endpoint_at(path: str | None, known: Callable[[], Readiness]) -> dict[str, ASGIApp]:
+    """By its path, the ASGI application that says to everybody whether an agent is ready, and nothing else."""
 
-    def __init__(self, known: Callable[[], Readiness]) -> None:
-        self._known = known
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        status, body = (200, b"ready") if self._known().ready else (503, b"not ready")
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+        status, body = (200, b"ready") if known().ready else (503, b"not ready")
         headers = [(b"cache-control", b"no-store"), (b"content-type", b"text/plain")]
         await respond(scope, send, status, [*headers, (b"content-length", b"%d" % len(body))], body)
+
+    return {} if path is None else {path: endpoint}

@@ -159,7 +159,7 @@ async def test_passwords_are_a_store_and_a_function_is_none() -> None:
     async def find(users: tuple[str, ...]) -> Any:
         raise OSError
 
-    store.find = find  # type: ignore[method-assign]
+    store.find = find  # type: ignore[method-assign,assignment]
     app = protect(Agent(), card=card, verifiers={"basic": BasicVerifier(store, clock=clock)})
     headers = [(b"authorization", b"Basic YW5uOnNlY3JldA==")]
     await asked(app, "/x", method="GET", type="http", headers=headers)

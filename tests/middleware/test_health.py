@@ -84,9 +84,9 @@ def token_verifier(keys: Any, issuer: str = ISSUER, **options: Any) -> JwtVerifi
     return JwtVerifier(keys, issuer=issuer, audience=AUDIENCE, **options)
 
 
-def token_agent(verifier: Any, **options: Any) -> Any:
+def token_agent(verifier: Any, dpop: DPoP | None = None, **rules: Any) -> Any:
     card = {**CARD, "securityRequirements": [{"schemes": {"oauth": {"list": ["read"]}}}]}
-    return protect(Agent(), card=card, verifiers={"oauth": verifier}, **options)
+    return protect(Agent(), card=card, verifiers={"oauth": verifier}, dpop=dpop, rules=RequestRules(**rules))
 
 
 async def use(app: Any, key: str = "unknown") -> int:

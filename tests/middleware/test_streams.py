@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
@@ -104,7 +104,15 @@ class Talking:
 class Client:
     """The server's side of one request."""
 
-    def __init__(self, app: Any, path: str = "/rpc", *, kind: str = "http", spec: str = "2.3") -> None:
+    def __init__(
+        self,
+        app: Any,
+        path: str = "/rpc",
+        *,
+        kind: str = "http",
+        spec: str = "2.3",
+        headers: Iterable[tuple[bytes, bytes]] = [(b"x-api-key", b"secret")],
+    ) -> None:
         self.sent: list[Message] = []
         self.queue = asyncio.Queue[Message]()
         if kind == "http":
@@ -112,14 +120,15 @@ class Client:
             self.queue.put_nowait({"type": "http.request", "body": body})
         else:
             self.queue.put_nowait({"type": "websocket.connect"})
-        scope: Scope = {
+        self.scope: Scope = {
             "type": kind,
             "method": "POST" if path == "/rpc" else "GET",
             "path": path,
-            "headers": [(b"x-api-key", b"secret"), (b"content-type", b"application/json")],
+            "headers": [*headers, (b"content-type", b"application/json")],
             "asgi": {"version": "3.0", "spec_version": spec},
         }
-        self.request = asyncio.create_task(app(scope, self.queue.get, self.send))
+        self.app = app
+        self.request = asyncio.create_task(app(self.scope, self.queue.get, self.send))
 
     async def send(self, message: Message) -> None:
         self.sent.append(message)
@@ -137,10 +146,12 @@ class Client:
         return any(message.get("more_body") is False for message in self.sent)
 
 
-def agent(app: Any, verifier: Any, clock: Callable[[], float], **rules: Any) -> Any:
-    card = {**CARD, "securityRequirements": [{"schemes": {"key": {"list": ["read"]}}}]}
+def agent(app: Any, verifier: Any, clock: Callable[[], float], *, scheme: str = "key", **rules: Any) -> Any:
+    schemes = {**CARD["securitySchemes"], "basic": {"httpAuthSecurityScheme": {"scheme": "Basic"}}}
+    scopes = [] if scheme == "basic" else ["read"]
+    card = {**CARD, "securitySchemes": schemes, "securityRequirements": [{"schemes": {scheme: {"list": scopes}}}]}
     given = RequestRules(**{"end_streams_with_credential": True, **rules})
-    return protect(app, card=card, verifiers={"key": verifier}, rules=given, clock=clock)
+    return protect(app, card=card, verifiers={scheme: verifier}, rules=given, clock=clock)
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -357,12 +368,7 @@ def test_a_revoked_key_ends_its_answer_and_no_other() -> None:
         for app, key in zip(apps, keys, strict=True):
             app.go_on.set()
             guarded = agent(app, verifier, lambda: keys[0].record.created + 1)
-            scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"x-api-key", key.text.encode())]}
-            client = Client.__new__(Client)
-            client.sent, client.queue = [], asyncio.Queue()
-            client.queue.put_nowait({"type": "http.request"})
-            client.request = asyncio.create_task(guarded(scope, client.queue.get, client.send))
-            clients.append(client)
+            clients.append(Client(guarded, "/x", headers=[(b"x-api-key", key.text.encode())]))
         await until(lambda: all(client.body == EVENT for client in clients))
         store.revoke(keys[0].record.key_id)
         await settled()

@@ -30,7 +30,7 @@ from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_
 from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.health import NOT_STARTED, Readiness
-from a2a_trust.middleware.lifespan import run_lifespans
+from a2a_trust.middleware.lifespan import closing, run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
 from a2a_trust.middleware.rejection import NOT_FOUND, rejection_of, send_rejection
 from a2a_trust.middleware.routing import is_read, quote_path, route_path
@@ -146,11 +146,11 @@ class Agents:
         if scope["type"] == "lifespan":
             start = partial(self._start, scope)
             try:
-                await run_lifespans((self._app, *self._lifespans), scope, receive, send, started=start)
+                apps = (self._app, *self._lifespans)
+                await run_lifespans(apps, scope, receive, closing(send, self._close), started=start)
             finally:
-                for agent in self._agents.values():
-                    if agent.guarded is not None:
-                        await agent.guarded.door.access.aclose()
+                for each in self._guarded():
+                    each.door.access.flush()
             return
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
@@ -165,6 +165,13 @@ class Agents:
             await self._documents[path][1](scope, receive, send)
             return
         await self._pass_on(path or "/", scope, receive, send)
+
+    def _guarded(self) -> list[GuardedAgent]:
+        return [agent.guarded for agent in self._agents.values() if agent.guarded is not None]
+
+    async def _close(self) -> None:
+        for each in self._guarded():
+            await each.door.access.guard.aclose()
 
     def readiness(self) -> Readiness:
         """Ready when all agents are."""

@@ -315,11 +315,9 @@ class Access:
             call_id=call_id,
         )
 
-    async def aclose(self) -> None:
-        """At the end of the lifespan: log what is counted, and close the connections of stores to this event loop."""
+    def flush(self) -> None:
         for repeated in self._repeated.values():
             repeated.flush()
-        await self.guard.aclose()
 
 
 class CallRules:

@@ -43,6 +43,7 @@ from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead,
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.handlers import HeldAnswer
 from a2a_trust.middleware.health import Readiness
+from a2a_trust.middleware.lifespan import closing
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
@@ -87,9 +88,9 @@ class Door:
         if scope["type"] == "lifespan":
             self.on_start()
             try:
-                await self._app(scope, receive, send)
+                await self._app(scope, receive, closing(send, self.access.guard.aclose))
             finally:
-                await self.access.aclose()
+                self.access.flush()
             return
         seen = self.access.see(scope)
         if seen.path in self._documents and is_read(seen.scope):

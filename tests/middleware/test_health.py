@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -349,9 +350,12 @@ async def live(app: Any) -> None:
     async def receive() -> Message:
         return messages.pop()
 
-    async def send(message: Message) -> None: ...
+    async def send(message: Message) -> None:
+        if message["type"] == "lifespan.shutdown.complete":
+            raise asyncio.CancelledError  # as servers do
 
-    await app({"type": "lifespan", "asgi": {}}, receive, send)
+    with suppress(asyncio.CancelledError):
+        await app({"type": "lifespan", "asgi": {}}, receive, send)
 
 
 async def test_stores_close_with_the_lifespan_once_each() -> None:

@@ -87,9 +87,9 @@ class Streams:
 
 
 @asynccontextmanager
-async def serving(app: Any, server: str) -> AsyncIterator[str]:
+async def serving(app: Any, server: str, **options: Any) -> AsyncIterator[str]:
     if server != "hypercorn":
-        async with uvicorn_serving(app, server) as origin:
+        async with uvicorn_serving(app, server, **options) as origin:
             yield origin
         return
     listener, ended, config = socket.create_server(("127.0.0.1", 0)), asyncio.Event(), Config()

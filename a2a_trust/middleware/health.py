@@ -2,7 +2,7 @@
 
 An agent is ready when its card can be served, and the credentials of at least one alternative of the card can be
 verified. So an outage at one issuer does not take an agent with other callers out of service. A store or a key set that
-was never used counts as available. What is lost is tried again in the background, so it is found without requests.
+was never used counts as available. A lost one is tried again in the background, so it is found without requests.
 """
 
 from __future__ import annotations

@@ -14,15 +14,7 @@ from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extracto
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configure
 from a2a_trust.auth.peers import CLIENT
-from a2a_trust.auth.principal import (
-    Anonymous,
-    Identity,
-    Principal,
-    SubjectToken,
-    UnchangedError,
-    Verifier,
-    outage_of,
-)
+from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, UnchangedError, Verifier, outage_of
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.auth.token_claims import candidates
 from a2a_trust.base.databases.availability import Pooled
@@ -252,6 +244,7 @@ class Guard:
         carried = self._collect(self._lines.find(scope["headers"]), scope)
         if isinstance(carried, Rejected):
             return carried
+        CLIENT.set(scope.get("client"))  # for the queues of verifiers
         evidence = await _verify([each for each in carried if each.scheme.name in known], now, known)
         for name in known:
             if error := evidence.rejected.get(name) or evidence.undecided.get(name):

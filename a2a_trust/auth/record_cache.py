@@ -126,8 +126,7 @@ class RecordCache(Generic[_K, _R, _C]):
     def outage(self) -> str:
         """Why the store cannot be read, since the last look-up failed; "" if it can. It is then read again, later."""
         if self._outage and self._clock() >= self._retry_at:
-            with suppress(KeySourceUnavailableError):  # too many wait
-                self._look_ups.begin(self._probe)
+            self._look_ups.begin(self._probe, first=True)
         return self._outage
 
     def look_again(self) -> None:

@@ -61,11 +61,12 @@ class WatchedAnswer:
             if self._watch is not None:
                 if not self._is_over:
                     self._watch.cancel()
-                await asyncio.wait([self._watch])  # it may be sending the error
+                await asyncio.gather(self._watch, return_exceptions=True)  # it may be sending the error
 
     async def send(self, message: Message) -> None:
-        if self._runs and message.get("more_body", True) and self._clock() >= self._expires_at:
-            await self._check()
+        is_late = self._runs and message.get("more_body", True) and self._clock() >= self._expires_at
+        if is_late and self._watch is not None:
+            await asyncio.wait([self._watch])  # which ends the answer now
         if not self._is_over:
             self._note(message)
             await self._send(message)

@@ -64,7 +64,7 @@ class Database(ABC):
         except self._errors as error:
             why = self._reason(error)
             if audits and not self.lost:
-                self.lost = why
+                self.lost = f"{self.what}: {why}"
                 event = {"event": "store-lost", "detail": f"{self.what}: {why}"}
                 _log.warning("lost the %s: %s", self.what, why, extra={"audit": event})
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None

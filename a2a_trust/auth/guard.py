@@ -14,9 +14,10 @@ from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extracto
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configure
 from a2a_trust.auth.peers import CLIENT
-from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, Verifier
+from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, UnchangedError, Verifier, outage_of
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.auth.token_claims import candidates
+from a2a_trust.base.databases.availability import Pooled
 from a2a_trust.card.view import Alternative, CardView, SecurityScheme
 from a2a_trust.errors import (
     AuthenticationError,
@@ -76,6 +77,7 @@ class _Evidence:
 _Verified: TypeAlias = tuple[tuple[str, Identity], ...]
 """The identities of an alternative, by the names of their schemes."""
 
+_NO_ONE: Final[Mapping[str, Identity]] = {}
 _NO_LINES: Final[Lines] = []
 _PROOF: Final = b"dpop"
 _MOST_PRINCIPALS: Final = 4096
@@ -228,6 +230,45 @@ class Guard:
             if rejection is not None:
                 return rejection
         return self._decide(evidence, lines, scope)  # 5
+
+    async def recheck(self, scope: Any, caller: Principal | Anonymous, now: float) -> Rejected | None:
+        """The rejection of a caller whose answer still runs, and who would not be admitted now; else None.
+
+        ``scope`` is the request with its credentials. Nothing is counted, and proofs of keys are not verified again.
+        """
+        known = {**dict(caller.identities), **dict(caller.for_skills)}
+        for name, identity in known.items():
+            if not now < identity.expires_at:
+                why = f"the credential of {name[:64]!a} expired while the answer ran"
+                return Rejected(InvalidCredentialsError(why), name, caller=caller)
+        carried = self._collect(self._lines.find(scope["headers"]), scope)
+        if isinstance(carried, Rejected):
+            return carried
+        CLIENT.set(scope.get("client"))  # for the queues of verifiers
+        evidence = await _verify([each for each in carried if each.scheme.name in known], now, known)
+        for name in known:
+            if error := evidence.rejected.get(name) or evidence.undecided.get(name):
+                return Rejected(error, name, caller=caller)
+        alternatives = self._config.alternatives
+        is_lacking = caller.identities and not _satisfied(alternatives, evidence.identities)
+        return self._reject_unsatisfied(alternatives, evidence, "the card") if is_lacking else None
+
+    def outages(self) -> tuple[dict[str, str], bool]:
+        """By the names of schemes, why their credentials cannot be verified now, as far as is known without a wait; and
+        whether the card admits a caller all the same."""
+        proofs = outage_of(self.dpop)
+        every = {name: outage_of(each.verifier) or (each.takes_dpop and proofs) for name, each in self._schemes.items()}
+        lost = {name: why for name, why in every.items() if why}
+        needed = ([name for name, _ in alternative.schemes] for alternative in self._config.alternatives)
+        return lost, self._config.admits_anonymous or any(lost.keys().isdisjoint(names) for names in needed)
+
+    async def aclose(self) -> None:
+        """Close the connections of all stores to the running event loop. A store that is used again opens new ones."""
+        parts: list[Any] = [*(scheme.verifier for scheme in self._schemes.values()), self.dpop, self._throttle]
+        for part in parts:  # which grows meanwhile
+            parts += (each for each in getattr(part, "parts", ()) if each not in parts)
+            if isinstance(part, Pooled):
+                await part.aclose()
 
     def subject_token(self, scope: Any, caller: Principal | Anonymous) -> SubjectToken | None:
         """The access token that authenticated ``caller`` in this request; None if the caller used none.
@@ -488,7 +529,8 @@ def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callabl
     }
 
 
-async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
+async def _verify(carried: Iterable[_Carried], now: float, known: Mapping[str, Identity] = _NO_ONE) -> _Evidence:
+    """``known``: the identities that were found before."""
     evidence = _Evidence()
     for scheme, credential, by_dpop in carried:
         if by_dpop:
@@ -500,6 +542,8 @@ async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
                 raise TypeError(f"the verifier of {scheme.name!r} returned {type(identity).__name__}, not an Identity")
             if not now < identity.expires_at:
                 raise InvalidCredentialsError(f"the credential of {scheme.name!r} has expired")
+        except UnchangedError:
+            evidence.identities[scheme.name] = known[scheme.name]
         except InvalidCredentialsError as error:
             evidence.rejected[scheme.name] = error
             evidence.failed.add(scheme.name)

@@ -33,7 +33,7 @@ from a2a_trust.auth.discovery import KeySource
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
 from a2a_trust.auth.jwt import MAX_TOKEN
 from a2a_trust.auth.peers import Path, sending
-from a2a_trust.auth.principal import Identity, TokenBinding
+from a2a_trust.auth.principal import RECHECKS, Identity, TokenBinding, UnchangedError
 from a2a_trust.auth.token_cache import SKEW, RedisTokenCache, SharedAnswer, slot_of
 from a2a_trust.auth.token_claims import (
     AccessTokenMark,
@@ -160,7 +160,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         #: Tokens that were valid. They are only introspected first: before unknown tokens.
         self._were_valid: BoundedCache[bytes, bool] = BoundedCache(max_entries=remember)
         self._requests = SingleFlight[tuple[int, bytes], _Outcome]()
-        self._shared = shared
+        self._shared, self.parts = shared, (shared,)
         #: Shared answers to verifiers of another configuration are not read.
         decides = [issuer, sorted(self.audiences), endpoint, client_id, signed_answers is not None]
         self._configuration = hashlib.sha256(json.dumps(decides).encode()).digest()
@@ -181,6 +181,8 @@ class IntrospectionVerifier(ClaimsVerifier):
         if why is not None:
             raise InvalidCredentialsError(why)
         self._check_unverified(credential, now)  # 2
+        if RECHECKS.get():
+            raise UnchangedError
         outcome = await self._ask(credential, digest, now)  # 3 to 7
         if not isinstance(outcome, Identity):
             raise type(outcome)(str(outcome))

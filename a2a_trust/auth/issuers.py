@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from a2a_trust.auth.principal import (
     BoundVerifier,
@@ -54,6 +54,7 @@ class SeveralIssuers(BoundVerifier[str]):
                     f"SeveralIssuers: two verifiers are for the issuer {issuer!a}; write one, with a list of audiences "
                     "or profiles"
                 )
+        self.parts: Final = self._verifiers
         self._verify = tuple(verification_of(each) for each in self._verifiers)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -129,6 +130,15 @@ def _read_only(value: Any, name: str) -> Any:
     return value
 
 
+RECHECKS: Final = ContextVar("a2a_trust.rechecks", default=False)
+"""Whether a credential was verified before, and is verified again because the answer to its request still runs. No
+server is asked again then: ``UnchangedError``."""
+
+
+class UnchangedError(Exception):
+    """Nothing is known about a credential that was not known when its request was admitted."""
+
+
 class TokenBinding(StrEnum):
     """Whether tokens must be sender-constrained (RFC 9700 2.2.1)."""
 
@@ -177,6 +187,7 @@ class Verifier(Protocol[Credential]):
     - ``remembered(credential, now)``: the identity that ``verify`` would return now, if no wait is needed to know that;
       else None. With it, callers who were here before are answered faster. It is not called if a subclass overrides
       ``verify`` without it.
+    - ``outage()``: why credentials cannot be verified now, as far as is known; "" if they can. It is for ``readiness``.
 
     These methods must return at once and must not raise.
     """
@@ -260,6 +271,17 @@ def cache_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Id
             remembered: Callable[[Credential, float], Identity | None] = verifier.remembered  # type: ignore[attr-defined]
             return remembered if is_own and getattr(remembered, "__func__", None) is vars(kind)["remembered"] else None
     return None
+
+
+def outage_of(part: Any) -> str:
+    """Why a verifier or a part of it cannot be used now, as far as is known without a wait; "" if it can.
+
+    Its method ``outage`` says so; without it, all of its ``parts`` that know it are lost.
+    """
+    if hasattr(part, "outage"):
+        return str(part.outage())
+    lost = [outage_of(each) for each in getattr(part, "parts", ()) if hasattr(each, "outage") or hasattr(each, "parts")]
+    return "; ".join(lost) if all(lost) else ""
 
 
 class _User:

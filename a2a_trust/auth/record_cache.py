@@ -89,7 +89,7 @@ class RecordCache(Generic[_K, _R, _C]):
         self._find_in_store = find
         self._made = made
         self._size = size
-        self._nobody = nobody
+        self._nobody, self._probe = nobody, nobody()
         self._refresh = refresh
         self.look_again_after: float = refresh / 2
         """The age, in seconds, from which on a record is looked up, if only in the background."""
@@ -122,6 +122,12 @@ class RecordCache(Generic[_K, _R, _C]):
         """The cached record, if it is still valid while the store cannot be read."""
         known = self.known.get(key)
         return None if known is None or self._clock() - known.reading.at >= self._stale_if_error else known
+
+    def outage(self) -> str:
+        """Why the store cannot be read, since the last look-up failed; "" if it can. It is then read again, later."""
+        if self._outage and self._clock() >= self._retry_at:
+            self._look_ups.begin(self._probe, first=True)
+        return self._outage
 
     def look_again(self) -> None:
         """The store has changed: each record is looked up once more before its next use.

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.base.cache import BoundedCache
-from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
 from a2a_trust.base.databases.redis import RedisServer
 
 _ROUND_TRIP_SECONDS: Final = 0.2
@@ -56,7 +56,7 @@ class _SharedWindow(NamedTuple):
     rest: float
 
 
-class RedisCounters:
+class RedisCounters(Pooled):
     """Counts failed credentials in one Redis server: ``FailureLimits(shared=RedisCounters("rediss://…"))``.
 
     Agents that use the same database of a server, with the same limits, share the counters. A right password ends the

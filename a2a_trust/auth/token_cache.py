@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.base import strict_json
-from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
 from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
@@ -59,7 +59,7 @@ def slot_of(configuration: bytes, token: bytes) -> bytes:
     return _PREFIX + hashlib.sha256(configuration + token).digest()
 
 
-class RedisTokenCache:
+class RedisTokenCache(Pooled):
     """Shares valid answers about opaque tokens: ``IntrospectionVerifier(…, shared=RedisTokenCache(url, secret=…))``.
 
     A request waits for the server for a quarter of a second at most, and after a failure one request per second tries

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.options import SkillRule as SkillRule, TenantRule as TenantRule
     from a2a_trust.auth.peers import Networks as Networks
     from a2a_trust.middleware.protection import CardServing as CardServing, ProtectedAgent as ProtectedAgent
+    from a2a_trust.middleware.health import Readiness as Readiness, readiness as readiness
     from a2a_trust.middleware.protection import protect as protect, protect_agents as protect_agents
 else:
     __getattr__, __dir__ = lazy(__name__, {
@@ -27,5 +28,6 @@ else:
         "middleware.extended_card": "ExtendedCard",
         "middleware.handlers": "CallerRejectedError reject_caller require_skill",
         "middleware.options": "GuardRules RequestRules SkillRule TenantRule",
-        "auth.peers": "Networks", "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
+        "auth.peers": "Networks", "middleware.health": "Readiness readiness",
+        "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
     })  # fmt: skip

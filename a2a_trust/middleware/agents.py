@@ -29,7 +29,8 @@ from a2a_trust.middleware.decision import CONTROL
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, send_without_body
 from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.generated import ASK_SECONDS
-from a2a_trust.middleware.lifespan import run_lifespans
+from a2a_trust.middleware.health import NOT_STARTED, Readiness
+from a2a_trust.middleware.lifespan import closing, run_lifespans
 from a2a_trust.middleware.paths import OtherPaths, ends_like_card
 from a2a_trust.middleware.rejection import NOT_FOUND, rejection_of, send_rejection
 from a2a_trust.middleware.routing import is_read, quote_path, route_path
@@ -70,7 +71,7 @@ class Agent:
         its proxy writes the client's certificate."""
         self.guarded, self._make = guarded, make
         self.certificate_headers = certificate_headers
-        self._name = f"agent {name!r}: " if name else ""
+        self.name = f"agent {name!r}: " if name else ""
         self._flights = SingleFlight[str, None]()
         self._failed_at, self._logged = -inf, ""
 
@@ -100,11 +101,11 @@ class Agent:
             accept(guarded)
         except TrustError as error:
             self._failed_at = monotonic()
-            raise ConfigurationError(f"{self._name}{error}") from None
+            raise ConfigurationError(f"{self.name}{error}") from None
         except Exception as error:  # user code may raise anything
             self._failed_at = monotonic()
             raise ConfigurationError(
-                f"{self._name}card: making it failed with {type(error).__name__}: {error}"
+                f"{self.name}card: making it failed with {type(error).__name__}: {error}"
             ) from error
         self.guarded = guarded
 
@@ -145,11 +146,11 @@ class Agents:
         if scope["type"] == "lifespan":
             start = partial(self._start, scope)
             try:
-                await run_lifespans((self._app, *self._lifespans), scope, receive, send, started=start)
+                apps = (self._app, *self._lifespans)
+                await run_lifespans(apps, scope, receive, closing(send, self._close), started=start)
             finally:
-                for agent in self._agents.values():
-                    if agent.guarded is not None:
-                        agent.guarded.door.access.flush()
+                for each in self._guarded():
+                    each.door.access.flush()
             return
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
@@ -164,6 +165,20 @@ class Agents:
             await self._documents[path][1](scope, receive, send)
             return
         await self._pass_on(path or "/", scope, receive, send)
+
+    def _guarded(self) -> list[GuardedAgent]:
+        return [agent.guarded for agent in self._agents.values() if agent.guarded is not None]
+
+    async def _close(self) -> None:
+        for each in self._guarded():
+            await each.door.access.guard.aclose()
+
+    def readiness(self) -> Readiness:
+        """Ready when all agents are."""
+        agents = self._agents.values()
+        known = [(each.name, each.guarded.door.readiness() if each.guarded else NOT_STARTED) for each in agents]
+        problems = {f"{name}{part}": why for name, each in known for part, why in each.problems.items()}
+        return Readiness(all(each.ready for _, each in known), problems)
 
     async def _pass_on(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         prefix = self._prefixes.longest(path)

@@ -42,9 +42,12 @@ from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, che
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.handlers import HeldAnswer
+from a2a_trust.middleware.health import Readiness
+from a2a_trust.middleware.lifespan import closing
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
+from a2a_trust.middleware.streams import WatchedAnswer
 
 _READERS: Final = 4
 """How many larger bodies are read at the same time."""
@@ -66,9 +69,11 @@ class Door:
         calls: CallRules | None = None,
         documents: Mapping[str, ASGIApp] | None = None,
         for_callers: Mapping[str, ASGIApp] | None = None,
+        ends_streams: bool = False,
         clock: Callable[[], float] = time,
     ) -> None:
         self._app, self._calls = app, calls
+        self._ends_streams = ends_streams
         self.access: Final[Access] = access
         self._documents, self._for_callers = documents or {}, for_callers or {}
         self._clock = clock
@@ -76,13 +81,14 @@ class Door:
         self._caching = CachingRules(guard.place(scheme.name) for scheme in guard.schemes)
         self._readers: anyio.CapacityLimiter | None = None  # made in the loop that serves
         self.on_start: Callable[[], None] = lambda: None
+        self.readiness: Callable[[], Readiness]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = this_task()
         if scope["type"] == "lifespan":
             self.on_start()
             try:
-                await self._app(scope, receive, send)
+                await self._app(scope, receive, closing(send, self.access.guard.aclose))
             finally:
                 self.access.flush()
             return
@@ -91,11 +97,7 @@ class Door:
             await self._documents[seen.path](scope, receive, send)
             return
         if seen.is_public:
-            self.access.admit_public(seen)
-            if seen.method == "OPTIONS":
-                receive = replay(b"", partial(_after_body, receive))
-            with Running(None, None):
-                await self._serve(None, seen, receive, send)
+            await self._serve_public(seen, receive, send)
             return
         now = self._clock()
         caller: Caller | Rejected | None = self.access.known_caller(seen, now)
@@ -109,10 +111,15 @@ class Door:
             if isinstance(caller, Rejected):
                 await send_rejection(self.access.reject(caller, seen, now), seen.scope, receive, send)
                 return
+            watched_answer = None
+            if self._ends_streams and (caller.identities or caller.for_skills):
+                watched_answer = WatchedAnswer(self.access, seen, caller, send, self._clock)
+                send = watched_answer.send
             to_caller = self._caching.apply(send, self.access.admit(caller, seen.scope))
             answer = HeldAnswer(receive, to_caller, seen.scope["auth"])
             with Running(caller, task):
-                await self._serve(caller, seen, answer.receive, answer.send)
+                serving = self._serve(caller, seen, answer.receive, answer.send)
+                await (serving if watched_answer is None else watched_answer.during(serving))
             if not answer.has_begun:
                 await self._end(answer, None, seen, receive, send)
         except ClientGoneError:
@@ -123,6 +130,13 @@ class Door:
         finally:
             if ahead is not None:
                 ahead.close()
+
+    async def _serve_public(self, seen: Seen, receive: Receive, send: Send) -> None:
+        self.access.admit_public(seen)
+        if seen.method == "OPTIONS":
+            receive = replay(b"", partial(_after_body, receive))
+        with Running(None, None):
+            await self._serve(None, seen, receive, send)
 
     def hides(self, method: str | None, path: str) -> bool:
         """Whether the application never gets such a request. A websocket has no method."""
@@ -323,6 +337,7 @@ class Installation(Generic[AppT]):
             await guard(scope, receive, send)
 
         members = {"__call__": guarded_call, "__module__": kind.__module__, **({} if is_swapped else {"__slots__": ()})}
+        members["_a2a_trust_readiness"] = staticmethod(guard.readiness)
         guarded = new_class(kind.__name__, (kind, _Guarded), exec_body=lambda space: space.update(members))
         if not is_swapped:
             return cast("AppT", guarded(self._app))

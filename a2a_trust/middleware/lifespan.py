@@ -49,6 +49,17 @@ async def run_lifespans(
         await send({"type": "lifespan.shutdown.complete"})
 
 
+def closing(send: Send, close: Callable[[], Awaitable[None]]) -> Send:
+    """``send`` of a lifespan that first closes what it has: servers cancel it when they know that it has ended."""
+
+    async def close_and_send(message: Any) -> None:
+        if message["type"].startswith("lifespan.shutdown"):
+            await close()
+        await send(message)
+
+    return close_and_send
+
+
 class Lifespan:
     def __init__(self, app: ASGIApp, scope: Scope) -> None:
         self._app, self._scope = app, scope

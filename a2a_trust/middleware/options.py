@@ -96,12 +96,17 @@ class RequestRules(GuardRules):
       template, if the card has no interface for it.
     - ``skill_of``: finds the skill of a call, whose requirements the guard then checks, in addition to the card's.
     - ``max_body``: the largest body of a call, in bytes.
+    - ``readiness_path``: an exact path (``"/readyz"``) where everybody can read whether the agent is ready (200, 503).
+    - ``end_streams_with_credential``: ends an answer that still runs when the caller's credential has expired or is
+      revoked.
     """
 
     may_use_tenant: TenantRule | None = None
     skill_of: SkillRule | None = None
     other_paths: Iterable[str] = ()
     max_body: int = MAX_BODY
+    readiness_path: str | None = None
+    end_streams_with_credential: bool = False
 
     def __post_init__(self) -> None:
         GuardRules.__post_init__(self)

@@ -50,6 +50,7 @@ from a2a_trust.middleware.documents import ASGIApp, Document, Scope
 from a2a_trust.middleware.door import AppT, Door, Installation
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
+from a2a_trust.middleware.health import endpoint_at, readiness_of
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import RequestRules, read_list, takes_requests
 from a2a_trust.middleware.paths import exact_path
@@ -366,15 +367,18 @@ def _guard(
     calls = CallRules(access, rules, extended, others_must_be_named=not is_alone)
     _check_paths(prefix, agent, interfaces, of_url)
     is_for_callers = agent.serving.readers is CardReaders.CALLERS  # the cards are served behind the guard then
-    documents = of_url if is_for_callers else {**cards, **of_url}
+    ready = partial(readiness_of, access.guard, _AsEnforced(source, view), clock)
+    documents = {**({} if is_for_callers else cards), **of_url, **endpoint_at(rules.readiness_path, ready)}
     door = Door(
         app,
         access,
         calls=calls,
         documents=documents if is_alone else {},  # documents of several agents are found before the agent is
         for_callers=cards if is_for_callers else {},
+        ends_streams=rules.end_streams_with_credential,
         clock=clock,
     )
+    door.readiness = ready
     named = (*rules.other_paths, *rules.public_paths)
     return GuardedAgent({} if is_alone else documents, door, interfaces.served_paths, named)
 
@@ -400,10 +404,12 @@ def _of_url(
 
 def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, taken: Collection[str]) -> None:
     """Return when all paths of the agent are below its prefix, and no path of the card is used for something else."""
+    ready = agent.rules.readiness_path
     for option, paths in (
         ("card_paths", agent.serving.card_paths),
         ("other_paths", agent.rules.other_paths),
         ("public_paths", agent.rules.public_paths),
+        ("readiness_path", () if ready is None else (exact_path("readiness_path", ready),)),
     ):
         for path in paths:
             if not f"{path}/".startswith(f"{prefix}/"):
@@ -413,11 +419,13 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
                     f"{option}: the card is served at {path!a:.128} anyway, and CardServing(readers=…) says who may "
                     "read it; leave this path out"
                 )
-    for path in agent.serving.card_paths:
-        if path in taken or path in interfaces.served_paths or ends_like_operation(path):
+    named = {*taken, *agent.rules.public_paths, *agent.rules.other_paths, *agent.serving.card_paths}
+    own = [("card_paths", path, taken) for path in agent.serving.card_paths]
+    for option, path, others in own if ready is None else (*own, ("readiness_path", ready, named)):
+        if path in others or path in interfaces.served_paths or ends_like_operation(path):
             raise ConfigurationError(
-                f"card_paths: {path!a:.128} is the path of an interface, of an operation of A2A or of another "
-                "document; choose another path for the card"
+                f"{option}: {path!a:.128} is the path of an interface, of an operation of A2A or of another document, "
+                "or another option names it; choose another path"
             )
     for path in interfaces.served_paths:
         if f"{prefix}/" not in f"{path}/":  # a root path may stand before it

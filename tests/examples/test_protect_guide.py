@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from a2a_trust import (
@@ -54,6 +55,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     ACTING,
     SKILLS,
     REJECTING,
+    STREAMS,
     KEEPING,
     FAILURES,
     GUESSED,
@@ -276,6 +278,29 @@ def test_handlers_demand_what_a_skill_demands_and_reject_their_callers() -> None
     app = protect(Starlette(routes=routes), card=card, verifiers={"key": ApiKeyVerifier(store)}, rules=rules)
     for path in ("/draw", "/tasks/1"):
         assert [ask(app, path, **{"X-API-Key": key}).status_code for key in (ann, bob)] == [200, 403]
+
+
+def test_a_stream_ends_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = SqliteApiKeys(tmp_path / "keys.db", create=True)
+    issued = keys.create(owner="ann")
+    monkeypatch.chdir(tmp_path)
+
+    async def events() -> AsyncIterator[bytes]:
+        yield b"data: 1\n\n"
+        await asyncio.to_thread(keys.revoke, issued.record.key_id)
+        await asyncio.Event().wait()
+
+    async def stream(request: Any) -> StreamingResponse:
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    names: dict[str, Any] = {"agent": Starlette(), "card": EITHER}
+    exec(FIRST, names)
+    names |= {"agent": Starlette(), "card": CARD}
+    exec(RULES, names)
+    names |= {"agent": Starlette(routes=[Route("/", stream)])}
+    exec(STREAMS, names)
+    answer = ask(names["app"], "/", **{"X-API-Key": issued.text})
+    assert answer.text.startswith("data: 1\n\nevent: error\ndata: {")
 
 
 def test_an_executor_gets_the_token_of_its_caller(capsys: pytest.CaptureFixture[str]) -> None:

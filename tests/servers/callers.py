@@ -21,7 +21,7 @@ class Callers:
     """API keys and tokens, good and bad ones, as headers."""
 
     def __init__(self, issuer: Issuer, path: Path, store: SqliteApiKeys) -> None:
-        self._issuer, self._path = issuer, path
+        self._issuer, self.path = issuer, path
         self.key = store.create(owner="ann", scopes=["read"]).text
         self._poor = store.create(owner="bob", scopes=["other"]).text
         expired = store.create(owner="eve", scopes=["read"])
@@ -33,7 +33,7 @@ class Callers:
         """The environment of an agent that is called at that origin."""
         return {
             "AGENT_URL": origin,
-            "API_KEYS": str(self._path),
+            "API_KEYS": str(self.path),
             "ISSUER": self._issuer.url,
             "PRIVATE_ORIGINS": self._issuer.url,
         }

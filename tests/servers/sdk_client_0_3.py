@@ -41,7 +41,7 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
         headers = case["headers"] if case["binding"] == "HTTP+JSON" else {}
         context = ClientCallContext(state={"sessionId": "session", "http_kwargs": {"headers": headers}})
         said = Message(message_id="1", role=Role.user, parts=[Part(root=TextPart(text=case["text"]))])
-        seen: dict[str, Any] = {"error": None, "events": [], "answer": "", "meanwhile": None}
+        seen: dict[str, Any] = {"error": None, "events": [], "answer": "", "meanwhile": case.get("meanwhile")}
         try:
             async for task, update in client.send_message(said, context=context):
                 await take(task, update, seen, client, context)
@@ -60,7 +60,7 @@ async def take(task: Task, update: Any, seen: dict[str, Any], client: Any, conte
         seen["events"].append("artifact")
         artifacts = [update.artifact]
     seen["answer"] += "".join(part.root.text for artifact in artifacts for part in artifact.parts)
-    if state is not None and state.value == "working":
+    if state is not None and state.value == "working" and seen["meanwhile"] is None:
         found = await client.get_task(TaskQueryParams(id=task.id), context=context)
         seen["meanwhile"] = found.status.state.value
 

@@ -44,7 +44,7 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
         client = ClientFactory(config).create(card, [AuthInterceptor(credentials)])
         context = ClientCallContext(state={"sessionId": "session"})
         said = Message(message_id="1", role=Role.ROLE_USER, parts=[Part(text=case["text"])])
-        seen: dict[str, Any] = {"error": None, "events": [], "answer": "", "meanwhile": None}
+        seen: dict[str, Any] = {"error": None, "events": [], "answer": "", "meanwhile": case.get("meanwhile")}
         try:
             async for event in client.send_message(SendMessageRequest(message=said), context=context):
                 await take(event, seen, client, context)
@@ -64,7 +64,7 @@ async def take(event: Any, seen: dict[str, Any], client: Any, context: Any) -> N
         artifacts = [event.artifact_update.artifact]
     seen["answer"] += "".join(part.text for artifact in artifacts for part in artifact.parts)
     seen["events"].append(TaskState.Name(state).removeprefix("TASK_STATE_").lower() if state else "artifact")
-    if state == TaskState.TASK_STATE_WORKING:
+    if state == TaskState.TASK_STATE_WORKING and seen["meanwhile"] is None:
         found = await client.get_task(GetTaskRequest(id=task), context=context)
         seen["meanwhile"] = TaskState.Name(found.status.state).removeprefix("TASK_STATE_").lower()
 

@@ -17,7 +17,7 @@ from a2a_trust.auth.api_key.verifier import ApiKeyRecord
 from a2a_trust.auth.record_table import Session, WritableTable
 from a2a_trust.auth.records import Found, WriteTable, readable_of
 from a2a_trust.base.cache import SingleFlight
-from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
 from a2a_trust.base.databases.postgres import Postgres
 from a2a_trust.errors import KeySourceUnavailableError
 
@@ -40,7 +40,7 @@ _USES: Final = 1_000
 """Last uses of one transaction."""
 
 
-class PostgresApiKeys(ApiKeysInTable):
+class PostgresApiKeys(ApiKeysInTable, Pooled):
     """The API keys in one database, for servers (``ApiKeyVerifier(PostgresApiKeys(url))``) and operators alike.
 
     KeySourceUnavailableError when the database does not answer in time.

@@ -20,7 +20,7 @@ from uuid import uuid4
 from a2a_trust.auth.api_key.sqlite import api_key_table
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
 from a2a_trust.auth.records import Found, WriteTable, readable_of, split
-from a2a_trust.base.databases.availability import REQUEST_SECONDS
+from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
 from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
@@ -35,7 +35,7 @@ _TABLE: Final = api_key_table("")
 """The order of the members of a record. Redis has no tables."""
 
 
-class RedisApiKeys(ApiKeyWrites):
+class RedisApiKeys(ApiKeyWrites, Pooled):
     """The API keys in one Redis server, for servers (``ApiKeyVerifier(RedisApiKeys(url))``) and operators alike.
 
     KeySourceUnavailableError when the server does not answer in time, evicts keys, is a replica, or has no store.

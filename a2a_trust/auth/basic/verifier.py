@@ -16,7 +16,7 @@ from a2a_trust.auth.basic.hashing import NOBODY, hashing
 from a2a_trust.auth.basic.records import PasswordRecord, PasswordStore
 from a2a_trust.auth.basic.user_pass import read_user_pass
 from a2a_trust.auth.peers import sending
-from a2a_trust.auth.principal import CredentialKind, Identity
+from a2a_trust.auth.principal import RECHECKS, CredentialKind, Identity, UnchangedError
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
 from a2a_trust.base.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import (
@@ -89,6 +89,7 @@ class BasicVerifier:
         self._passwords: _FromStore | _FromFunction
         if callable(find):
             self._passwords = _FromStore(find, issuer, refresh, stale_if_error, clock)
+            self.parts = (self._passwords.records,)
         else:
             self._passwords = _FromFunction(source)
 
@@ -115,6 +116,8 @@ class _FromFunction:
         self._function = function
 
     async def identity(self, user: str, password: str, now: float) -> Identity:  # noqa: ARG002
+        if RECHECKS.get():
+            raise UnchangedError
         try:
             answer = self._function(user, password)
             is_async = inspect.isawaitable(answer)
@@ -153,7 +156,7 @@ class _FromStore:
         self._hashing = hashing()
         self._issuer = issuer
         self._clock = clock
-        self._records = RecordCache(
+        self.records = RecordCache(
             "passwords",
             find,
             self._entry_of,
@@ -181,16 +184,16 @@ class _FromStore:
         """
         unavailable = None
         try:
-            known = await (self._records.get(user) if self.is_remembered(user, password) else self._records.read(user))
+            known = await (self.records.get(user) if self.is_remembered(user, password) else self.records.read(user))
         except KeySourceUnavailableError as error:
-            known, unavailable = self._records.in_outage(user), error
+            known, unavailable = self.records.in_outage(user), error
         identity = await self._verify(known, user, password, now)
         if identity is None:
             raise unavailable or InvalidCredentialsError(f"Basic: {_why(known, now)}")
         return identity
 
     def is_remembered(self, user: str, password: str) -> bool:
-        known = self._records.known.get(user)
+        known = self.records.known.get(user)
         return known is not None and self._right.get(self._digest(known.hash, user, password), self._clock()) is True
 
     async def _verify(self, known: _KnownUser | None, user: str, password: str, now: float) -> Identity | None:

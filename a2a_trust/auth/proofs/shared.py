@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, Capacity, VolatileProofMemory, digest_of
+from a2a_trust.base.cache import SingleFlight
+from a2a_trust.base.databases.availability import Pooled
 from a2a_trust.base.dates import date_of
 from a2a_trust.errors import KeySourceUnavailableError
 
@@ -40,6 +42,7 @@ GRAIN: Final = 5.0
 """By how many seconds the stored time of the last dropped proof may be behind."""
 _IN_TIME: Final = 0.1
 """A round trip that failed within this time, in seconds, is made once more: the connection may have been lost."""
+_RETRY_SECONDS: Final = 1.0
 _BUSY: Final = "too many proofs wait for it"
 
 
@@ -75,7 +78,7 @@ class State(NamedTuple):
     dropped: float
 
 
-class SharedProofMemory:
+class SharedProofMemory(Pooled):
     """The base of memories in a database."""
 
     def __init__(self, server: Postgres | RedisServer, capacity: int, call: str, timeout: float) -> None:
@@ -87,6 +90,18 @@ class SharedProofMemory:
         self._own = VolatileProofMemory(capacity)
         self._own.capacity = Capacity(capacity, call)
         self._look_ups = LookUps(self._round_trip)
+        self._tries = SingleFlight[None, bool]()
+
+    def outage(self) -> str:
+        """Why the database cannot be used, since its last use failed; "" if it can. It is then used again, later."""
+        if self._server.lost:
+            self._tries.begin(None, self._try_again)
+        return self._server.lost
+
+    async def _try_again(self) -> bool:
+        await asyncio.sleep(_RETRY_SECONDS)
+        now = time.time()
+        return await self.first_use("", os.urandom(16).hex(), now=now, issued=now, window=1.0)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""

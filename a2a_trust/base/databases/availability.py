@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from a2a_trust.base.databases.addresses import DatabaseUrl
 from a2a_trust.errors import ConfigurationError, TrustError
@@ -46,7 +46,8 @@ class Database(ABC):
         self.url: Final = url
         self.what: Final = f"{what} in {url.shown}"
         self._unavailable, self._timeout = unavailable, timeout
-        self._is_lost = False
+        self.lost = ""
+        """Why it cannot be used, since its last use failed; "" if it can."""
 
     @abstractmethod
     def _reason(self, error: Exception) -> str:
@@ -62,15 +63,29 @@ class Database(ABC):
             yield
         except self._errors as error:
             why = self._reason(error)
-            if audits and not self._is_lost:
-                self._is_lost = True
+            if audits and not self.lost:
+                self.lost = f"{self.what}: {why}"
                 event = {"event": "store-lost", "detail": f"{self.what}: {why}"}
                 _log.warning("lost the %s: %s", self.what, why, extra={"audit": event})
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        if audits and not is_part and self._is_lost:
-            self._is_lost = False
+        if audits and not is_part and self.lost:
+            self.lost = ""
             event = {"event": "store-found", "detail": self.what}
             _log.warning("the %s is back", self.what, extra={"audit": event})
+
+
+class Pooled(ABC):
+    """A store with connections of its own: an async context manager that closes them at its end."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The next use opens new ones."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 #: After a fork, the clients of the parent: kept, since closing them would end the connections of the parent.

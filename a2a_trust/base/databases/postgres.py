@@ -153,7 +153,9 @@ class Postgres(Database):
         """Close the connections of the running event loop. The next use opens new ones."""
         pool = self._pools.pop()
         if pool is not None:
-            pool.terminate()
+            with suppress(*self._errors):  # at the time limit, it ends requests that still run
+                async with asyncio.timeout(self._timeout):
+                    await pool.close()
 
     def _make_pool(self) -> Any:
         return self._asyncpg.create_pool(

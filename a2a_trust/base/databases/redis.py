@@ -12,7 +12,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from a2a_trust.base.databases.addresses import DatabaseUrl
@@ -93,7 +93,8 @@ class RedisServer(Database):
         """Close the connections of the running event loop. The next use opens new ones."""
         client = self._clients.pop()
         if client is not None:
-            await client.aclose()
+            with suppress(*self._errors):
+                await client.aclose()
 
     def _make_client(self) -> Any:
         pool = self._redis.asyncio.BlockingConnectionPool.from_url(

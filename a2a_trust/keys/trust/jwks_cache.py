@@ -145,6 +145,15 @@ class JwksCache:
 
         return await self._find(pick, f"no {kty} key is valid now")
 
+    def outage(self) -> str:
+        """Why no key can be used: the last load failed, and no usable keys are known; else "". It then loads again."""
+        now, snapshot = self._clock(), self._snapshot
+        if not self._failures or (snapshot is not None and now < snapshot.usable_until):
+            return ""
+        if now >= self._retry_at and self._flights.running(None) is None:
+            self._begin()
+        return f"{self._name}: unreachable, and no usable keys are known"
+
     async def keys(self) -> tuple[PublicKey, ...]:
         """All known keys of the set, even keys that are not valid now; KeySourceUnavailableError."""
         return tuple((await self._usable()).keys.values())

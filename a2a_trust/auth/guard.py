@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extractor, HeaderLines, Lines, certificates_of
@@ -28,6 +29,15 @@ from a2a_trust.errors import (
     UnrecognizedCredentialsError,
 )
 from a2a_trust.keys import base64url
+
+
+@dataclass(slots=True)
+class Timing:
+    """How many seconds it took to find the caller, and how many of them verifiers took; for an observer only."""
+
+    begun: float = field(default_factory=perf_counter)
+    guard: float = 0.0
+    verifiers: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +199,9 @@ class Guard:
         self._principals[scheme, id(identity)] = principal
         return principal
 
-    async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous | Rejected:
+    async def authenticate(
+        self, scope: Any, now: float, timing: Timing | None = None
+    ) -> Principal | Anonymous | Rejected:
         """The caller of the request, or why it is rejected.
 
         ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. Other exceptions of a verifier pass through;
@@ -216,11 +228,15 @@ class Guard:
         if not carried:
             return self._without_credentials(lines, scope)
         CLIENT.set(scope.get("client"))  # for the queues of verifiers
+        begun = 0.0 if timing is None else perf_counter()
         try:
             verifying = self._verify_guesses(carried, scope, now) if self._may_be_guessed else _verify(carried, now)
             evidence = await verifying  # 2
         except TooManyRequestsError as error:
             return Rejected(error)
+        finally:
+            if timing is not None:
+                timing.verifiers = perf_counter() - begun
         if evidence.rejected and (rejected := await self._reject_invalid(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:

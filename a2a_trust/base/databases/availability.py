@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 from a2a_trust.base.databases.addresses import DatabaseUrl
+from a2a_trust.base.state_changes import StateChange, StateKind, announce
 from a2a_trust.errors import ConfigurationError, TrustError
 
 _T = TypeVar("_T")
@@ -66,11 +67,13 @@ class Database(ABC):
                 self._is_lost = True
                 event = {"event": "store-lost", "detail": f"{self.what}: {why}"}
                 _log.warning("lost the %s: %s", self.what, why, extra={"audit": event})
+                announce(StateChange(StateKind.STORE_LOST, event["detail"]))
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
         if audits and not is_part and self._is_lost:
             self._is_lost = False
             event = {"event": "store-found", "detail": self.what}
             _log.warning("the %s is back", self.what, extra={"audit": event})
+            announce(StateChange(StateKind.STORE_FOUND, self.what))
 
 
 #: After a fork, the clients of the parent: kept, since closing them would end the connections of the parent.

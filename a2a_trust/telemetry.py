@@ -23,14 +23,11 @@ _SERVER_ERROR: Final = 500
 
 
 class OpenTelemetryObserver:
-    """Counts decisions and changes of state, measures the guard, and writes decisions into spans.
+    """The counters ``a2a_trust.decisions`` and ``a2a_trust.state_changes``, and in seconds the histograms
+    ``a2a_trust.guard.duration`` and ``a2a_trust.verifier.duration``. The default providers are the global ones.
 
-    - Counters: ``a2a_trust.decisions`` and ``a2a_trust.state_changes``.
-    - Histograms, in seconds: ``a2a_trust.guard.duration`` and ``a2a_trust.verifier.duration``.
-    - The current span gets the attributes of the decision. Without one, a rejected request gets a server span, because
-      instrumentation inside the guard does not see it.
-
-    Without arguments it uses the global providers.
+    The current span gets the attributes of the decision. Without one, a rejected request gets a server span, because
+    instrumentation inside the guard does not see it.
     """
 
     def __init__(
@@ -46,16 +43,16 @@ class OpenTelemetryObserver:
         )
 
     def on_decision(self, decision: Decision) -> None:
-        labels = _labels((*decision[:4], decision.agent))
+        labels = _labels(decision[:5], decision.is_second)
         self._decisions.add(1, labels)
         if decision.guard_seconds is not None:
             self._guard.record(decision.guard_seconds, labels)
         if decision.verifier_seconds:
             self._verifiers.record(decision.verifier_seconds, labels)
         span = trace.get_current_span()
-        if span.get_span_context().is_valid:
+        if span is not trace.INVALID_SPAN:
             span.set_attributes(labels)
-        elif decision.reason is not None:
+        elif decision.reason is not None and not decision.is_second:
             self._make_span(decision, labels)
 
     def on_change(self, change: StateChange) -> None:
@@ -66,7 +63,7 @@ class OpenTelemetryObserver:
         for ASGI, Starlette and FastAPI."""
         decision = scope.get(DECISION)
         if isinstance(decision, Decision):
-            span.set_attributes(_labels((*decision[:4], decision.agent)))
+            span.set_attributes(_labels(decision[:5]))
 
     def _make_span(self, decision: Decision, labels: Mapping[str, str]) -> None:
         seen = {"http.request.method": decision.method, "url.path": decision.path}
@@ -83,10 +80,11 @@ class OpenTelemetryObserver:
 
 
 @lru_cache(maxsize=4096)
-def _labels(key: tuple[Any, ...]) -> dict[str, str]:
-    reason, schemes, binding, operation, agent = key
+def _labels(first: tuple[Any, ...], is_second: bool = False) -> dict[str, str]:
+    reason, schemes, binding, operation, agent = first
+    rejected = "rejected-by-handler" if is_second else "rejected"
     labels = {
-        "a2a_trust.outcome": "admitted" if reason is None else "rejected",
+        "a2a_trust.outcome": "admitted" if reason is None else rejected,
         "error.type": reason,
         "a2a_trust.schemes": ",".join(schemes),
         "a2a_trust.binding": binding,

@@ -31,15 +31,6 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 
 
-@dataclass(slots=True)
-class Timing:
-    """How many seconds it took to find the caller, and how many of them verifiers took; for an observer only."""
-
-    begun: float = field(default_factory=perf_counter)
-    guard: float = 0.0
-    verifiers: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A rejected request: the error, and the facts that its answer needs.
@@ -200,12 +191,12 @@ class Guard:
         return principal
 
     async def authenticate(
-        self, scope: Any, now: float, timing: Timing | None = None
+        self, scope: Any, now: float, seconds: list[float] | None = None
     ) -> Principal | Anonymous | Rejected:
         """The caller of the request, or why it is rejected.
 
-        ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. Other exceptions of a verifier pass through;
-        the calling code must then reject the request.
+        ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. The time that verifiers take is added to
+        ``seconds``. Other exceptions of a verifier pass through; the calling code must then reject the request.
 
         1. Collect: each credential is taken from its place. A request without credentials is anonymous, or rejected;
            a request with a credential for a declared scheme is never anonymous, unless only skills demand that scheme.
@@ -228,15 +219,15 @@ class Guard:
         if not carried:
             return self._without_credentials(lines, scope)
         CLIENT.set(scope.get("client"))  # for the queues of verifiers
-        begun = 0.0 if timing is None else perf_counter()
+        begun = 0.0 if seconds is None else perf_counter()
         try:
             verifying = self._verify_guesses(carried, scope, now) if self._may_be_guessed else _verify(carried, now)
             evidence = await verifying  # 2
         except TooManyRequestsError as error:
             return Rejected(error)
         finally:
-            if timing is not None:
-                timing.verifiers = perf_counter() - begun
+            if seconds is not None:
+                seconds.append(perf_counter() - begun)
         if evidence.rejected and (rejected := await self._reject_invalid(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:

@@ -36,6 +36,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
@@ -149,23 +150,26 @@ is_heard: Final = partial(_log.isEnabledFor, logging.DEBUG)
 class Decision(NamedTuple):
     """A decision about a request. All values are bounded, except ``path`` and ``trace_context``, which callers choose.
 
-    - ``reason``: why the request is rejected, with the ``status`` of the answer; None if it is admitted.
+    - ``reason``: why the request is rejected; None if it is admitted.
     - ``schemes``: the schemes of the card that admitted the caller, or whose credential is invalid.
     - ``binding``, ``operation``: None if they are not known, or are not of A2A. A rejected body is not read.
+    - ``agent``: the prefix of the agent, where there are several.
     - ``guard_seconds``: how long it took to find or reject the caller; ``verifier_seconds``: how much of that verifiers
-      took. None if no caller was looked for, as in a second decision, by a handler.
-    - ``agent``: the prefix of the agent, where there are several. ``method``: of HTTP, or ``_OTHER``.
-    - ``trace_context``: the headers ``traceparent`` and ``tracestate`` of a rejected request.
+      took. None if no caller was looked for.
+
+    Of a rejected request only: ``status`` of the answer; ``is_second``, if a handler rejects what was admitted;
+    ``method``, or ``_OTHER``; ``path``, escaped and cut; the headers ``traceparent`` and ``tracestate``.
     """
 
     reason: Reason | None = None
     schemes: tuple[str, ...] = ()
     binding: Binding | None = None
     operation: Operation | None = None
+    agent: str = ""
     guard_seconds: float | None = None
     verifier_seconds: float | None = None
     status: int = 0
-    agent: str = ""
+    is_second: bool = False
     method: str = ""
     path: str = ""
     trace_context: tuple[tuple[str, str], ...] = ()
@@ -210,14 +214,22 @@ class Trail:
         own._agent = agent
         return own
 
-    def admitted(self, scope: Any, caller: Principal | Anonymous, decision: Decision) -> None:
-        schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
+    def admitted(
+        self,
+        scope: Any,
+        caller: Principal | Anonymous,
+        binding: Binding | None,
+        operation: Operation | None,
+        seconds: tuple[float | None, float | None],
+    ) -> None:
+        identities = caller.identities if isinstance(caller, Principal) else ()
+        schemes = (identities[0][0],) if len(identities) == 1 else tuple(name for name, _ in identities)
         if is_heard():  # making the event takes longer than the decision
-            event = AuditEvent(event="allowed", **_request(scope), **_caller(caller), schemes=schemes)
+            event = AuditEvent(event="allowed", **_request(scope), **_caller(caller), schemes=[*schemes])
             _log.debug("allowed %s for %s", _show(event), event["caller"], extra={"audit": event})
         if self.observer is not None:
-            scope[DECISION] = self._finish(scope, decision, tuple(schemes))
-            self._pass_on("on_decision", scope[DECISION])
+            scope[DECISION] = decision = Decision(None, schemes, binding, operation, self._agent, *seconds)
+            self._pass_on(self.observer.on_decision, decision)
 
     def rejected(
         self, scope: Any, detail: str, decision: Decision, caller: Principal | Anonymous | None = None, cause: str = ""
@@ -232,10 +244,21 @@ class Trail:
         else:
             self._repeated[reason].count()
         if self.observer is not None:
-            self._pass_on("on_decision", self._finish(scope, decision, decision.schemes, scope["headers"]))
+            method = scope.get("method", "GET")  # GET: a handshake
+            trace = [(n.decode(), v[:_LONGEST].decode("latin-1")) for n, v in scope["headers"] if n in _TRACE_HEADERS]
+            decision = decision._replace(
+                schemes=decision.schemes or tuple(name for name, _ in getattr(caller, "identities", ())),
+                agent=self._agent,
+                is_second=DECISION in scope,
+                method=method if method in _METHODS else "_OTHER",
+                path=_escape(scope["path"][:_LONGEST]),
+                trace_context=tuple(trace),
+            )
+            self._pass_on(self.observer.on_decision, decision)
 
     def on_change(self, change: StateChange) -> None:
-        self._pass_on("on_change", change)
+        if self.observer is not None:
+            self._pass_on(self.observer.on_change, change)
 
     def flush(self) -> None:
         """Log what is counted: the program ends."""
@@ -250,25 +273,11 @@ class Trail:
             kinds[kind] = count + 1
         return count < _FIRST
 
-    def _finish(
-        self, scope: Mapping[str, Any], decision: Decision, schemes: tuple[str, ...], headers: Any = ()
-    ) -> Decision:
-        method = scope.get("method", "GET")  # GET: a handshake
-        return decision._replace(
-            schemes=schemes,
-            agent=self._agent,
-            method=method if method in _METHODS else "_OTHER",
-            path=_escape(scope["path"][:_LONGEST]),
-            trace_context=tuple(
-                (n.decode(), v[:_LONGEST].decode("latin-1")) for n, v in headers if n in _TRACE_HEADERS
-            ),
-        )
-
-    def _pass_on(self, method: str, value: Decision | StateChange) -> None:
+    def _pass_on(self, method: Callable[[Any], None], value: Decision | StateChange) -> None:
         try:
-            getattr(self.observer, method)(value)
+            method(value)
         except Exception as error:  # noqa: BLE001  of user code; its text may hold anything
-            raised = f"{type(error).__name__} in {method}"
+            raised = f"{type(error).__name__} for a {type(value).__name__}"
             if raised not in self._raised and len(self._raised) < _MAX_CAUSES:
                 self._raised.add(raised)
                 _own_log.error("the observer raised %s, which changes no decision", raised[:_LONGEST])
@@ -338,8 +347,12 @@ class RepeatedRejections:
         self._open.clear()
 
     def _begin(self, cause: str, detail: str) -> None:
+        """Log the count after a minute, even if no further request comes."""
         self._open[cause] = repeated = _Repeats(detail, self._clock() + _COUNTED_SECONDS)
-        self._close_later(repeated)
+        with suppress(RuntimeError):  # no loop: the program ends; ``flush`` logs the count
+            loop = asyncio.get_running_loop()
+            # In an empty context: the count belongs to no request.
+            loop.call_later(_COUNTED_SECONDS, self._close, repeated.ends, context=contextvars.Context())
 
     def _close(self, until: float) -> None:
         """Log the counts that end by then. After a count another minute begins, since the count was its one event."""
@@ -349,24 +362,15 @@ class RepeatedRejections:
                 return
             del self._open[cause]
             if repeated.repeats:
-                _log_rejected_many(self._reason, repeated.detail, repeated.repeats)
+                self._log_count(repeated.repeats, _escape(repeated.detail))
                 self._begin(cause, repeated.detail)
 
-    def _close_later(self, repeated: _Repeats) -> None:
-        """Log the count after a minute even if no further request comes."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # the program ends; ``flush`` logs it
-            return
-        # In an empty context: the count belongs to no request.
-        loop.call_later(_COUNTED_SECONDS, self._close, repeated.ends, context=contextvars.Context())
-
-
-def _log_rejected_many(reason: Reason, detail: str, count: int) -> None:
-    detail, seconds = _escape(detail), _COUNTED_SECONDS
-    event = AuditEvent(event="refused", reason=reason.value, detail=detail, count=count, seconds=seconds)
-    text = "refused %d more requests in %d seconds: %s"
-    _log.warning(text, count, seconds, detail, extra={"audit": event})
+    def _log_count(self, count: int, detail: str) -> None:
+        event = AuditEvent(
+            event="refused", reason=self._reason.value, detail=detail, count=count, seconds=_COUNTED_SECONDS
+        )
+        text = "refused %d more requests in %d seconds: %s"
+        _log.warning(text, count, _COUNTED_SECONDS, detail, extra={"audit": event})
 
 
 _OF_CARDS: Final = {

@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Hidden, lines_without
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
-from a2a_trust.auth.guard import Guard, Rejected, Timing
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.auth.throttle import Throttle
@@ -79,7 +79,8 @@ class Seen:
     - ``path``: as the application's router sees it, without ``root_path``.
     - ``method``: the handshake of a websocket has none.
     - ``is_public``: it needs no credential.
-    - ``timing``: for an observer, until the decision.
+    - ``begun``: for an observer, when finding the caller began (0 without one: a look at the clock takes time), and how
+      many ``seconds`` that took, and verifiers.
     """
 
     scope: Request
@@ -87,15 +88,8 @@ class Seen:
     root_path: str
     method: str | None
     is_public: bool
-    timing: Timing | None = None
-
-    def seconds(self) -> tuple[float | None, float | None]:
-        """How long it took to find the caller, and how long its verifiers took; the time until the first call."""
-        timing = self.timing
-        if timing is None:
-            return None, None
-        timing.guard = timing.guard or perf_counter() - timing.begun
-        return timing.guard, timing.verifiers
+    begun: float = 0.0
+    seconds: tuple[float | None, float | None] = (None, None)
 
 
 class Admitted(NamedTuple):
@@ -253,9 +247,12 @@ class Access:
         own = {**scope, "headers": [*scope["headers"]]}
         own.pop(CERTIFICATES, None)
         own.pop(NEXT_NONCE, None)
-        timing = Timing() if self._is_observed else None
+        begun = 0.0
+        if self._is_observed:
+            own.pop(audit.DECISION, None)
+            begun = perf_counter()
         if scope["type"] == "websocket":
-            return Seen(own, path, root, None, False, timing)
+            return Seen(own, path, root, None, False, begun)
         method = scope["method"]
         if method in ("GET", "HEAD"):
             is_public = path in self._public and is_exact(scope)
@@ -266,7 +263,7 @@ class Access:
                 and is_preflight(scope)
                 and any(name.lower() == b"origin" for name, _ in own["headers"])
             )
-        return Seen(own, path, root, method, is_public, timing)
+        return Seen(own, path, root, method, is_public, begun)
 
     def known_caller(self, seen: Seen, now: float) -> Caller | Rejected | None:
         """The result of ``find_caller``, at once, for most callers that were here before; else None."""
@@ -274,13 +271,16 @@ class Access:
         return self._check_page(seen.scope, known) if known is not None and self._attached else known
 
     async def find_caller(self, seen: Seen, now: float) -> Caller | Rejected:
-        scope = seen.scope
+        scope, verifying = seen.scope, list[float]() if seen.begun else None
         try:
             if self.certificates is not None:
                 scope[CERTIFICATES] = self.certificates.chain(scope)
-            caller = await self.guard.authenticate(scope, now, seen.timing)
+            caller = await self.guard.authenticate(scope, now, verifying)
         except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
             return Rejected(error)  # of the source of certificates, or of a user's verifier
+        finally:
+            if verifying is not None:
+                seen.seconds = perf_counter() - seen.begun, sum(verifying)
         return caller if isinstance(caller, Rejected) or not self._attached else self._check_page(scope, caller)
 
     def _check_page(self, scope: Request, caller: Caller) -> Caller | Rejected:
@@ -295,7 +295,8 @@ class Access:
     def admit(self, caller: Caller, seen: Seen) -> str | None:
         """Write the caller into the request in place of the credentials; the nonce for the caller's next proof."""
         scope = seen.scope
-        seen.seconds()
+        if seen.begun and seen.seconds[0] is None:  # the caller was in a cache
+            seen.seconds = perf_counter() - seen.begun, 0.0
         credentials = set_caller(scope, caller)
         credentials.guard = self.guard
         if self._keep_subject_token:
@@ -308,8 +309,8 @@ class Access:
         """Note that the application gets the request, unless that is public, which nobody decided."""
         if caller is not None and (self._is_observed or audit.is_heard()):
             binding, operation = (None, None) if call is None else (call.binding, call.operation)
-            self.trail.admitted(seen.scope, caller, audit.Decision(None, (), binding, operation, *seen.seconds()))
-            seen.timing = None
+            self.trail.admitted(seen.scope, caller, binding, operation, seen.seconds)
+            seen.seconds = None, None
 
     def admit_public(self, seen: Seen) -> None:
         """Write into the request that it needs no credential: it is for a public path, or a preflight."""
@@ -335,7 +336,7 @@ class Access:
             call_id=call_id,
         )
         schemes = () if rejected.scheme is None else (rejected.scheme,)
-        decision = audit.Decision(audit.reason_of(error), schemes, binding, None, *seen.seconds(), rejection.status)
+        decision = audit.Decision(audit.reason_of(error), schemes, binding, None, "", *seen.seconds, rejection.status)
         cause = error.cause if isinstance(error, TooManyRequestsError) else ""
         self.trail.rejected(seen.scope, str(error), decision, rejected.caller, cause)
         return rejection
@@ -441,7 +442,7 @@ class CallRules:
         rejection = rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
         reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
         binding, operation = (None, None) if target is None else (target.binding, target.operation)
-        decision = audit.Decision(reason, (), binding, operation, *seen.seconds(), rejection.status)
+        decision = audit.Decision(reason, (), binding, operation, "", *seen.seconds, rejection.status)
         self.access.trail.rejected(seen.scope, rejected.why, decision, caller=caller)
         return rejection
 

@@ -62,10 +62,6 @@ NOT_CONFIGURED: Final = Error(
     "There is no extended card for this caller.",
 )
 UNREADABLE: Final = Error(500, -32603, "INTERNAL", "INTERNAL_ERROR", "The extended card cannot be given now.")
-_REJECTED: Final = {
-    FORBIDDEN: (audit.Reason.EXTENDED_CARD, "may_read did not return True"),
-    LATE: (audit.Reason.KEY_SOURCE_UNAVAILABLE, "may_read does not answer in time"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +173,12 @@ class ExtendedCardEndpoint:
             except TrustError as error:
                 _log.error("the extended card cannot be served: %s", error)
                 result = UNREADABLE
-        if isinstance(result, Error) and result in _REJECTED:
-            reason, why = _REJECTED[result]
+        if result is FORBIDDEN or result is LATE:
+            reason, why = audit.Reason.EXTENDED_CARD, "may_read did not return True"
+            if result is LATE:
+                reason, why = audit.Reason.KEY_SOURCE_UNAVAILABLE, "may_read does not answer in time"
             decision = audit.Decision(reason, (), call.binding, call.operation, status=result.status)
-            self._trail.rejected(scope, why, decision, caller=caller)
+            self._trail.rejected(scope, why, decision, caller)
         if isinstance(result, bytes):
             body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
             result = CompleteAnswer(200, *for_caller(body))

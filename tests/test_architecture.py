@@ -33,14 +33,14 @@ FLOORS = (
     ("lint",),
     ("middleware", "client"),
     ("probe",),
-    ("servers", "cli", "proxies", "certificates", "endpoints", "providers", "testing"),
+    ("servers", "cli", "proxies", "certificates", "endpoints", "providers", "telemetry", "testing"),
     ("__main__",),
 )
 
 #: The same within large rooms: modules, and folders of modules.
 FLOORS_WITHIN = {
     "base": (
-        ("dates", "exports"),
+        ("dates", "exports", "state_changes"),
         ("cache", "files", "strict_json", "workers"),
         ("net",),
         ("databases",),
@@ -97,6 +97,7 @@ HOMES = {
     ),
     "authlib": ("client/oauth.py",),
     "starlette": ("middleware/", "testing/"),
+    "opentelemetry": ("telemetry.py",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
     "pydantic": ("card/models.py",),

@@ -193,8 +193,7 @@ def protect(
         client_certificates=client_certificates,
         dpop=dpop,
     )
-    trail = Trail(observer)
-    made = _agent(inner, agent, "", clock, trail, is_alone=True)
+    made = _agent(inner, agent, "", clock, trail := Trail(observer), is_alone=True)
     if made.guarded is None:
         return installation.finish(Agents(inner, {"": made}, trail=trail))
     door = made.guarded.door

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 
 class StateKind(StrEnum):
-    """What has changed. The words are stable, for machines; docs/operations.md says what to do."""
+    """A kind of change. The words are stable, for machines; docs/telemetry.md says what to do."""
 
     STORE_LOST = "store-lost"
     STORE_FOUND = "store-found"

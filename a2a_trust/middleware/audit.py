@@ -152,12 +152,12 @@ class Decision(NamedTuple):
 
     - ``reason``: why the request is rejected; None if it is admitted.
     - ``schemes``: the schemes of the card that admitted the caller, or whose credential is invalid.
-    - ``binding``, ``operation``: None if they are not known, or are not of A2A. A rejected body is not read.
+    - ``binding``, ``operation``: as far as they are known, and are of A2A. A rejected body is not read.
     - ``agent``: the prefix of the agent, where there are several.
-    - ``guard_seconds``: how long it took to find or reject the caller; ``verifier_seconds``: how much of that verifiers
-      took. None if no caller was looked for.
+    - ``guard_seconds``: how long it took to find or reject the caller, if one was looked for; ``verifier_seconds``: how
+      much of that verifiers took.
 
-    Of a rejected request only: ``status`` of the answer; ``is_second``, if a handler rejects what was admitted;
+    Only a rejected request has: the ``status`` of its answer; ``is_second``, if a handler rejects what was admitted;
     ``method``, or ``_OTHER``; ``path``, escaped and cut; the headers ``traceparent`` and ``tracestate``.
     """
 

@@ -163,7 +163,7 @@ def instrumented(name: str, collected: Collected) -> Any:
     """An application whose tracing is in the place of that name."""
     observer = collected.observer()
     options: dict[str, Any] = {"tracer_provider": collected.tracers, "meter_provider": collected.meters}
-    hook = {"server_request_hook": observer.mark_span}
+    hook: dict[str, Any] = {"server_request_hook": observer.mark_span}
     if name == "nothing":
         return guarded(starlette(), observer)
     if name == "FastAPI itself":
@@ -171,7 +171,7 @@ def instrumented(name: str, collected: Collected) -> Any:
     if name == "outside":
         return OpenTelemetryMiddleware(guarded(starlette(), observer), **options)
     app: Any = fastapi() if name.startswith("FastAPI") else starlette()
-    instrument = FastAPIInstrumentor if name.startswith("FastAPI") else StarletteInstrumentor
+    instrument: Any = FastAPIInstrumentor if name.startswith("FastAPI") else StarletteInstrumentor
     if name.endswith("before"):
         instrument.instrument_app(app, **options, **hook)
         return guarded(app, observer)

@@ -63,7 +63,8 @@ def test_the_tables_have_every_metric_label_and_change() -> None:
     collected = anew()
     observer = collected.observer()
     ask(guarded(Agent(), observer), "POST", "/rpc")
-    made = {metric.name for metric in (observer._decisions, observer._changes, observer._guard, observer._verifiers)}
+    instruments: tuple[Any, ...] = (observer._decisions, observer._changes, observer._guard, observer._verifiers)
+    made = {instrument.name for instrument in instruments}
     assert made <= cells("### Metrics")
     (point,) = collected.points("a2a_trust.decisions")
     assert {*point.attributes, "a2a_trust.schemes", "a2a_trust.agent"} <= cells("### Metrics")

@@ -285,7 +285,7 @@ def test_an_async_observer_is_wrong_at_the_start() -> None:
             """Nobody would await it."""
 
     with pytest.raises(ConfigurationError, match="method on_decision"):
-        protect(application(), card=CARD, verifiers=verifiers(), observer=Async())
+        protect(application(), card=CARD, verifiers=verifiers(), observer=Async())  # type: ignore[arg-type]
 
 
 # changes of state

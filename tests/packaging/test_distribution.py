@@ -32,6 +32,7 @@ NEEDS = {
     "auth.providers": {"server", "client"},
     "middleware": {"server"},
     "servers": {"uvicorn"},
+    "telemetry": {"otel"},
     "testing.callers": {"server"},
     "testing.agents": set(),  # it needs two extras
     "testing.enforcement": set(),  # so does this

@@ -17,6 +17,7 @@ BROUGHT = {
     "models": {"annotated-types", "pydantic", "pydantic-core", "typing-extensions", "typing-inspection"},
     "postgres": {"asyncpg"},
     "redis": {"async-timeout", "hiredis", "redis"},
+    "otel": {"opentelemetry-api", "typing-extensions"},
     "completion": {"shtab"},
 }
 

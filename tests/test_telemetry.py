@@ -269,5 +269,5 @@ import a2a_trust.telemetry
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == (
-        'ImportError: a2a_trust.telemetry needs OpenTelemetry: pip install "./a2a-trust[otel]"'
+        'ModuleNotFoundError: a2a_trust.telemetry needs OpenTelemetry: pip install "./a2a-trust[otel]"'
     )

@@ -44,7 +44,7 @@ class OpenTelemetryObserver:
         )
 
     def on_decision(self, decision: Decision) -> None:
-        labels = _labels(decision[:5], decision.is_second)
+        labels = _labels(decision[:4], decision.agent, decision.is_second)
         self._decisions.add(1, labels)
         if decision.guard_seconds is not None:
             self._guard.record(decision.guard_seconds, labels)
@@ -64,7 +64,7 @@ class OpenTelemetryObserver:
         for ASGI, Starlette and FastAPI."""
         decision = scope.get(DECISION)
         if isinstance(decision, Decision):
-            span.set_attributes(_labels(decision[:5]))
+            span.set_attributes(_labels(decision[:4], decision.agent))
 
     def _make_span(self, decision: Decision, labels: Mapping[str, str]) -> None:
         seen = {"http.request.method": decision.method, "url.path": decision.path}
@@ -81,8 +81,8 @@ class OpenTelemetryObserver:
 
 
 @lru_cache(maxsize=4096)
-def _labels(first: tuple[Any, ...], is_second: bool = False) -> dict[str, str]:
-    reason, schemes, binding, operation, agent = first
+def _labels(first: tuple[Any, ...], agent: str, is_second: bool = False) -> dict[str, str]:
+    reason, schemes, binding, operation = first
     rejected = "rejected-by-handler" if is_second else "rejected"
     labels = {
         "a2a_trust.outcome": "admitted" if reason is None else rejected,

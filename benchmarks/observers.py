@@ -23,7 +23,7 @@ from benchmarks.setting import Setting
 __all__ = ["rows"]
 
 _CALLS: Final = 500
-_DECISION: Final = Decision(None, ("key",), Binding.JSONRPC, Operation.SEND_MESSAGE, "", 1.2e-5, 0.0)
+_DECISION: Final = Decision(None, ("key",), Binding.JSONRPC, Operation.SEND_MESSAGE, 1.2e-5, 0.0)
 _LABELS: Final = {"outcome": "admitted", "schemes": "key", "binding": "JSONRPC", "operation": "SendMessage"}
 
 

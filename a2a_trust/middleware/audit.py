@@ -153,9 +153,9 @@ class Decision(NamedTuple):
     - ``reason``: why the request is rejected; None if it is admitted.
     - ``schemes``: the schemes of the card that admitted the caller, or whose credential is invalid.
     - ``binding``, ``operation``: as far as they are known, and are of A2A. A rejected body is not read.
-    - ``agent``: the prefix of the agent, where there are several.
     - ``guard_seconds``: how long it took to find or reject the caller, if one was looked for; ``verifier_seconds``: how
       much of that verifiers took.
+    - ``agent``: the prefix of the agent, where there are several.
 
     Only a rejected request has: the ``status`` of its answer; ``is_second``, if a handler rejects what was admitted;
     ``method``, or ``_OTHER``; ``path``, escaped and cut; the headers ``traceparent`` and ``tracestate``.
@@ -165,9 +165,9 @@ class Decision(NamedTuple):
     schemes: tuple[str, ...] = ()
     binding: Binding | None = None
     operation: Operation | None = None
-    agent: str = ""
     guard_seconds: float | None = None
     verifier_seconds: float | None = None
+    agent: str = ""
     status: int = 0
     is_second: bool = False
     method: str = ""
@@ -214,21 +214,15 @@ class Trail:
         own._agent = agent
         return own
 
-    def admitted(
-        self,
-        scope: Any,
-        caller: Principal | Anonymous,
-        binding: Binding | None,
-        operation: Operation | None,
-        seconds: tuple[float | None, float | None],
-    ) -> None:
+    def admitted(self, scope: Any, caller: Principal | Anonymous, known: tuple[Any, Any, Any, Any]) -> None:
+        """``known``: binding, operation and the seconds of the decision."""
         identities = caller.identities if isinstance(caller, Principal) else ()
         schemes = (identities[0][0],) if len(identities) == 1 else tuple(name for name, _ in identities)
         if is_heard():  # making the event takes longer than the decision
             event = AuditEvent(event="allowed", **_request(scope), **_caller(caller), schemes=[*schemes])
             _log.debug("allowed %s for %s", _show(event), event["caller"], extra={"audit": event})
         if self.observer is not None:
-            scope[DECISION] = decision = Decision(None, schemes, binding, operation, self._agent, *seconds)
+            scope[DECISION] = decision = Decision(None, schemes, *known, self._agent)
             self._pass_on(self.observer.on_decision, decision)
 
     def rejected(

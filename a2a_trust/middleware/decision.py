@@ -268,6 +268,8 @@ class Access:
     def known_caller(self, seen: Seen, now: float) -> Caller | Rejected | None:
         """The result of ``find_caller``, at once, for most callers that were here before; else None."""
         known = self.guard.find_cached(seen.scope, now) if self.certificates is None else None
+        if seen.begun and known is not None:
+            seen.seconds = perf_counter() - seen.begun, 0.0
         return self._check_page(seen.scope, known) if known is not None and self._attached else known
 
     async def find_caller(self, seen: Seen, now: float) -> Caller | Rejected:
@@ -295,8 +297,6 @@ class Access:
     def admit(self, caller: Caller, seen: Seen) -> str | None:
         """Write the caller into the request in place of the credentials; the nonce for the caller's next proof."""
         scope = seen.scope
-        if seen.begun and seen.seconds[0] is None:  # the caller was in a cache
-            seen.seconds = perf_counter() - seen.begun, 0.0
         credentials = set_caller(scope, caller)
         credentials.guard = self.guard
         if self._keep_subject_token:
@@ -309,7 +309,7 @@ class Access:
         """Note that the application gets the request, unless that is public, which nobody decided."""
         if caller is not None and (self._is_observed or audit.is_heard()):
             binding, operation = (None, None) if call is None else (call.binding, call.operation)
-            self.trail.admitted(seen.scope, caller, binding, operation, seen.seconds)
+            self.trail.admitted(seen.scope, caller, (binding, operation, *seen.seconds))
             seen.seconds = None, None
 
     def admit_public(self, seen: Seen) -> None:
@@ -336,7 +336,7 @@ class Access:
             call_id=call_id,
         )
         schemes = () if rejected.scheme is None else (rejected.scheme,)
-        decision = audit.Decision(audit.reason_of(error), schemes, binding, None, "", *seen.seconds, rejection.status)
+        decision = audit.Decision(audit.reason_of(error), schemes, binding, None, *seen.seconds, "", rejection.status)
         cause = error.cause if isinstance(error, TooManyRequestsError) else ""
         self.trail.rejected(seen.scope, str(error), decision, rejected.caller, cause)
         return rejection
@@ -442,7 +442,7 @@ class CallRules:
         rejection = rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
         reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
         binding, operation = (None, None) if target is None else (target.binding, target.operation)
-        decision = audit.Decision(reason, (), binding, operation, "", *seen.seconds, rejection.status)
+        decision = audit.Decision(reason, (), binding, operation, *seen.seconds, "", rejection.status)
         self.access.trail.rejected(seen.scope, rejected.why, decision, caller=caller)
         return rejection
 

@@ -62,7 +62,7 @@ async def test_no_caller_makes_a_series() -> None:
 
 async def test_the_labels_that_are_remembered_are_bounded() -> None:
     for number in range(10_000):
-        _labels(Decision(schemes=(f"scheme-{number}",))[:5])
+        _labels(Decision(schemes=(f"scheme-{number}",))[:4], "")
     assert _labels.cache_info().currsize <= 4096
 
 

@@ -71,12 +71,12 @@ def test_an_admitted_call_is_one_decision() -> None:
     for _ in range(2):
         ask(app, "POST", RPC, json=CALL, headers=GOOD)
     first, second = notes.decisions
-    assert first[:5] == second[:5] == (None, ("key",), Binding.JSONRPC, Operation.SEND_MESSAGE, "")
+    assert first[:4] == second[:4] == (None, ("key",), Binding.JSONRPC, Operation.SEND_MESSAGE)
     assert first.guard_seconds is not None
     assert first.verifier_seconds is not None
     assert first.guard_seconds > first.verifier_seconds > 0
     assert second.verifier_seconds == 0  # its caller was in the cache
-    assert second[7:] == (0, False, "", "", ())
+    assert second[6:] == ("", 0, False, "", "", ())
 
 
 def test_a_method_that_a2a_does_not_have_is_no_operation() -> None:

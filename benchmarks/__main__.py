@@ -33,6 +33,12 @@ def _rows_databases(setting: Setting) -> Iterator[Row]:
     return rows(setting)
 
 
+def _rows_observers(setting: Setting) -> Iterator[Row]:
+    from benchmarks.observers import rows  # nor is the SDK of OpenTelemetry
+
+    return rows(setting)
+
+
 #: Rows that need peers which have no place in our own environment; imported there.
 _AUTH_ROWS: Final = {
     "tokens": ("benchmarks.tokens", "rows_tokens"),
@@ -59,6 +65,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "proofs": proofs.rows,
     "databases": _rows_databases,
     "client-auth": _rows_client_auth,
+    "observers": _rows_observers,
 }
 
 

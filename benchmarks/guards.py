@@ -89,8 +89,8 @@ def enforced(app: Any) -> Any:
     return CardMiddleware(app, card=CARD, verifiers=_verifiers())
 
 
-def protected(app: Any) -> Any:
-    return protect(app, card=CARD, verifiers=_verifiers())
+def protected(app: Any, **options: Any) -> Any:
+    return protect(app, card=CARD, verifiers=_verifiers(), **options)
 
 
 def protected_agents(app: Any, count: int) -> Any:

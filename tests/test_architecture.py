@@ -34,14 +34,14 @@ FLOORS = (
     ("middleware", "client"),
     ("probe", "servers"),
     ("serve",),
-    ("cli", "proxies", "certificates", "endpoints", "providers", "testing"),
+    ("cli", "proxies", "certificates", "endpoints", "providers", "telemetry", "testing"),
     ("__main__",),
 )
 
 #: The same within large rooms: modules, and folders of modules.
 FLOORS_WITHIN = {
     "base": (
-        ("dates", "exports"),
+        ("dates", "exports", "state_changes"),
         ("cache", "files", "strict_json", "workers"),
         ("net",),
         ("databases",),
@@ -101,6 +101,7 @@ HOMES = {
     ),
     "authlib": ("client/oauth.py",),
     "starlette": ("middleware/", "testing/"),
+    "opentelemetry": ("telemetry.py",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
     "pydantic": ("card/models.py", "serve/configuration.py", "serve/forms.py"),

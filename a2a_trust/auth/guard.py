@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extractor, HeaderLines, Lines, certificates_of
@@ -191,11 +192,13 @@ class Guard:
         self._principals[scheme, id(identity)] = principal
         return principal
 
-    async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous | Rejected:
+    async def authenticate(
+        self, scope: Any, now: float, seconds: list[float] | None = None
+    ) -> Principal | Anonymous | Rejected:
         """The caller of the request, or why it is rejected.
 
-        ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. Other exceptions of a verifier pass through;
-        the calling code must then reject the request.
+        ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. The time that verifiers take is added to
+        ``seconds``. Other exceptions of a verifier pass through; the calling code must then reject the request.
 
         1. Collect: each credential is taken from its place. A request without credentials is anonymous, or rejected;
            a request with a credential for a declared scheme is never anonymous, unless only skills demand that scheme.
@@ -218,11 +221,15 @@ class Guard:
         if not carried:
             return self._without_credentials(lines, scope)
         CLIENT.set(scope.get("client"))  # for the queues of verifiers
+        begun = 0.0 if seconds is None else perf_counter()
         try:
             verifying = self._verify_guesses(carried, scope, now) if self._may_be_guessed else _verify(carried, now)
             evidence = await verifying  # 2
         except TooManyRequestsError as error:
             return Rejected(error)
+        finally:
+            if seconds is not None:
+                seconds.append(perf_counter() - begun)
         if evidence.rejected and (rejected := await self._reject_invalid(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:

@@ -4,6 +4,8 @@ from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.middleware.application import FromApplication as FromApplication
+    from a2a_trust.middleware.audit import Decision as Decision, Observer as Observer, Reason as Reason
+    from a2a_trust.base.state_changes import StateChange as StateChange, StateKind as StateKind
     from a2a_trust.middleware.caller import acting_for as acting_for, current_principal as current_principal
     from a2a_trust.middleware.caller import principal_of as principal_of, subject_token_of as subject_token_of
     from a2a_trust.middleware.calls import Call as Call, call_of as call_of
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.protection import protect as protect, protect_agents as protect_agents
 else:
     __getattr__, __dir__ = lazy(__name__, {
-        "middleware.application": "FromApplication",
+        "middleware.application": "FromApplication", "middleware.audit": "Decision Observer Reason",
+        "base.state_changes": "StateChange StateKind",
         "middleware.caller": "acting_for current_principal principal_of subject_token_of",
         "middleware.calls": "Call call_of", "middleware.card": "CardReaders",
         "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware",

@@ -121,9 +121,10 @@ class Agents:
         unguarded: Sequence[str] = (),
         card_of: CardOf | None = None,
         lifespans: Sequence[ASGIApp] = (),
+        trail: audit.Trail,
     ) -> None:
         """``agents`` are by their prefixes; the prefix of an agent for all other paths is empty."""
-        self._app, self._agents, self._lifespans = app, agents, lifespans
+        self._app, self._agents, self._lifespans, self._trail = app, agents, lifespans, trail
         self._prefixes = _Prefixes(agents)
         self._spelled = {fold_path(prefix) if prefix else "": prefix for prefix in agents}
         self._folded = _Prefixes(self._spelled)
@@ -149,8 +150,7 @@ class Agents:
                 apps = (self._app, *self._lifespans)
                 await run_lifespans(apps, scope, receive, closing(send, self._close), started=start)
             finally:
-                for each in self._guarded():
-                    each.door.access.flush()
+                self._trail.flush()
             return
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
@@ -184,7 +184,7 @@ class Agents:
         prefix = self._prefixes.longest(path)
         why = self._why_not(path, prefix)
         if why:
-            audit.log_rejected(scope, audit.Reason.UNDECLARED_PATH, why)
+            self._trail.rejected(scope, why, audit.Decision(audit.Reason.UNDECLARED_PATH, status=404))
             await _send_status(404, scope, receive, send)
         elif prefix is None:
             with Running(None, None):

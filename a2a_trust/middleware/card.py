@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_chec
 
 from a2a_trust.auth.peers import Networks, verified_peer, was_forwarded
 from a2a_trust.base import strict_json
-from a2a_trust.base.dates import CLOCK_SKEW
+from a2a_trust.base.dates import CLOCK_SKEW, date_of
 from a2a_trust.base.files.watched import Stamp, Watched, open_regular, reason_of, stamp_of, stamp_of_path
+from a2a_trust.base.state_changes import StateKind
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.signer import Signer
@@ -256,9 +257,9 @@ class CardFile:
         had_failed = bool(self._failure)
         self._failure = "" if failure is None else reason_of(failure)
         if failure is None and had_failed:
-            audit.log_card_reloaded(f"{self._path}")
+            audit.log_card(StateKind.CARD_RELOADED, f"{self._path}")
         elif failure is not None and not had_failed:
-            audit.log_card_not_reloaded(f"{self._path}: {self._failure}")
+            audit.log_card(StateKind.CARD_NOT_RELOADED, f"{self._path}: {self._failure}")
 
 
 class _Proof:
@@ -312,6 +313,7 @@ class PublicCard:
             raise ConfigurationError(f"max_age: {max_age!r:.40} is not valid; write 0 to 31536000 seconds")
         self._source, self._max_age, self._shared, self._clock = source, max_age, shared, clock
         self._told = ""
+        self._ending: Document | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         now = self._clock()
@@ -320,10 +322,13 @@ class PublicCard:
         except TrustError as error:
             if str(error) != self._told:  # one event, however many callers ask
                 self._told = str(error)
-                audit.log_card_not_served(self._told)
+                audit.log_card(StateKind.CARD_NOT_SERVED, self._told)
             await send_without_body(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
             return
         self._told = ""
+        if document.good_until - now < (document.good_until - document.modified) / 4 and document is not self._ending:
+            self._ending = document
+            audit.log_card(StateKind.CARD_ENDS_SOON, f"it is valid until {date_of(document.good_until)}; sign it again")
         max_age = int(min(self._max_age, max(0.0, document.good_until - now)))
         await answer(document, scope, send, now=now, max_age=max_age, shared=self._shared)
 
@@ -348,7 +353,7 @@ _NO_PEER: Final = (
 )
 
 
-def for_networks(app: ASGIApp, networks: Networks) -> ASGIApp:
+def for_networks(app: ASGIApp, networks: Networks, trail: audit.Trail) -> ASGIApp:
     """``app`` for peers in the networks; 403 for all others. Only http."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -362,7 +367,7 @@ def for_networks(app: ASGIApp, networks: Networks) -> ASGIApp:
         else:
             await app(scope, receive, send)
             return
-        audit.log_rejected(scope, audit.Reason.NETWORK, detail)
+        trail.rejected(scope, detail, audit.Decision(audit.Reason.NETWORK, status=403))
         await send_without_body(send, 403, [(b"cache-control", b"no-store")])
 
     return guarded

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapp
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from inspect import isawaitable
+from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.certificate.source import CertificateSource
@@ -58,7 +59,12 @@ CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
 _CONTENT_LENGTH: Final = len("content-length")
 _MANY_DIGITS: Final = 20
-_REASONS: Final = {403: audit.Reason.TENANT, 404: audit.Reason.UNDECLARED_PATH, 413: audit.Reason.TOO_LARGE}
+_REASONS: Final = {
+    403: audit.Reason.TENANT,
+    404: audit.Reason.UNDECLARED_PATH,
+    413: audit.Reason.TOO_LARGE,
+    503: audit.Reason.KEY_SOURCE_UNAVAILABLE,  # a rule that is late
+}
 _LONGEST_CACHED: Final = 256
 """Characters of path and method of a cached rule; with a thousand rules, these are some megabytes at most."""
 
@@ -72,6 +78,8 @@ class Seen:
     - ``path``: as the application's router sees it, without ``root_path``.
     - ``method``: the handshake of a websocket has none.
     - ``is_public``: it needs no credential.
+    - ``begun``: for an observer, when finding the caller began (0 without one: a look at the clock takes time), and how
+      many ``seconds`` that took, and verifiers.
     """
 
     scope: Request
@@ -79,6 +87,8 @@ class Seen:
     root_path: str
     method: str | None
     is_public: bool
+    begun: float = 0.0
+    seconds: tuple[float | None, float | None] = (None, None)
 
 
 class Admitted(NamedTuple):
@@ -133,16 +143,19 @@ async def decide(access: Access, calls: CallRules, request: Request, now: float)
         caller = access.known_caller(seen, now) or await access.find_caller(seen, now)
         if isinstance(caller, Rejected):
             return access.reject(caller, seen, now)
-        admitted = Admitted(seen.scope, caller, access.admit(caller, seen.scope))
+        admitted = Admitted(seen.scope, caller, access.admit(caller, seen))
     rule = None
     try:
         rule = calls.body_rule(seen)
         if rule is None:
             # A preflight's caller is not authenticated, so it must not carry a call.
-            return NeedsBody(admitted, _NO_BODY, seen) if seen.is_public and seen.method == "OPTIONS" else admitted
+            if seen.is_public and seen.method == "OPTIONS":
+                return NeedsBody(admitted, _NO_BODY, seen)
+            access.note_admitted(admitted.caller, seen)
+            return admitted
         check_announced(rule.most, seen.scope["headers"])
     except CallRejectedError as rejected:
-        return _reject(calls, rejected, rule, admitted)
+        return _with_nonce(calls.reject(rejected, rule, admitted.caller, seen), admitted)
     return NeedsBody(admitted, rule, seen)
 
 
@@ -155,6 +168,7 @@ async def decide_with_body(
         if len(body) > rule.most:
             raise too_large(rule.most)
         if rule.target is None:
+            calls.access.note_admitted(admitted.caller, seen)
             return admitted
         call = calls.read(rule.target, body, admitted.request)
         asked = calls.check_tenants(call, admitted.caller)
@@ -162,15 +176,12 @@ async def decide_with_body(
             await asked
         calls.check_skill(call, body, admitted.request)
     except CallRejectedError as rejected:
-        return _reject(calls, rejected, rule, admitted)
+        return _with_nonce(calls.reject(rejected, rule, admitted.caller, seen), admitted)
     except CallerRejectedError as error:
         return _with_nonce(calls.access.reject(error.rejected, seen, None, call.call_id), admitted)
+    calls.access.note_admitted(admitted.caller, seen, call)
     decided = admitted._replace(request={**admitted.request, CALL: call}, call=call)
     return ForExtendedCard(decided) if call.operation is Operation.GET_EXTENDED_CARD else decided
-
-
-def _reject(calls: CallRules, rejected: CallRejectedError, rule: BodyRule | None, admitted: Admitted) -> Rejection:
-    return _with_nonce(calls.reject(rejected, rule, admitted.caller, admitted.request), admitted)
 
 
 def _with_nonce(rejection: Rejection, admitted: Admitted) -> Rejection:
@@ -192,6 +203,7 @@ class Access:
         dpop: DPoP | None = None,
         card_paths: Iterable[str] = (),
         resource_metadata: str | None = None,
+        trail: audit.Trail | None = None,
     ) -> None:
         """``card_paths`` are public, in addition to the paths of ``rules``. ``resource_metadata`` is the URL of the
         metadata of RFC 9728, which challenges name."""
@@ -222,8 +234,8 @@ class Access:
         self._certificate_headers = frozenset[bytes]() if certificates is None else certificates.headers
         proofs = self.guard.proof_headers if rules.hide_credentials else frozenset[bytes]()
         self._hidden = Hidden(self.guard.places if rules.hide_credentials else (), proofs | self._certificate_headers)
-        self._repeated = {reason: audit.RepeatedRejections(reason) for reason in audit.COUNTED}
-        self.outages: Final = self._repeated[audit.Reason.KEY_SOURCE_UNAVAILABLE]
+        self.trail: Final = trail or audit.Trail()
+        self._is_observed = self.trail.observer is not None
 
     def see(self, scope: Request) -> Seen:
         """The request as one value. Public is GET or HEAD of exactly a public path, or an admitted preflight."""
@@ -234,8 +246,12 @@ class Access:
         own = {**scope, "headers": [*scope["headers"]]}
         own.pop(CERTIFICATES, None)
         own.pop(NEXT_NONCE, None)
+        begun = 0.0
+        if self._is_observed:
+            own.pop(audit.DECISION, None)
+            begun = perf_counter()
         if scope["type"] == "websocket":
-            return Seen(own, path, root, None, False)
+            return Seen(own, path, root, None, False, begun)
         method = scope["method"]
         if method in ("GET", "HEAD"):
             is_public = path in self._public and is_exact(scope)
@@ -246,21 +262,26 @@ class Access:
                 and is_preflight(scope)
                 and any(name.lower() == b"origin" for name, _ in own["headers"])
             )
-        return Seen(own, path, root, method, is_public)
+        return Seen(own, path, root, method, is_public, begun)
 
     def known_caller(self, seen: Seen, now: float) -> Caller | Rejected | None:
         """The result of ``find_caller``, at once, for most callers that were here before; else None."""
         known = self.guard.find_cached(seen.scope, now) if self.certificates is None else None
+        if seen.begun and known is not None:
+            seen.seconds = perf_counter() - seen.begun, 0.0
         return self._check_page(seen.scope, known) if known is not None and self._attached else known
 
     async def find_caller(self, seen: Seen, now: float) -> Caller | Rejected:
-        scope = seen.scope
+        scope, verifying = seen.scope, list[float]() if seen.begun else None
         try:
             if self.certificates is not None:
                 scope[CERTIFICATES] = self.certificates.chain(scope)
-            caller = await self.guard.authenticate(scope, now)
+            caller = await self.guard.authenticate(scope, now, verifying)
         except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
             return Rejected(error)  # of the source of certificates, or of a user's verifier
+        finally:
+            if verifying is not None:
+                seen.seconds = perf_counter() - seen.begun, sum(verifying)
         return caller if isinstance(caller, Rejected) or not self._attached else self._check_page(scope, caller)
 
     def _check_page(self, scope: Request, caller: Caller) -> Caller | Rejected:
@@ -272,10 +293,9 @@ class Access:
                 return Rejected(error, caller=caller)
         return caller
 
-    def admit(self, caller: Caller, scope: Request) -> str | None:
+    def admit(self, caller: Caller, seen: Seen) -> str | None:
         """Write the caller into the request in place of the credentials; the nonce for the caller's next proof."""
-        if audit.is_heard():
-            audit.log_admitted(scope, caller)
+        scope = seen.scope
         credentials = set_caller(scope, caller)
         credentials.guard = self.guard
         if self._keep_subject_token:
@@ -283,6 +303,13 @@ class Access:
         self._hidden.hide(scope)
         nonce: str | None = scope.pop(NEXT_NONCE, None)
         return nonce
+
+    def note_admitted(self, caller: Caller | None, seen: Seen, call: Call | None = None) -> None:
+        """Note that the application gets the request, unless that is public, which nobody decided."""
+        if caller is not None and (self._is_observed or audit.is_heard()):
+            binding, operation = (None, None) if call is None else (call.binding, call.operation)
+            self.trail.admitted(seen.scope, caller, (binding, operation, *seen.seconds))
+            seen.seconds = None, None
 
     def admit_public(self, seen: Seen) -> None:
         """Write into the request that it needs no credential: it is for a public path, or a preflight."""
@@ -296,15 +323,9 @@ class Access:
     def reject(self, rejected: Rejected, seen: Seen, now: float | None, call_id: bytes | None = None) -> Rejection:
         """The answer, which is also logged. With ``now``, it has the nonce for the next proof of DPoP."""
         error = rejected.error
-        reason = audit.reason_of(error)
-        if reason in self._repeated:
-            cause = error.cause if isinstance(error, TooManyRequestsError) else ""
-            self._repeated[reason].log(seen.scope, str(error), cause)
-        else:
-            audit.log_rejected(seen.scope, reason, str(error), rejected.caller)
         binding, legacy = self.interfaces.language(seen.path or "/", seen.root_path)
         dpop = self.guard.dpop
-        return rejection_for(
+        rejection = rejection_for(
             rejected,
             self.guard,
             binding,
@@ -313,10 +334,11 @@ class Access:
             dpop_nonce=None if dpop is None or now is None else dpop.nonce(now),
             call_id=call_id,
         )
-
-    def flush(self) -> None:
-        for repeated in self._repeated.values():
-            repeated.flush()
+        schemes = () if rejected.scheme is None else (rejected.scheme,)
+        decision = audit.Decision(audit.reason_of(error), schemes, binding, None, *seen.seconds, "", rejection.status)
+        cause = error.cause if isinstance(error, TooManyRequestsError) else ""
+        self.trail.rejected(seen.scope, str(error), decision, rejected.caller, cause)
+        return rejection
 
 
 class CallRules:
@@ -411,16 +433,17 @@ class CallRules:
         return CallRejectedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call.call_id or b"null")
 
     def reject(
-        self, rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, scope: Request
+        self, rejected: CallRejectedError, rule: BodyRule | None, caller: Caller | None, seen: Seen
     ) -> Rejection:
         """The answer to a request that these rules reject."""
-        if rejected.error is LATE:
-            self.access.outages.log(scope, rejected.why)
-        else:
-            reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
-            audit.log_rejected(scope, reason, rejected.why, caller)
-        is_json_rpc = rule is not None and rule.target is not None and rule.target.binding is Binding.JSONRPC
-        return rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
+        target = None if rule is None else rule.target
+        is_json_rpc = target is not None and target.binding is Binding.JSONRPC
+        rejection = rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
+        reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
+        binding, operation = (None, None) if target is None else (target.binding, target.operation)
+        decision = audit.Decision(reason, (), binding, operation, *seen.seconds, "", rejection.status)
+        self.access.trail.rejected(seen.scope, rejected.why, decision, caller=caller)
+        return rejection
 
     def check_skill(self, call: Call, body: bytes, scope: Request) -> None:
         """Return when the caller satisfies the requirements of the call's skill, or no rule names one.

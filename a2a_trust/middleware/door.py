@@ -34,6 +34,7 @@ from a2a_trust.card.operations import Operation
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.audit import Observer, Trail
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.caller import Caller, Running, this_task
 from a2a_trust.middleware.calls import AT_ONCE, CALL, Call, CallRejectedError, call_of, replay
@@ -90,7 +91,7 @@ class Door:
             try:
                 await self._app(scope, receive, closing(send, self.access.guard.aclose))
             finally:
-                self.access.flush()
+                self.access.trail.flush()
             return
         seen = self.access.see(scope)
         if seen.path in self._documents and is_read(seen.scope):
@@ -115,7 +116,7 @@ class Door:
             if self._ends_streams and (caller.identities or caller.for_skills):
                 watched_answer = WatchedAnswer(self.access, seen, caller, send, self._clock)
                 send = watched_answer.send
-            to_caller = self._caching.apply(send, self.access.admit(caller, seen.scope))
+            to_caller = self._caching.apply(send, self.access.admit(caller, seen))
             answer = HeldAnswer(receive, to_caller, seen.scope["auth"])
             with Running(caller, task):
                 serving = self._serve(caller, seen, answer.receive, answer.send)
@@ -164,30 +165,32 @@ class Door:
 
     def _serve(self, caller: Caller | None, seen: Seen, receive: Receive, send: Send) -> Awaitable[None]:
         """A document, a call, a request of the application, or the rejection of a request by the rules."""
-        scope = seen.scope
+        scope, rule, app = seen.scope, None, self._app
         if seen.path in self._for_callers and is_read(seen.scope):
-            return self._for_callers[seen.path](scope, receive, send)
-        if self._calls is None:
-            return self._app(scope, receive, send)
-        try:
-            rule = self._calls.body_rule(seen)
-        except CallRejectedError as rejected:
-            return _reject(self._calls.reject(rejected, None, caller, scope), scope, receive, send)
-        if rule is None:
-            return self._app(scope, receive, send)
-        return self._serve_call(self._calls, rule, caller, scope, receive, send)
+            app = self._for_callers[seen.path]
+        elif self._calls is not None:
+            try:
+                rule = self._calls.body_rule(seen)
+            except CallRejectedError as rejected:
+                return _reject(self._calls.reject(rejected, None, caller, seen), scope, receive, send)
+            if rule is not None:
+                return self._serve_call(self._calls, rule, caller, seen, receive, send)
+        self.access.note_admitted(caller, seen)
+        return app(scope, receive, send)
 
     async def _serve_call(
-        self, calls: CallRules, rule: BodyRule, caller: Caller | None, scope: Scope, receive: Receive, send: Send
+        self, calls: CallRules, rule: BodyRule, caller: Caller | None, seen: Seen, receive: Receive, send: Send
     ) -> None:
         """Read the call; pass it on, answer with the extended card, or reject it."""
+        scope = seen.scope
         try:
             call, receive = await self._read(calls, rule, caller, scope, receive)
+            self.access.note_admitted(caller, seen, call)
             if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
                 await calls.extended.answer(call, caller, scope, receive, send)
                 return
         except CallRejectedError as rejected:
-            await _reject(calls.reject(rejected, rule, caller, scope), scope, receive, send)
+            await _reject(calls.reject(rejected, rule, caller, seen), scope, receive, send)
             return
         except ClientGoneError:
             return
@@ -240,10 +243,12 @@ class CardEnforcementMiddleware(Door):
         client_certificates: CertificateSource | None = None,
         dpop: DPoP | None = None,
         resource_metadata: str | None = None,
+        observer: Observer | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        """``url``, ``client_certificates`` and ``dpop`` are as for ``protect``. ``readers`` may read the card at its
-        well-known paths. ``resource_metadata`` is the URL of RFC 9728 that challenges name. Bodies are not read."""
+        """``url``, ``client_certificates``, ``dpop`` and ``observer`` are as for ``protect``. ``readers`` may read the
+        card at its well-known paths. ``resource_metadata`` is the URL of RFC 9728 that challenges name. Bodies are not
+        read."""
         check_app(app)
         if isinstance(rules, RequestRules):
             raise ConfigurationError(
@@ -268,6 +273,7 @@ class CardEnforcementMiddleware(Door):
             dpop=dpop,
             card_paths=CARD_PATHS if readers is CardReaders.EVERYBODY else (),
             resource_metadata=resource_metadata,
+            trail=Trail(observer),
         )
         super().__init__(app, access, clock=clock)
 

@@ -111,7 +111,7 @@ class ExtendedCardEndpoint:
         signer: CardSigner | None = None,
         application: ASGIApp | None = None,
         security: CardSecurity | None = None,
-        outages: audit.RepeatedRejections | None = None,
+        trail: audit.Trail | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         card = card if isinstance(card, CardView) else read_card(read_given(card))
@@ -132,7 +132,7 @@ class ExtendedCardEndpoint:
             )
         self._promised, self._signer, self._clock = card.has_extended_card, signer, clock
         self._security = security
-        self._outages = outages or audit.RepeatedRejections(audit.Reason.KEY_SOURCE_UNAVAILABLE)
+        self._trail = trail or audit.Trail()
         self._may_read = None if extended is None else extended.may_read
         self._source = None if extended is None else extended.provider(security)
         self._application = application if extended is not None and self._source is None else None
@@ -173,10 +173,12 @@ class ExtendedCardEndpoint:
             except TrustError as error:
                 _log.error("the extended card cannot be served: %s", error)
                 result = UNREADABLE
-        if result is FORBIDDEN:
-            audit.log_rejected(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
-        elif result is LATE:
-            self._outages.log(scope, "may_read does not answer in time")
+        if result is FORBIDDEN or result is LATE:
+            reason, why = audit.Reason.EXTENDED_CARD, "may_read did not return True"
+            if result is LATE:
+                reason, why = audit.Reason.KEY_SOURCE_UNAVAILABLE, "may_read does not answer in time"
+            decision = audit.Decision(reason, (), call.binding, call.operation, status=result.status)
+            self._trail.rejected(scope, why, decision, caller)
         if isinstance(result, bytes):
             body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
             result = CompleteAnswer(200, *for_caller(body))

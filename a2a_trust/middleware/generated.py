@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
+from a2a_trust.base.state_changes import StateKind
 from a2a_trust.card.given import GivenCard, is_message
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError, TrustError
@@ -87,11 +88,11 @@ class GeneratedCard:
             if not self._has_failed:
                 self._has_failed = True
                 reason = str(error) if isinstance(error, TrustError) else type(error).__name__
-                audit.log_card_not_reloaded(f"generated card: {reason}")
+                audit.log_card(StateKind.CARD_NOT_RELOADED, f"generated card: {reason}")
         else:
             if self._has_failed:
                 self._has_failed = False
-                audit.log_card_reloaded("generated card")
+                audit.log_card(StateKind.CARD_RELOADED, "generated card")
 
 
 def ask_again(card: ASGIApp, source: GeneratedCard) -> ASGIApp:

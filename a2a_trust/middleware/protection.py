@@ -35,6 +35,7 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import origin_of
 from a2a_trust.middleware.agents import Agent, Agents, CardOf, GuardedAgent
 from a2a_trust.middleware.application import FromApplication, card_of_application, check_urls
+from a2a_trust.middleware.audit import Observer, Trail
 from a2a_trust.middleware.card import (
     CardReaders,
     CardSignedHere,
@@ -151,6 +152,7 @@ def protect(
     rules: RequestRules = RequestRules(),  # noqa: B008  frozen
     client_certificates: CertificateSource | None = None,
     dpop: DPoP | None = None,
+    observer: Observer | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AppT:
     """Put ``app`` behind its card: only callers that the card allows reach it, and the card is served.
@@ -173,6 +175,7 @@ def protect(
     - ``rules``: which requests are accepted.
     - ``client_certificates``: where the certificates of callers come from: ``FromTls()`` or ``FromProxy(…)``.
     - ``dpop``: accepts tokens that are bound to a key of their client, with a proof. Without it they are rejected.
+    - ``observer``: gets every decision, for metrics and traces, such as ``OpenTelemetryObserver()``.
 
     ConfigurationError: a rule of the card would not be enforced, or an option is wrong. For a card that exists late,
     the lifespan fails to start with this error. Without a lifespan the error is logged, all requests get 503, and the
@@ -191,9 +194,9 @@ def protect(
         client_certificates=client_certificates,
         dpop=dpop,
     )
-    made = _agent(inner, agent, "", clock, is_alone=True)
+    made = _agent(inner, agent, "", clock, trail := Trail(observer), is_alone=True)
     if made.guarded is None:
-        return installation.finish(Agents(inner, {"": made}))
+        return installation.finish(Agents(inner, {"": made}, trail=trail))
     door = made.guarded.door
     door.on_start = partial(_warn_of_hidden, app, door)  # then the application has all its routes
     return installation.finish(door)
@@ -206,6 +209,7 @@ def protect_agents(
     unguarded_paths: Iterable[str] = (),
     card_of: CardOf | None = None,
     lifespans: Iterable[ASGIApp] = (),
+    observer: Observer | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AppT:
     """Put several agents of one application behind their cards, each behind its own.
@@ -218,20 +222,22 @@ def protect_agents(
     - ``card_of``: a function for the well-known paths at the root. It gets the parameters of the query, and returns the
       prefix of the agent whose card is meant, or None.
     - ``lifespans``: applications that are mounted in ``app`` and whose lifespan must run; Starlette does not run it.
+    - ``observer``: as for ``protect``; a decision has the prefix of its agent.
 
     ConfigurationError: as for ``protect``, and for agents that share a path.
     """
     installation = Installation(app)
     inner = installation.unguarded
-    made = {}
+    made, trail = {}, Trail(observer)
     for prefix, agent in _by_prefix(agents).items():
         try:
-            made[prefix] = _agent(inner, agent, prefix, clock, is_alone=False)
+            made[prefix] = _agent(inner, agent, prefix, clock, trail.of(prefix or "/"), is_alone=False)
         except TrustError as error:
             raise ConfigurationError(f"agent {prefix or '/'!r}: {error}") from None
     mounted = _check_lifespans(app, lifespans)
     unguarded = read_list("unguarded_paths", unguarded_paths)
-    return installation.finish(Agents(inner, made, unguarded=unguarded, card_of=card_of, lifespans=mounted))
+    agents_of_app = Agents(inner, made, unguarded=unguarded, card_of=card_of, lifespans=mounted, trail=trail)
+    return installation.finish(agents_of_app)
 
 
 def _check_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
@@ -281,14 +287,16 @@ def _by_prefix(agents: Any) -> dict[str, ProtectedAgent]:
     return found
 
 
-def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[], float], *, is_alone: bool) -> Agent:
+def _agent(
+    app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[], float], trail: Trail, *, is_alone: bool
+) -> Agent:
     """The agent behind its card, now or when the card exists."""
     jku = f"{agent.url.rstrip('/')}{JWKS_PATH}" if agent.url is not None and agent.url.startswith("https://") else None
     serving = agent.serving
     signer = None
     if serving.signer is not None:
         signer = CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku, companion=serving.companion)
-    guarded = partial(_guard, app, agent, prefix, signer, clock, is_alone=is_alone)
+    guarded = partial(_guard, app, agent, prefix, signer, clock, trail, is_alone=is_alone)
 
     def finish(card: GivenCard) -> GivenCard:
         return card if agent.security is None else agent.security.added_to(card)
@@ -327,6 +335,7 @@ def _guard(
     prefix: str,
     signer: CardSigner | None,
     clock: Callable[[], float],
+    trail: Trail,
     source: CardSource,
     *,
     is_alone: bool,
@@ -350,10 +359,11 @@ def _guard(
         certificates=agent.client_certificates,
         dpop=agent.dpop,
         resource_metadata=None if resource is None else resource.url,
+        trail=trail,
     )
     interfaces = access.interfaces
     _check_hosts(agent.url, interfaces, agent.dpop)
-    cards = _public_cards(source, view, agent.serving, prefix, clock)
+    cards = _public_cards(source, view, agent.serving, prefix, clock, trail)
     of_url = _of_url(agent, prefix, resource, clock)
     extended = ExtendedCardEndpoint(
         view,
@@ -361,7 +371,7 @@ def _guard(
         signer=signer,
         application=app,
         security=agent.security,
-        outages=access.outages,
+        trail=trail,
         clock=clock,
     )
     calls = CallRules(access, rules, extended, others_must_be_named=not is_alone)
@@ -436,14 +446,14 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
 
 
 def _public_cards(
-    source: CardSource, view: CardView, serving: CardServing, prefix: str, clock: Callable[[], float]
+    source: CardSource, view: CardView, serving: CardServing, prefix: str, clock: Callable[[], float], trail: Trail
 ) -> dict[str, ASGIApp]:
     is_shared = serving.readers is CardReaders.EVERYBODY
     card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
     if isinstance(source, GeneratedCard):
         card = ask_again(card, source)
     if isinstance(serving.readers, Networks):
-        card = for_networks(card, serving.readers)
+        card = for_networks(card, serving.readers, trail)
     return dict.fromkeys([*(f"{prefix}{path}" for path in CARD_PATHS), *serving.card_paths], card)
 
 

@@ -102,6 +102,7 @@ class ForwardAuth:
         rules: RequestRules = RequestRules(),  # noqa: B008  frozen
         client_certificates: CertificateSource | None = None,
         dpop: DPoP | None = None,
+        observer: audit.Observer | None = None,
         agent_checks: Iterable[str] = (),
         tokens: CallerTokens | None = None,
         plain: bool = True,
@@ -124,6 +125,7 @@ class ForwardAuth:
             certificates=client_certificates,
             dpop=dpop,
             card_paths=CARD_PATHS,
+            trail=audit.Trail(observer),
         )
         # The agent answers for its extended card.
         source = ExtendedCard(FromApplication()) if view.has_extended_card else None
@@ -134,7 +136,7 @@ class ForwardAuth:
             await receive()
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            self._access.flush()
+            self._access.trail.flush()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "websocket":
             await close_websocket(receive, send)
@@ -161,7 +163,7 @@ class ForwardAuth:
 
     async def _check_path(self, decision: NeedsBody) -> Admitted | Rejection:
         """The decision about a call whose body is not here, by the tenants in its path."""
-        admitted, rule, _ = decision
+        admitted, rule, seen = decision
         target = rule.target
         if target is not None and target.tenants:
             call = Call(target.binding, target.generation, target.operation, tenants=target.tenants)
@@ -170,7 +172,7 @@ class ForwardAuth:
                 if asked is not None:
                     await asked
             except CallRejectedError as rejected:
-                return self._calls.reject(rejected, None, admitted.caller, admitted.request)
+                return self._calls.reject(rejected, None, admitted.caller, seen)
         return admitted
 
     def _request(self, scope: Scope) -> Scope:
@@ -197,7 +199,7 @@ class ForwardAuth:
         return request
 
     def _reject(self, error: Error, why: str, scope: Scope) -> Rejection:
-        audit.log_rejected(scope, audit.Reason.AMBIGUOUS_REQUEST, why)
+        self._access.trail.rejected(scope, why, audit.Decision(audit.Reason.AMBIGUOUS_REQUEST, status=error.status))
         return rejection_of(error, None)
 
     async def _answer(self, decision: Admitted | Rejection, scope: Scope, send: Send) -> None:

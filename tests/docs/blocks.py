@@ -51,6 +51,7 @@ RUN_BY: Final = {
     "docs/schemes.md": ["tests/docs/test_schemes.py"],
     "docs/serve.md": ["tests/serve/test_page.py"],
     "docs/signatures.md": ["tests/examples/test_signatures_guide.py"],
+    "docs/telemetry.md": ["tests/docs/test_telemetry_page.py"],
     "docs/testing.md": ["tests/examples/test_testing_guide.py"],
     "docs/tokens.md": ["tests/examples/test_tokens_guide.py"],
     "docs/trust.md": ["tests/examples/test_trust_guide.py"],

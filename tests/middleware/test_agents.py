@@ -531,7 +531,11 @@ async def test_what_a_proxy_says_of_certificates_is_for_the_agent_that_verifies_
 
 
 def test_one_agent_among_several_has_all_options_of_one_alone() -> None:
-    alone = signature(protect).parameters.keys() - {"app", "clock"}
+    alone = signature(protect).parameters.keys() - {
+        "app",
+        "clock",
+        "observer",
+    }  # one observer gets the decisions of all
     assert {each.name for each in fields(ProtectedAgent)} == alone
 
 

@@ -15,7 +15,7 @@ from a2a_trust.errors import AuthenticationError, KeySourceUnavailableError
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.middleware.audit import Reason, RepeatedRejections
+from a2a_trust.middleware.audit import Decision, Reason, RepeatedRejections, Trail
 from a2a_trust.middleware.card import CardFile
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.options import RequestRules
@@ -120,9 +120,10 @@ def test_a_known_caller_who_asks_for_too_much_is_named(
 ) -> None:
     app = guarded(PROMISING, extended_card=ExtendedCard(PROMISING, may_read=lambda caller: False), rules=NOBODY)
     ask(app, "POST", RPC, headers={"X-API-Key": KEY, "Content-Type": "application/json"}, **request_)
-    allowed, refused = events(caplog)
-    assert (allowed["event"], refused["event"], refused["reason"]) == ("allowed", "refused", reason)
-    assert refused["caller"] == allowed["caller"] == "ann@api-keys"
+    *allowed, refused = events(caplog)
+    assert (refused["event"], refused["reason"], refused["caller"]) == ("refused", reason, "ann@api-keys")
+    # The rule of the extended card is asked about a request that is admitted.
+    assert [each["event"] for each in allowed] == ["allowed"] * (reason == "extended-card")
 
 
 def test_so_is_one_who_lacks_scopes(caplog: pytest.LogCaptureFixture) -> None:
@@ -216,12 +217,54 @@ def test_a_card_that_is_not_served_is_told_once(tmp_path: Path, caplog: pytest.L
 
 def test_refusals_are_heard_at_info_and_callers_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "a2a_trust.audit")
-    ask(guarded(), "POST", RPC, json=CALL, headers={"X-API-Key": KEY})
-    ask(guarded(), "POST", RPC)
-    assert [event["event"] for event in events(caplog)] == ["refused"]
-    caplog.clear()
+    app = guarded()
+    ask(app, "POST", RPC, json=CALL, headers={"X-API-Key": KEY})
+    for _ in range(5):
+        ask(app, "POST", RPC)
+    assert [event["event"] for event in events(caplog)] == ["refused"] * 5  # each once
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3 + ["INFO"] * 2
+
+
+def test_the_first_refusals_of_each_kind_are_warnings_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "a2a_trust.audit")
-    ask(guarded(), "POST", RPC)
+    app = guarded()
+    for headers in ({}, {"X-API-Key": "x" * 40}, {"X-API-Key": POOR_KEY}):
+        for _ in range(5):
+            ask(app, "POST", RPC, headers=headers)
+    told = [record.getMessage() for record in caplog.records]
+    assert [told.count(line) for line in dict.fromkeys(told)] == [3, 3, 3]
+    assert told[0].endswith(f"[401 missing-credentials: {Reason.MISSING_CREDENTIALS.hint}]")
+    assert told[3].endswith(f"[401 invalid-credentials, 'key': {Reason.INVALID_CREDENTIALS.hint}]")
+    assert told[6].endswith(f"[403 insufficient-scope: {Reason.INSUFFICIENT_SCOPE.hint}]")
+    assert [reason for reason in Reason if not reason.hint] == []
+
+
+def test_where_info_is_not_shown_later_refusals_are_one_event_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "a2a_trust.audit")
+    clock = [0.0]
+    trail = Trail(clock=lambda: clock[0])
+    scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
+    for second in range(180):
+        clock[0] = float(second)
+        for _ in range(100):
+            trail.rejected(scope, "no credential", Decision(Reason.MISSING_CREDENTIALS, status=401))
+            trail.rejected(scope, "no such path", Decision(Reason.UNDECLARED_PATH, status=404))
+    trail.flush()
+    counted = [event for event in events(caplog) if "count" in event]
+    assert len(events(caplog)) == 2 * (3 + 3)
+    assert [(event["reason"], event["seconds"]) for event in counted[:2]] == [
+        ("missing-credentials", 60),
+        ("undeclared-path", 60),
+    ]
+    assert sum(event.get("count", 1) for event in events(caplog)) == 2 * 18_000
+    assert "refused 5997 more requests in 60 seconds: the reason is missing-credentials" in caplog.text
+
+
+def test_a_logger_that_is_silent_costs_no_record(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "a2a_trust.audit")
+    app = guarded()
+    for _ in range(10):
+        ask(app, "POST", RPC)
     assert events(caplog) == []
 
 

@@ -32,6 +32,7 @@ NEEDS = {
     "auth.providers": {"server", "client", "serve"},
     "middleware": {"server", "serve"},
     "servers": {"uvicorn"},
+    "telemetry": {"otel"},
     "testing.callers": {"server", "serve"},
     "testing.agents": set(),  # it needs two extras
     "testing.enforcement": set(),  # so does this

@@ -21,6 +21,7 @@ BROUGHT = {
     },
     "postgres": {"asyncpg"},
     "redis": {"async-timeout", "hiredis", "redis"},
+    "otel": {"opentelemetry-api", "typing-extensions"},
     "completion": {"shtab"},
 }
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Final, Generic, Self, TypeVar
 
 from a2a_trust.base.databases.addresses import DatabaseUrl
+from a2a_trust.base.state_changes import StateChange, StateKind, announce
 from a2a_trust.errors import ConfigurationError, TrustError
 
 _T = TypeVar("_T")
@@ -67,11 +68,13 @@ class Database(ABC):
                 self.lost = f"{self.what}: {why}"
                 event = {"event": "store-lost", "detail": f"{self.what}: {why}"}
                 _log.warning("lost the %s: %s", self.what, why, extra={"audit": event})
+                announce(StateChange(StateKind.STORE_LOST, event["detail"]))
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
         if audits and not is_part and self.lost:
             self.lost = ""
             event = {"event": "store-found", "detail": self.what}
             _log.warning("the %s is back", self.what, extra={"audit": event})
+            announce(StateChange(StateKind.STORE_FOUND, self.what))
 
 
 class Pooled(ABC):

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from a2a_trust.base.cache import SingleFlight
+from a2a_trust.base.state_changes import StateChange, StateKind, announce
 from a2a_trust.errors import (
     ConfigurationError,
     FetchError,
@@ -230,6 +231,8 @@ class JwksCache:
             fresh_until=fresh_until,
             usable_until=fresh_until + times.stale_if_error,
         )
+        if self._failures:
+            announce(StateChange(StateKind.KEYS_FRESH, self._name))
         self._failures, self._retry_at = 0, -math.inf
         held = frozenset[PublicKey]() if self._snapshot is None else self._snapshot.held
         if not held <= snapshot.held:
@@ -251,6 +254,7 @@ class JwksCache:
             else:
                 reason = type(error).__name__
             _log.warning("%s: cannot be refreshed, known keys stay valid for now: %s", self._name, reason)
+            announce(StateChange(StateKind.KEYS_STALE, f"{self._name}: {reason}"))
 
 
 async def _result(flight: asyncio.Task[_Snapshot | None]) -> _Snapshot | None:

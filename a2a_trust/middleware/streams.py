@@ -40,7 +40,7 @@ class WatchedAnswer:
         """Call it before ``Access.admit``, which takes the credentials out of the request."""
         self._access, self._seen, self._caller, self._send, self._clock = access, seen, caller, send, clock
         self._request = {**seen.scope}
-        self._expires_at = min((each.expires_at for _, each in (*caller.identities, *caller.for_skills)), default=inf)
+        self._expires_at = inf
         self._task: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._runs = self._is_over = self._is_cancelled = self._has_events = False
@@ -78,16 +78,19 @@ class WatchedAnswer:
     def _note(self, message: Message) -> None:
         kind = message["type"]
         if kind == "http.response.start":
-            headers = {name.lower(): value.lower() for name, value in message.get("headers", ())}
-            is_plain = b"content-encoding" not in headers
-            self._has_events = is_plain and headers.get(b"content-type", b"").startswith(b"text/event-stream")
+            headers = dict(message.get("headers", ()))
             self._runs = b"content-length" not in headers
+            is_plain = b"content-encoding" not in headers
+            self._has_events = is_plain and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         elif kind == "websocket.accept":
             self._runs = True
         elif kind == "websocket.close" or (kind == "http.response.body" and not message.get("more_body", False)):
             self._runs = False
-        self._tail = (self._tail + bytes(message.get("body", b"")[-3:]))[-3:]
+        if self._has_events:
+            self._tail = (self._tail + bytes(message.get("body", b"")[-3:]))[-3:]
         if self._runs and self._watch is None:
+            identities = (*self._caller.identities, *self._caller.for_skills)
+            self._expires_at = min(each.expires_at for _, each in identities)
             self._watch = asyncio.create_task(self._watch_until_its_end())
 
     async def _watch_until_its_end(self) -> None:

@@ -110,16 +110,22 @@ async def test_a_scope_of_an_unknown_type_is_refused_even_with_a_good_credential
 
 async def test_the_lifespan_is_passed_as_it_is() -> None:
     passed: list[Any] = []
+    sent: list[Any] = []
+    messages = [{"type": f"lifespan.{each}"} for each in ("startup.complete", "shutdown.complete", "shutdown.failed")]
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        passed.extend((scope, receive, send))
+        passed.extend((scope, receive))
+        for message in messages:
+            await send(message)
 
     async def receive() -> Any:
         return {}
 
-    async def send(message: Any) -> None: ...
+    async def send(message: Any) -> None:
+        sent.append(message)
 
     scope = {"type": "lifespan", "state": {}}
     await guarded(app)(scope, receive, send)
     assert passed[0] is scope
-    assert passed[1:] == [receive, send]
+    assert passed[1:] == [receive]
+    assert [*map(id, sent)] == [*map(id, messages)]

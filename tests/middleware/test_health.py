@@ -184,6 +184,7 @@ async def test_a_key_set_is_lost_when_its_load_failed_and_no_usable_keys_are_kno
     with pytest.raises(KeySourceUnavailableError):
         await source.use()
     assert readiness(app).problems == {"scheme 'oauth'": "keys of idp: unreachable, and no usable keys are known"}
+    await settled()
     assert source.loads == 1  # not again before the pause of the cache
 
     source.clock.now += 60

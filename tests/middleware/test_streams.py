@@ -343,6 +343,26 @@ def test_an_answer_ends_when_the_credential_loses_its_scopes() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("error", [InvalidCredentialsError("revoked"), KeySourceUnavailableError("lost")])
+def test_a_credential_that_only_skills_demand_ends_the_answer_too(error: Exception) -> None:
+    async def test() -> None:
+        skill = {"id": "pay", "securityRequirements": [{"schemes": {"oauth": {"list": []}}}]}
+        card = {**CARD, "securityRequirements": [{"schemes": {"key": {"list": []}}}], "skills": [skill]}
+        of_skill, app = Verifier(), Streaming(EVENT)
+        app.go_on.set()
+        rules = RequestRules(end_streams_with_credential=True, handlers_check_skills=True)
+        given = {"key": Verifier(), "oauth": of_skill}
+        guarded = protect(app, card=card, verifiers=given, rules=rules, clock=Clock())
+        headers = [(b"x-api-key", b"secret"), (b"authorization", b"Bearer token")]
+        client = Client(guarded, "/events", headers=headers)
+        await until(lambda: of_skill.times > 2)
+        of_skill.error = error
+        await client.request
+        assert b"event: error" in client.body
+
+    run(test)
+
+
 def test_a_check_that_hangs_ends_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("a2a_trust.middleware.streams._PATIENCE", 0.01)
 

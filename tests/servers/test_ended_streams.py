@@ -7,7 +7,7 @@ import base64
 import socket
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -148,24 +148,33 @@ async def test_a_stream_ends_when_its_key_is_revoked(framework: str, server: str
 
 # The SDKs
 
+#: The server of each SDK, and who speaks to it: a client, its binding and its version of the protocol.
 SPEAKERS = [
-    ("1.3.0", "JSONRPC", "1.0"),
-    ("1.3.0", "HTTP+JSON", "1.0"),
-    ("1.3.0", "JSONRPC", "0.3"),
-    ("0.3.26", "JSONRPC", "0.3"),
+    ("1.3.0", "1.3.0", "JSONRPC", "1.0"),
+    ("1.3.0", "1.3.0", "HTTP+JSON", "1.0"),
+    ("1.3.0", "1.3.0", "JSONRPC", "0.3"),
+    ("1.3.0", "0.3.26", "JSONRPC", "0.3"),
+    ("0.3.26", "0.3.26", "JSONRPC", "0.3"),
 ]
+APPS = {"1.3.0": "sdk_endless_hello_world", "0.3.26": "sdk_endless_agent_0_3"}
 SCRIPTS = {"1.3.0": "sdk_client_1_3.py", "0.3.26": "sdk_client_0_3.py"}
 
 
 @pytest.fixture(scope="module")
-def endless(callers: Callers) -> Iterator[dict[str, str]]:
-    app, servers = "tests.servers.sdk_endless_hello_world:app", ["uvicorn-h11", "uvicorn-httptools", "hypercorn"]
-    with serving_under_all(python_of("server-1.3.0"), app, FOLDER, callers.settings, servers) as origins:
-        yield origins
+def endless(callers: Callers) -> Iterator[dict[str, list[str]]]:
+    """The origins of an agent that answers forever, by the SDK of its server."""
+    servers = {"1.3.0": ["uvicorn-h11", "uvicorn-httptools", "hypercorn"], "0.3.26": ["uvicorn-h11"]}
+    with ExitStack() as stack:
+        found = {}
+        for sdk, module in APPS.items():
+            app, python = f"tests.servers.{module}:app", python_of(f"server-{sdk}")
+            origins = stack.enter_context(serving_under_all(python, app, FOLDER, callers.settings, servers[sdk]))
+            found[sdk] = [*origins.values()]
+        yield found
 
 
 @pytest.mark.real
-def test_clients_of_sdks_get_the_error_of_their_binding(endless: dict[str, str], callers: Callers) -> None:
+def test_clients_of_sdks_get_the_error_of_their_binding(endless: dict[str, list[str]], callers: Callers) -> None:
     store = SqliteApiKeys(callers.path)
 
     def question(origin: str, binding: str, version: str) -> dict[str, Any]:
@@ -181,19 +190,19 @@ def test_clients_of_sdks_get_the_error_of_their_binding(endless: dict[str, str],
             "meanwhile": "not asked",
         }
 
-    def answers(sdk: str) -> list[dict[str, Any]]:
+    def answers(client: str) -> list[dict[str, Any]]:
         asked = [
             question(origin, binding, version)
-            for origin in endless.values()
-            for speaker, binding, version in SPEAKERS
-            if speaker == sdk
+            for server, speaker, binding, version in SPEAKERS
+            for origin in endless[server]
+            if speaker == client
         ]
-        seen: list[dict[str, Any]] = answer_of(f"python-{sdk}", SCRIPTS[sdk], asked)
+        seen: list[dict[str, Any]] = answer_of(f"python-{client}", SCRIPTS[client], asked)
         return seen
 
     with ThreadPoolExecutor() as threads:
         seen = [each for answer in threads.map(answers, SCRIPTS) for each in answer]
-    assert len(seen) == len(SPEAKERS) * len(endless)
+    assert len(seen) == sum(len(endless[server]) for server, *_ in SPEAKERS)
     for each in seen:
         assert each["events"][-1] == "working", each
         assert "Authentication is required." in each["error"], each

@@ -60,8 +60,7 @@ class OpenTelemetryObserver:
         self._changes.add(1, {"a2a_trust.change": change.kind.value})
 
     def mark_span(self, span: trace.Span, scope: Mapping[str, Any]) -> None:
-        """Write the decision into a span that begins inside the guard: the ``server_request_hook`` of instrumentation
-        for ASGI, Starlette and FastAPI."""
+        """Write the decision into a span inside the guard, as the ``server_request_hook`` of an instrumentation."""
         decision = scope.get(DECISION)
         if isinstance(decision, Decision):
             span.set_attributes(_labels(decision[:4], decision.agent))

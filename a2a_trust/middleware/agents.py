@@ -117,11 +117,11 @@ class Agents:
         self,
         app: ASGIApp,
         agents: Mapping[str, Agent],
+        trail: audit.Trail,
         *,
         unguarded: Sequence[str] = (),
         card_of: CardOf | None = None,
         lifespans: Sequence[ASGIApp] = (),
-        trail: audit.Trail,
     ) -> None:
         """``agents`` are by their prefixes; the prefix of an agent for all other paths is empty."""
         self._app, self._agents, self._lifespans, self._trail = app, agents, lifespans, trail

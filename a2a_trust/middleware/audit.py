@@ -66,7 +66,6 @@ _MAX_CAUSES: Final = 64
 _OTHER: Final = "further causes"
 _LONGEST_ADDRESS: Final = 128
 _FIRST: Final = 3
-"""How many requests of a kind are logged at WARNING."""
 _MAX_KINDS: Final = 8
 _VARIES: Final = re.compile(r"""'[^']*'|"[^"]*"|[0-9]+""")
 """The parts of a detail that a caller chooses, or that differ for each."""
@@ -78,7 +77,7 @@ _LONGEST_CALLER: Final = 4_096
 
 class Reason(StrEnum):
     """Why a request was rejected, or why the card is not served. The words are stable, for machines. ``hint`` says what
-    to do."""
+    to do; docs/rejections.md has the cause of each."""
 
     hint: str
 
@@ -88,31 +87,18 @@ class Reason(StrEnum):
         return reason
 
     MISSING_CREDENTIALS = "missing-credentials", "the caller must send a credential for a scheme of the card"
-    """The request carries no credential that the card asks for."""
     INVALID_CREDENTIALS = "invalid-credentials", "the caller must get another credential, or correct the verifier"
-    """A credential is wrong, expired, revoked or malformed; ``detail`` says why."""
     INSUFFICIENT_SCOPE = "insufficient-scope", "grant the scopes, or correct the card"
-    """The credentials are valid, but lack scopes or schemes that the card demands."""
     CROSS_SITE = "cross-site", "if the page may call, add its origin to RequestRules(allowed_origins=[...])"
-    """A page of another site made the caller's browser send the request."""
     TOO_MANY_REQUESTS = "too-many-requests", "look for a loop or an attack, or raise the limit"
-    """The caller exceeded its limit, or the peer sent too many wrong credentials."""
     KEY_SOURCE_UNAVAILABLE = "key-source-unavailable", "restore what the detail names"
-    """Keys, a store, an issuer or the server's setup are missing now, or an async rule does not answer in time."""
     AMBIGUOUS_REQUEST = "ambiguous-request", "the caller must correct the request"
-    """The request is malformed, or two readers could understand it differently."""
     TOO_LARGE = "too-large", "if such calls are expected, raise RequestRules(max_body=...)"
-    """The body is longer than ``max_body``."""
     UNDECLARED_PATH = "undeclared-path", "write the option that the detail names, or correct the URL"
-    """No interface of the card has this path or method, and no option names the path."""
     TENANT = "tenant", "if the caller may use the tenant, set or correct RequestRules(may_use_tenant=...)"
-    """``may_use_tenant`` does not allow this caller the tenant, or is not set."""
     EXTENDED_CARD = "extended-card", "if the caller may read the extended card, correct may_read"
-    """``may_read`` does not allow this caller the extended card."""
     NETWORK = "network", "correct CardServing(readers=...) or the server's setup"
-    """The peer is outside the networks that may read the card, or its address is not certain."""
     CARD = "card", "sign the card again, or restore its file"
-    """The public card was changed after it was signed, has expired, its key was revoked, or its file cannot be read."""
 
 
 COUNTED: Final = (Reason.KEY_SOURCE_UNAVAILABLE, Reason.TOO_MANY_REQUESTS)
@@ -176,10 +162,8 @@ class Decision(NamedTuple):
 
 
 class Observer(Protocol):
-    """Gets every decision, before the request goes on, and every change of state in the process, in any thread.
-
-    The methods must return at once. An exception changes no decision; its type is logged once.
-    """
+    """Gets every decision, before the request goes on, and every change of state in the process, in any thread. It must
+    return at once. An exception changes no decision; its type is logged once."""
 
     def on_decision(self, decision: Decision, /) -> None: ...
 

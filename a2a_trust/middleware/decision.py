@@ -78,8 +78,7 @@ class Seen:
     - ``path``: as the application's router sees it, without ``root_path``.
     - ``method``: the handshake of a websocket has none.
     - ``is_public``: it needs no credential.
-    - ``begun``: for an observer, when finding the caller began (0 without one: a look at the clock takes time), and how
-      many ``seconds`` that took, and verifiers.
+    - ``begun``, ``seconds``: for an observer, when finding the caller began, and how long that took, and verifiers.
     """
 
     scope: Request
@@ -246,10 +245,8 @@ class Access:
         own = {**scope, "headers": [*scope["headers"]]}
         own.pop(CERTIFICATES, None)
         own.pop(NEXT_NONCE, None)
-        begun = 0.0
-        if self._is_observed:
-            own.pop(audit.DECISION, None)
-            begun = perf_counter()
+        own.pop(audit.DECISION, None)
+        begun = perf_counter() if self._is_observed else 0.0
         if scope["type"] == "websocket":
             return Seen(own, path, root, None, False, begun)
         method = scope["method"]

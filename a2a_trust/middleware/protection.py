@@ -196,7 +196,7 @@ def protect(
     )
     made = _agent(inner, agent, "", clock, trail := Trail(observer), is_alone=True)
     if made.guarded is None:
-        return installation.finish(Agents(inner, {"": made}, trail=trail))
+        return installation.finish(Agents(inner, {"": made}, trail))
     door = made.guarded.door
     door.on_start = partial(_warn_of_hidden, app, door)  # then the application has all its routes
     return installation.finish(door)
@@ -236,8 +236,7 @@ def protect_agents(
             raise ConfigurationError(f"agent {prefix or '/'!r}: {error}") from None
     mounted = _check_lifespans(app, lifespans)
     unguarded = read_list("unguarded_paths", unguarded_paths)
-    agents_of_app = Agents(inner, made, unguarded=unguarded, card_of=card_of, lifespans=mounted, trail=trail)
-    return installation.finish(agents_of_app)
+    return installation.finish(Agents(inner, made, trail, unguarded=unguarded, card_of=card_of, lifespans=mounted))
 
 
 def _check_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:

@@ -65,7 +65,7 @@ async def finished(app: Any) -> None:
 
 
 async def test_a_scan_is_some_lines_and_a_count_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "a2a_trust")
+    caplog.set_level(logging.WARNING, "a2a_trust.audit")
     app = agent()
     await scanned(app, 300)
     await finished(app)
@@ -77,7 +77,7 @@ async def test_a_scan_is_some_lines_and_a_count_for_each_reason(caplog: pytest.L
 
 
 async def test_a_line_is_short_and_cannot_write_another(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "a2a_trust")
+    caplog.set_level(logging.WARNING, "a2a_trust.audit")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(agent()), base_url="http://agent.example") as client:
         await client.post("/x%0Aallowed%1b[2J" + "x" * 5000, headers={"Authorization": "Bearer " + "t" * 5000})
     (record,) = caplog.records

@@ -8,8 +8,10 @@ It answers both bindings. Run by the interpreter of that SDK's own environment, 
 
 from __future__ import annotations
 
+import json
 import os
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -23,7 +25,7 @@ from starlette.requests import Request
 
 from a2a_trust import ApiKeyVerifier, RequestRules, SqliteApiKeys, protect
 from a2a_trust.errors import AuthorizationError
-from a2a_trust.middleware import reject_caller, require_skill
+from a2a_trust.middleware import Decision, StateChange, reject_caller, require_skill
 
 IS_0_3 = version("a2a-sdk").startswith("0.3.")
 PORT = int(os.environ["PORT"])
@@ -127,11 +129,24 @@ def card() -> dict[str, Any]:
     }
 
 
+class Noting:
+    """An observer that writes what it gets into a file, one decision a line."""
+
+    def on_decision(self, decision: Decision) -> None:
+        with Path("decisions.jsonl").open("a") as file:
+            known = decision.reason, decision.schemes, decision.binding, decision.operation, decision.is_second
+            file.write(f"{json.dumps(known)}\n")
+
+    def on_change(self, change: StateChange) -> None:
+        raise AssertionError(change)
+
+
 app = protect(
     agent(),
     card=card(),
     verifiers={"key": ApiKeyVerifier(SqliteApiKeys(os.environ["API_KEYS"]))},
     rules=RequestRules(handlers_check_skills=True),
+    observer=Noting(),
 )
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ class Running(NamedTuple):
     http: httpx.Client
     keys: dict[str, str]
     is_0_3: bool
+    decisions: Path
 
     def send(self, binding: str, owner: str = "ann", **headers: str) -> httpx.Response:
         named = {f"X-{name.title()}": value for name, value in headers.items()}
@@ -54,7 +56,7 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         serving([str(python_of(request.param)), str(_PROGRAM)], f"{origin}/.well-known/agent-card.json", given, folder),
         httpx.Client(base_url=origin, trust_env=False, timeout=60) as http,
     ):
-        yield Running(http, keys, "-0.3." in request.param)
+        yield Running(http, keys, "-0.3." in request.param, folder / "decisions.jsonl")
 
 
 @pytest.mark.parametrize("binding", ["rpc", "rest"])
@@ -72,6 +74,17 @@ def test_a_rejection_is_the_guards_answer(agent: Running, binding: str, where: s
         assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
     for secret in ("owner may", "pay", "unknown", *agent.keys.values()):
         assert secret not in answer.text
+
+
+@pytest.mark.parametrize(("binding", "named"), [("rpc", "JSONRPC"), ("rest", "HTTP+JSON")])
+def test_an_observer_gets_both_decisions(agent: Running, binding: str, named: str) -> None:
+    agent.decisions.write_text("")
+    agent.send(binding, where="handler", how="skill")
+    agent.send(binding, "rich", where="handler", how="skill")
+    admitted = [None, ["key"], named, "SendMessage", False]
+    *first, last = map(json.loads, agent.decisions.read_text().splitlines())
+    assert first == [admitted, ["insufficient-scope", ["key"], named, None, True]]
+    assert last == admitted
 
 
 @pytest.mark.parametrize("binding", ["rpc", "rest"])

@@ -525,7 +525,7 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     )
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument("file", nargs="?", metavar="FILE", help="configuration file")
-    what.add_argument("--init", metavar="CARD", help="print a configuration file for this card, and exit")
+    what.add_argument("--init", metavar="FILE", help="print a configuration file for the card in this file, and exit")
     command.add_argument(
         "--check", action="store_true", help="fetch the key sets, say what would be enforced, and exit"
     )

@@ -57,9 +57,12 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SigningKeys": ("load_private_key", "KeyRingFile"),
     "TrustSource": ("TrustFile", "KeyRingFile"),
     "CardSource": ("CardFile",),
+    "Observer": ("OpenTelemetryObserver",),
 }
-_PACKAGES: Final = ("a2a_trust", "a2a_trust.auth", "a2a_trust.middleware", "a2a_trust.keys", "a2a_trust.client",
-                    "a2a_trust.proxies", "a2a_trust.certificates", "a2a_trust.providers")  # fmt: skip
+_PACKAGES: Final = (
+    "a2a_trust", "a2a_trust.auth", "a2a_trust.middleware", "a2a_trust.keys", "a2a_trust.client", "a2a_trust.proxies",
+    "a2a_trust.certificates", "a2a_trust.providers", "a2a_trust.telemetry",
+)  # fmt: skip
 _ALONE: Final = ("CredentialAt", "CardFile", "FromApplication", "CardSecurity", "CardServing", "ExtendedCard",
                  "RequestRules", "FailureLimits", "RedisCounters", "RedisTokenCache", "AccessTokenMark", "Fetcher",
                  "JwksCacheTimes", "DPoP", "ServerNonces", "ClientAuthority", "Networks", "UnixSocket", "ProxySecret",
@@ -73,6 +76,8 @@ NO_FORM: Final[Mapping[tuple[str, str], str]] = {
     ("ForwardAuth", "tokens"): "see [caller]",
     ("ForwardAuth", "plain"): "see [caller]",
     ("RequestRules", "skill_of"): "it reads the message, in the agent's own convention",
+    ("OpenTelemetryObserver", "meters"): "the providers are the global ones",
+    ("OpenTelemetryObserver", "tracers"): "the providers are the global ones",
     ("Fetcher", "resolver"): "it is a program's own resolver",
 }
 

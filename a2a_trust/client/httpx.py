@@ -1,0 +1,87 @@
+"""The door of a client for httpx, which ``a2a_trust.client`` exports. Its rules are in ``adapters``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import httpx
+
+from a2a_trust.client import adapters
+from a2a_trust.client.library import Library
+from a2a_trust.client.messages import NoReplyReason
+from a2a_trust.errors import TrustError
+
+
+class UnverifiedCardError(TrustError, httpx.RequestError):
+    """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
+
+    code = "unverified-card"
+
+
+class CredentialsError(TrustError, httpx.RequestError):
+    """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
+
+    code = "credentials"
+
+
+class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx.HTTPStatusError):
+    code = "credentials-rejected"
+
+
+class _Dropped(adapters.Dropped, httpx.SyncByteStream, httpx.AsyncByteStream):
+    pass
+
+
+_LIBRARY: Final = Library[httpx.Request, httpx.Response](
+    module=httpx,
+    request=httpx.Request,
+    errors={
+        NoReplyReason.NOT_SENT: UnverifiedCardError,
+        NoReplyReason.NOT_PASSED_ON: UnverifiedCardError,
+        NoReplyReason.NO_CREDENTIALS: CredentialsError,
+        NoReplyReason.UNREACHABLE: httpx.ConnectError,
+        NoReplyReason.TOO_SLOW: httpx.ConnectTimeout,
+    },
+    rejected=CredentialsRejectedError,
+    dropped=_Dropped,
+)
+
+
+class VerifyingTransport(adapters.BlockingTransport[httpx.Request, httpx.Response], httpx.BaseTransport):
+    _library = _LIBRARY
+    _wrapped = httpx.BaseTransport
+
+
+class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
+    _library = _LIBRARY
+    _wrapped = httpx.AsyncBaseTransport
+
+
+class CardAuth(adapters.Authenticating[httpx.Request, httpx.Response], httpx.Auth):
+    _library = _LIBRARY
+
+
+class _Own(adapters.Own[httpx.Request, httpx.Response], httpx.Auth):
+    pass
+
+
+_CLIENTS: Final = adapters.Clients[httpx.AsyncClient, httpx.Timeout](
+    library=_LIBRARY,
+    client=httpx.AsyncClient,
+    transport=AsyncVerifyingTransport,
+    network=httpx.AsyncHTTPTransport,
+    own=_Own,
+    timeout=httpx.Timeout,
+)
+_SYNC_CLIENTS: Final = adapters.Clients[httpx.Client, httpx.Timeout](
+    library=_LIBRARY,
+    client=httpx.Client,
+    transport=VerifyingTransport,
+    network=httpx.HTTPTransport,
+    own=_Own,
+    timeout=httpx.Timeout,
+)
+verifying_client = _CLIENTS.verifying_client
+verifying_clients = _CLIENTS.verifying_clients
+sync_verifying_client = _SYNC_CLIENTS.verifying_client
+sync_verifying_clients = _SYNC_CLIENTS.verifying_clients

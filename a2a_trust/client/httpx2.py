@@ -1,0 +1,90 @@
+"""The door of a client for httpx2, with the same names as ``client.httpx``. Its rules are in ``adapters``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from a2a_trust.client import adapters
+from a2a_trust.client.library import Library
+from a2a_trust.client.messages import NoReplyReason
+from a2a_trust.errors import TrustError
+
+try:
+    import httpx2
+except ModuleNotFoundError as error:
+    raise ImportError(f'a2a_trust.client.httpx2 needs {error.name}: pip install "./a2a-trust[client-httpx2]"') from None
+
+
+class UnverifiedCardError(TrustError, httpx2.RequestError):
+    """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
+
+    code = "unverified-card"
+
+
+class CredentialsError(TrustError, httpx2.RequestError):
+    """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
+
+    code = "credentials"
+
+
+class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx2.HTTPStatusError):
+    code = "credentials-rejected"
+
+
+class _Dropped(adapters.Dropped, httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    pass
+
+
+_LIBRARY: Final = Library[httpx2.Request, httpx2.Response](
+    module=httpx2,
+    request=httpx2.Request,
+    errors={
+        NoReplyReason.NOT_SENT: UnverifiedCardError,
+        NoReplyReason.NOT_PASSED_ON: UnverifiedCardError,
+        NoReplyReason.NO_CREDENTIALS: CredentialsError,
+        NoReplyReason.UNREACHABLE: httpx2.ConnectError,
+        NoReplyReason.TOO_SLOW: httpx2.ConnectTimeout,
+    },
+    rejected=CredentialsRejectedError,
+    dropped=_Dropped,
+)
+
+
+class VerifyingTransport(adapters.BlockingTransport[httpx2.Request, httpx2.Response], httpx2.BaseTransport):
+    _library = _LIBRARY
+    _wrapped = httpx2.BaseTransport
+
+
+class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport):
+    _library = _LIBRARY
+    _wrapped = httpx2.AsyncBaseTransport
+
+
+class CardAuth(adapters.Authenticating[httpx2.Request, httpx2.Response], httpx2.Auth):
+    _library = _LIBRARY
+
+
+class _Own(adapters.Own[httpx2.Request, httpx2.Response], httpx2.Auth):
+    pass
+
+
+_CLIENTS: Final = adapters.Clients[httpx2.AsyncClient, httpx2.Timeout](
+    library=_LIBRARY,
+    client=httpx2.AsyncClient,
+    transport=AsyncVerifyingTransport,
+    network=httpx2.AsyncHTTPTransport,
+    own=_Own,
+    timeout=httpx2.Timeout,
+)
+_SYNC_CLIENTS: Final = adapters.Clients[httpx2.Client, httpx2.Timeout](
+    library=_LIBRARY,
+    client=httpx2.Client,
+    transport=VerifyingTransport,
+    network=httpx2.HTTPTransport,
+    own=_Own,
+    timeout=httpx2.Timeout,
+)
+verifying_client = _CLIENTS.verifying_client
+verifying_clients = _CLIENTS.verifying_clients
+sync_verifying_client = _SYNC_CLIENTS.verifying_client
+sync_verifying_clients = _SYNC_CLIENTS.verifying_clients

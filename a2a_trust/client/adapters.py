@@ -36,15 +36,7 @@ from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import EMPTY, card_urls
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
-from a2a_trust.client.library import (
-    AsyncHttpTransport,
-    HttpRequest,
-    HttpResponse,
-    HttpTransport,
-    Library,
-    RequestT,
-    ResponseT,
-)
+from a2a_trust.client.library import HttpRequest, HttpResponse, Library, RequestT, ResponseT, derived
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import (
     NOTHING,
@@ -65,10 +57,10 @@ from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.signing.verify import VerifiedCard
 
-T = TypeVar("T", bound=HttpTransport | AsyncHttpTransport)
+T = TypeVar("T")
 ClientT = TypeVar("ClientT")
 TimeoutT = TypeVar("TimeoutT")
-AnyLibrary = Library[Any, Any]
+AnyLibrary = Library[Any]
 
 _BLOCKING: Final = Blocking()
 _AWAITING: Final = Awaiting()
@@ -114,7 +106,7 @@ class _Transports(Generic[T]):
         self.transports: Mapping[str, T] = {"": transport, **certified}
 
 
-class _Blocking(_Transports[HttpTransport], Blocking):
+class _Blocking(_Transports[Any], Blocking):
     def take(self, step: Any) -> Any:
         match step:
             case Send():
@@ -134,7 +126,7 @@ class _Blocking(_Transports[HttpTransport], Blocking):
         return super().take(step)
 
 
-class _Awaiting(_Transports[AsyncHttpTransport], Awaiting):
+class _Awaiting(_Transports[Any], Awaiting):
     async def take(self, step: Any) -> Any:
         match step:
             case Send():
@@ -157,7 +149,7 @@ class _Awaiting(_Transports[AsyncHttpTransport], Awaiting):
 class _Verifying(Generic[RequestT, ResponseT, T]):
     """The arguments of both transports, and the way of a request through them."""
 
-    _library: Library[RequestT, ResponseT]
+    _library: Library[RequestT]
     _wrapped: type[T]
     _driver: type[Any]
 
@@ -193,7 +185,7 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
         try:
             is_own = request in self._own and not is_redirected
             values = _values(copied, NoReplyReason.NOT_SENT, self._library, is_own=is_own)
-            response = _response((yield from self._connection.exchange(values)), self._library)
+            response: ResponseT = _response((yield from self._connection.exchange(values)), self._library)
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
             return response
@@ -205,7 +197,7 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
         raise error  # here, where the answer to the wire's request is not its context
 
 
-class BlockingTransport(_Verifying[RequestT, ResponseT, HttpTransport]):
+class BlockingTransport(_Verifying[RequestT, ResponseT, T]):
     """Sends requests with ``transport``, but only to URLs that a verified card names.
 
     The first request to another URL fetches its card with the same transport, without credentials: from the well-known
@@ -235,7 +227,7 @@ class BlockingTransport(_Verifying[RequestT, ResponseT, HttpTransport]):
             transport.close()
 
 
-class AwaitingTransport(_Verifying[RequestT, ResponseT, AsyncHttpTransport]):
+class AwaitingTransport(_Verifying[RequestT, ResponseT, T]):
     """As ``VerifyingTransport``, for ``AsyncClient``. Transports are ``AsyncBaseTransport``."""
 
     _driver = _Awaiting
@@ -262,7 +254,7 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
     them. ConfigurationError: an argument is wrong. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
     """
 
-    _library: Library[RequestT, ResponseT]
+    _library: Library[RequestT]
 
     def __init__(
         self,
@@ -307,7 +299,9 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
 
     def _drop(self, step: Close) -> Any:
         """The library closes the response itself."""
-        step.reply.handle.stream = self._library.dropped(step.reply.handle.stream)
+        module = self._library.module
+        kind = derived(_Dropped, module.SyncByteStream, module.AsyncByteStream)
+        step.reply.handle.stream = kind(step.reply.handle.stream)
 
     def _exchange(self, request: RequestT) -> Flow[None]:
         place = place_of(request)
@@ -352,16 +346,13 @@ class SharedOptions(TypedDict, Generic[TimeoutT], total=False):
     clock: Callable[[], float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Clients(Generic[ClientT, TimeoutT]):
     """Makes the clients of a library, synchronous or asynchronous ones."""
 
     client: Callable[..., ClientT]
-    transport: Callable[..., BlockingTransport[Any, Any] | AwaitingTransport[Any, Any]]
+    transport: type[_Verifying[Any, Any, Any]]
     network: Callable[..., Any]
-    own: Callable[[WeakSet[Any]], object]
-    timeout: Callable[..., TimeoutT]
-    library: AnyLibrary
 
     def verifying_client(
         self,
@@ -398,9 +389,10 @@ class Clients(Generic[ClientT, TimeoutT]):
             raise ConfigurationError(
                 "credentials: there are several certificates, and a connection uses one; give one for all schemes"
             )
+        library = self.transport._library
         if timeout is None:
-            timeout = self.timeout(10.0, read=300.0)  # agents think for minutes
-        self.library.check("timeout", timeout, self.library.module.Timeout)
+            timeout = library.module.Timeout(10.0, read=300.0)  # agents think for minutes
+        library.check("timeout", timeout, library.module.Timeout)
         mutual_tls = {}
         if certificates:
             certified = self.network(verify=client_context(certificates[0], authorities=authorities))
@@ -417,10 +409,11 @@ class Clients(Generic[ClientT, TimeoutT]):
             mutual_tls=mutual_tls,
             clock=clock,
         )
+        own = derived(_Own, library.module.Auth)(transport._own)
         transport._connection.agent = CalledAgent(
             places=places, credentials=dict(credentials), skills=_skill_ids(skills)
         )
-        return self.client(transport=transport, auth=self.own(transport._own), timeout=timeout, trust_env=False)
+        return self.client(transport=transport, auth=own, timeout=timeout, trust_env=False)
 
     def verifying_clients(
         self,
@@ -442,7 +435,7 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(skills))
 
 
-class Own(Generic[RequestT, ResponseT]):
+class _Own(Generic[RequestT, ResponseT]):
     """Knows the requests of the program: those that the library makes after a redirect do not come through here."""
 
     def __init__(self, requests: WeakSet[RequestT]) -> None:
@@ -473,10 +466,11 @@ def _values(request: HttpRequest, reason: NoReplyReason, library: AnyLibrary, *,
     )
 
 
-def _copy(request: RequestT, url: Any, extensions: dict[str, Any], library: Library[RequestT, Any]) -> RequestT:
-    module = library.module
-    copied = module.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
-    if isinstance(copied.stream, module.ByteStream):
+def _copy(request: RequestT, url: Any, extensions: dict[str, Any], library: Library[RequestT]) -> RequestT:
+    copied: RequestT = library.module.Request(
+        request.method, url, headers=request.headers, stream=request.stream, extensions=extensions
+    )
+    if isinstance(copied.stream, library.module.ByteStream):
         copied.read()  # for transports that look at the content
     copy_attachment(request, copied)
     return copied
@@ -513,8 +507,8 @@ def _read(step: Read, body: bytes, library: AnyLibrary) -> bytes:
     return body
 
 
-def _response(reply: Reply, library: Library[Any, ResponseT]) -> ResponseT:
-    given: ResponseT = reply.handle
+def _response(reply: Reply, library: AnyLibrary) -> Any:
+    given = reply.handle
     if reply.body is None:
         return given
     lines, body = _without(given, reply.dropped), library.module.ByteStream(reply.body)
@@ -532,12 +526,17 @@ def _error(no_reply: NoReply, request: HttpRequest, library: AnyLibrary) -> Exce
         response = library.module.Response(no_reply.reply.status, headers=lines, request=request)
         error = library.rejected(no_reply.text, request=request, response=response, **no_reply.about)
     else:
-        error = library.errors[no_reply.reason](no_reply.text, request=request)
+        kind: Callable[..., Exception] = {
+            NoReplyReason.NO_CREDENTIALS: library.no_credentials,
+            NoReplyReason.UNREACHABLE: library.module.ConnectError,
+            NoReplyReason.TOO_SLOW: library.module.ConnectTimeout,
+        }.get(no_reply.reason, library.unverified)
+        error = kind(no_reply.text, request=request)
     error.__cause__ = no_reply.cause
     return error
 
 
-class Dropped:
+class _Dropped:
     """Replaces a body that is not read: the library reads the whole of it before it sends a request again.
 
     It has no chunk, not even an empty one: that would be the begin of an incomplete body for its decoder of zstd.

@@ -8,12 +8,11 @@ is sent. It is in no copy, text, repr or pickle, so redirects, logs and tracebac
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, cast
 from urllib.parse import quote, unquote_plus
 from weakref import ref
 
-from a2a_trust.client.library import HttpRequest
+from a2a_trust.client.library import HttpRequest, derived
 from a2a_trust.client.messages import NOTHING, Attachment
 from a2a_trust.errors import MalformedError
 
@@ -28,10 +27,14 @@ def attach(request: HttpRequest, attachment: Attachment) -> None:
     if not isinstance(headers, _Headers):
         if attachment is NOTHING:
             return
-        request.headers = headers = _attaching(_Headers, headers)
+        kind: Any = type(headers)
+        request.headers = headers = derived(_Headers, kind)(headers)
     headers.attached = attachment, ref(request), place_of(request)
     if attachment.parameters:
-        request.url = _with_parameters(request.url, attachment)
+        shown: Any = request.url.shown if isinstance(request.url, _Url) else request.url
+        kind = type(shown)
+        request.url = derived(_Url, kind)(shown)
+        request.url.shown, request.url.attachment = shown, attachment
     elif isinstance(request.url, _Url):
         request.url = request.url.shown
 
@@ -44,17 +47,6 @@ def copy_attachment(request: HttpRequest, written_again: HttpRequest) -> None:
 def place_of(request: HttpRequest) -> tuple[str, bytes, str]:
     """The scheme, the host with its port, and the path that the request is sent to."""
     return request.url.scheme, request.url.netloc, request.url.path
-
-
-def _attaching(shows: type, given: Any) -> Any:
-    """The headers or the URL, as an object of their library that sends what is attached."""
-    library: Any = type(given)
-    return _class_of(shows, library)(given)
-
-
-@cache
-def _class_of(shows: type, library: type) -> type[Any]:
-    return type(shows.__name__, (shows, library), {"plain": library})
 
 
 class _Headers:
@@ -80,13 +72,6 @@ class _Headers:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles, also of responses and errors with the request, do not contain attached credentials."""
         return self.plain, (cast("Any", super()).raw,)
-
-
-def _with_parameters(url: Any, attachment: Attachment) -> Any:
-    shown = url.shown if isinstance(url, _Url) else url
-    attached = _attaching(_Url, shown)
-    attached.shown, attached.attachment = shown, attachment
-    return attached
 
 
 class _Url:

@@ -8,7 +8,6 @@ import httpx
 
 from a2a_trust.client import adapters
 from a2a_trust.client.library import Library
-from a2a_trust.client.messages import NoReplyReason
 from a2a_trust.errors import TrustError
 
 
@@ -28,31 +27,19 @@ class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx.HTTPS
     code = "credentials-rejected"
 
 
-class _Dropped(adapters.Dropped, httpx.SyncByteStream, httpx.AsyncByteStream):
-    pass
+_LIBRARY: Final = Library(httpx, httpx.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
 
 
-_LIBRARY: Final = Library[httpx.Request, httpx.Response](
-    module=httpx,
-    request=httpx.Request,
-    errors={
-        NoReplyReason.NOT_SENT: UnverifiedCardError,
-        NoReplyReason.NOT_PASSED_ON: UnverifiedCardError,
-        NoReplyReason.NO_CREDENTIALS: CredentialsError,
-        NoReplyReason.UNREACHABLE: httpx.ConnectError,
-        NoReplyReason.TOO_SLOW: httpx.ConnectTimeout,
-    },
-    rejected=CredentialsRejectedError,
-    dropped=_Dropped,
-)
-
-
-class VerifyingTransport(adapters.BlockingTransport[httpx.Request, httpx.Response], httpx.BaseTransport):
+class VerifyingTransport(
+    adapters.BlockingTransport[httpx.Request, httpx.Response, httpx.BaseTransport], httpx.BaseTransport
+):
     _library = _LIBRARY
     _wrapped = httpx.BaseTransport
 
 
-class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
+class AsyncVerifyingTransport(
+    adapters.AwaitingTransport[httpx.Request, httpx.Response, httpx.AsyncBaseTransport], httpx.AsyncBaseTransport
+):
     _library = _LIBRARY
     _wrapped = httpx.AsyncBaseTransport
 
@@ -61,25 +48,11 @@ class CardAuth(adapters.Authenticating[httpx.Request, httpx.Response], httpx.Aut
     _library = _LIBRARY
 
 
-class _Own(adapters.Own[httpx.Request, httpx.Response], httpx.Auth):
-    pass
-
-
 _CLIENTS: Final = adapters.Clients[httpx.AsyncClient, httpx.Timeout](
-    library=_LIBRARY,
-    client=httpx.AsyncClient,
-    transport=AsyncVerifyingTransport,
-    network=httpx.AsyncHTTPTransport,
-    own=_Own,
-    timeout=httpx.Timeout,
+    httpx.AsyncClient, AsyncVerifyingTransport, httpx.AsyncHTTPTransport
 )
 _SYNC_CLIENTS: Final = adapters.Clients[httpx.Client, httpx.Timeout](
-    library=_LIBRARY,
-    client=httpx.Client,
-    transport=VerifyingTransport,
-    network=httpx.HTTPTransport,
-    own=_Own,
-    timeout=httpx.Timeout,
+    httpx.Client, VerifyingTransport, httpx.HTTPTransport
 )
 verifying_client = _CLIENTS.verifying_client
 verifying_clients = _CLIENTS.verifying_clients

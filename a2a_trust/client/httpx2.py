@@ -6,7 +6,6 @@ from typing import Final
 
 from a2a_trust.client import adapters
 from a2a_trust.client.library import Library
-from a2a_trust.client.messages import NoReplyReason
 from a2a_trust.errors import TrustError
 
 try:
@@ -31,31 +30,19 @@ class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx2.HTTP
     code = "credentials-rejected"
 
 
-class _Dropped(adapters.Dropped, httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    pass
+_LIBRARY: Final = Library(httpx2, httpx2.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
 
 
-_LIBRARY: Final = Library[httpx2.Request, httpx2.Response](
-    module=httpx2,
-    request=httpx2.Request,
-    errors={
-        NoReplyReason.NOT_SENT: UnverifiedCardError,
-        NoReplyReason.NOT_PASSED_ON: UnverifiedCardError,
-        NoReplyReason.NO_CREDENTIALS: CredentialsError,
-        NoReplyReason.UNREACHABLE: httpx2.ConnectError,
-        NoReplyReason.TOO_SLOW: httpx2.ConnectTimeout,
-    },
-    rejected=CredentialsRejectedError,
-    dropped=_Dropped,
-)
-
-
-class VerifyingTransport(adapters.BlockingTransport[httpx2.Request, httpx2.Response], httpx2.BaseTransport):
+class VerifyingTransport(
+    adapters.BlockingTransport[httpx2.Request, httpx2.Response, httpx2.BaseTransport], httpx2.BaseTransport
+):
     _library = _LIBRARY
     _wrapped = httpx2.BaseTransport
 
 
-class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport):
+class AsyncVerifyingTransport(
+    adapters.AwaitingTransport[httpx2.Request, httpx2.Response, httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport
+):
     _library = _LIBRARY
     _wrapped = httpx2.AsyncBaseTransport
 
@@ -64,25 +51,11 @@ class CardAuth(adapters.Authenticating[httpx2.Request, httpx2.Response], httpx2.
     _library = _LIBRARY
 
 
-class _Own(adapters.Own[httpx2.Request, httpx2.Response], httpx2.Auth):
-    pass
-
-
 _CLIENTS: Final = adapters.Clients[httpx2.AsyncClient, httpx2.Timeout](
-    library=_LIBRARY,
-    client=httpx2.AsyncClient,
-    transport=AsyncVerifyingTransport,
-    network=httpx2.AsyncHTTPTransport,
-    own=_Own,
-    timeout=httpx2.Timeout,
+    httpx2.AsyncClient, AsyncVerifyingTransport, httpx2.AsyncHTTPTransport
 )
 _SYNC_CLIENTS: Final = adapters.Clients[httpx2.Client, httpx2.Timeout](
-    library=_LIBRARY,
-    client=httpx2.Client,
-    transport=VerifyingTransport,
-    network=httpx2.HTTPTransport,
-    own=_Own,
-    timeout=httpx2.Timeout,
+    httpx2.Client, VerifyingTransport, httpx2.HTTPTransport
 )
 verifying_client = _CLIENTS.verifying_client
 verifying_clients = _CLIENTS.verifying_clients

@@ -6,11 +6,11 @@ other library is rejected, not converted: its streams, time limits and errors me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 from typing import Any, Final, Generic, Protocol, TypeVar
-
-from a2a_trust.client.messages import NoReplyReason
 
 DOORS: Final = {"httpx": "a2a_trust.client", "httpx2": "a2a_trust.client.httpx2"}
 """Library -> where to import the door for it."""
@@ -29,8 +29,6 @@ class HttpRequest(Protocol):
 
 
 class HttpResponse(Protocol):
-    """A response of the library."""
-
     status_code: int
     headers: Any
     stream: Any
@@ -41,68 +39,31 @@ class HttpResponse(Protocol):
     def has_redirect_location(self) -> bool: ...
 
 
-class HttpTransport(Protocol):
-    """A transport with ``close``, or an asynchronous one."""
-
-    def handle_request(self, request: Any, /) -> HttpResponse: ...
-
-    def close(self) -> None: ...
-
-
-class AsyncHttpTransport(Protocol):
-    async def handle_async_request(self, request: Any, /) -> HttpResponse: ...
-
-    async def aclose(self) -> None: ...
-
-
 RequestT = TypeVar("RequestT", bound=HttpRequest)
 ResponseT = TypeVar("ResponseT", bound=HttpResponse)
-RequestT_co = TypeVar("RequestT_co", bound=HttpRequest, covariant=True)
-ResponseT_co = TypeVar("ResponseT_co", bound=HttpResponse, covariant=True)
 
 
-class Module(Protocol[RequestT_co, ResponseT_co]):
-    """The names in the module of the library that the door uses."""
+@dataclass(frozen=True)  # with slots, Python 3.11 could not make one for a given type
+class Library(Generic[RequestT]):
+    """The module of the library, its class of requests, and the errors of the door, which derive from its errors."""
 
-    @property
-    def __name__(self) -> str: ...
-    @property
-    def Request(self) -> Callable[..., RequestT_co]: ...  # noqa: N802
-    @property
-    def Response(self) -> Callable[..., ResponseT_co]: ...  # noqa: N802
-    @property
-    def ByteStream(self) -> type[Any]: ...  # noqa: N802
-    @property
-    def Timeout(self) -> type[Any]: ...  # noqa: N802
-    @property
-    def TransportError(self) -> type[Exception]: ...  # noqa: N802
-    @property
-    def ConnectError(self) -> type[Exception]: ...  # noqa: N802
-    @property
-    def ConnectTimeout(self) -> type[Exception]: ...  # noqa: N802
-
-
-@dataclass(frozen=True, kw_only=True)  # with slots, Python 3.11 cannot make a class for some types of it
-class Library(Generic[RequestT, ResponseT]):
-    """``request``: the class of requests. ``rejected``: of ``CredentialsRejectedError``. ``dropped``: of a stream
-    without chunks."""
-
-    module: Module[RequestT, ResponseT]
+    module: ModuleType
     request: type[RequestT]
-    errors: Mapping[NoReplyReason, Callable[..., Exception]]
+    unverified: type[Exception]
+    no_credentials: type[Exception]
     rejected: Callable[..., Exception]
-    dropped: Callable[[Any], object]
 
     def check(self, what: str, given: object, kind: type) -> None:
         """TypeError: it is not an object of that class. If it is of the other library, the text names its door."""
         if isinstance(given, kind):
             return
-        name = self.module.__name__
-        theirs = {each.__module__.partition(".")[0] for each in type(given).__mro__}
-        for library, door in DOORS.items():
-            if library != name and library in theirs:
-                raise TypeError(
-                    f"{what}: {type(given).__name__} is of {library}, and this door is for {name}; for {library}, "
-                    f"import from {door}"
-                )
-        raise TypeError(f"{what}: {type(given).__name__} is not an {name}.{kind.__name__}")
+        library, name = self.module.__name__, type(given).__name__
+        theirs = {each.__module__.partition(".")[0] for each in type(given).__mro__} & DOORS.keys() - {library}
+        hint = "".join(f", but of {each}; import from {DOORS[each]} for it" for each in theirs)
+        raise TypeError(f"{what}: {name} is not an {library}.{kind.__name__}{hint}")
+
+
+@cache
+def derived(ours: type, *theirs: Any) -> Any:
+    """The class that derives from a class of the door and classes of a library."""
+    return type(ours.__name__, (ours, *theirs), {"plain": theirs[0]})

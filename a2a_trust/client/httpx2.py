@@ -10,8 +10,9 @@ from a2a_trust.errors import TrustError
 
 try:
     import httpx2
-except ModuleNotFoundError as error:
-    raise ImportError(f'a2a_trust.client.httpx2 needs {error.name}: pip install "./a2a-trust[client-httpx2]"') from None
+except ModuleNotFoundError as _error:
+    _TEXT = f'a2a_trust.client.httpx2 needs {_error.name}: pip install "./a2a-trust[client-httpx2]"'
+    raise ModuleNotFoundError(_TEXT, name=_error.name) from None
 
 
 class UnverifiedCardError(TrustError, httpx2.RequestError):

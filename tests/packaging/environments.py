@@ -13,7 +13,9 @@ from tests.interop.sdk_process import install
 __all__ = ["EXTRAS", "environment_of", "environment_with"]
 
 #: What is installed: nothing else, or one of the extras alone.
-EXTRAS: Final = ("", "server", "client", "basic", "uvicorn", "models", "postgres", "redis", "completion")
+EXTRAS: Final = (
+    *("", "server", "client", "client-httpx2", "basic", "uvicorn", "models", "postgres", "redis", "completion"),
+)
 _FOLDER: Final = Path(__file__).parent
 _ENVIRONMENTS: Final = _FOLDER.parents[1] / ".sdk"
 

@@ -24,12 +24,14 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The rooms that an installation without extras cannot import, and which extras bring what they need.
 NEEDS = {
     "card.models": {"models"},
-    "client": {"client"},
-    "probe": {"client"},
-    "base.net.fetcher": {"server", "client"},
-    "auth.introspection": {"server", "client"},
-    "auth.introspection_endpoint": {"server", "client"},
-    "auth.providers": {"server", "client"},
+    "client": {"client", "client-httpx2"},
+    "client.httpx": {"client"},
+    "client.httpx2": {"client-httpx2"},
+    "probe": {"client", "client-httpx2"},
+    "base.net.fetcher": {"server", "client", "client-httpx2"},
+    "auth.introspection": {"server", "client", "client-httpx2"},
+    "auth.introspection_endpoint": {"server", "client", "client-httpx2"},
+    "auth.providers": {"server", "client", "client-httpx2"},
     "middleware": {"server"},
     "servers": {"uvicorn"},
     "testing.callers": {"server"},
@@ -37,6 +39,8 @@ NEEDS = {
     "testing.enforcement": set(),  # so does this
     "servers.hypercorn": set(),  # it is for those who have hypercorn, and an extra would bring nothing else
 }
+#: The door of a client for the library that an extra does not bring.
+OTHER_CLIENT = {"client": "client.httpx2", "client-httpx2": "client.httpx"}
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +201,8 @@ def test_every_part_imports_with_what_its_extra_brings(extra: str, done: dict[st
     assert "a2a_trust" not in {name.partition(".")[0] for name in missing.values()}
     if extra == "":
         assert all(any(_is_in(module, room) for module in missing) for room in NEEDS)
+    if extra.startswith("client"):
+        assert [module for module in missing if _is_in(module, "client")] == [OTHER_CLIENT[extra]]
 
 
 def _is_in(module: str, room: str) -> bool:

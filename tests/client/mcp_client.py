@@ -36,10 +36,10 @@ OWNER, OTHER = generate_signer("ES256", kid="owner"), generate_signer("ES256", k
 def agent(url: str, keys: MemoryApiKeys) -> Any:
     server = MCPServer("ledger")
 
-    @server.tool()
     def book(text: str) -> str:
         return f"booked {text}"
 
+    server.add_tool(book)
     card = {
         "name": "Ledger",
         "description": "Books invoices.",

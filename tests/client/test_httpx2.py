@@ -20,6 +20,8 @@ from a2a_trust import verify_card
 from a2a_trust.client import ApiKey
 from a2a_trust.client import httpx as door
 from a2a_trust.client import httpx2 as door2
+from a2a_trust.client.attachment import attach
+from a2a_trust.client.messages import Attachment
 from tests.client.agents import OWNER_TRUSTED, card_of, signed
 from tests.conftest import ROOT
 from tests.tiers import QUICK
@@ -108,6 +110,16 @@ def test_without_httpx_its_names_say_what_to_install_or_to_import() -> None:
     program = "import sys; sys.modules['httpx'] = None; from a2a_trust.client import verifying_client"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.endswith('pip install "./a2a-trust[client]", or import it from a2a_trust.client.httpx2\n')
+
+
+def test_a_union_of_headers_has_no_credential() -> None:
+    """httpx2 has unions of headers, and httpx has not."""
+    request = httpx2.Request("GET", URL, headers={"Accept": "text/plain"})
+    attach(request, Attachment(headers=((b"x-api-key", b"secret"),)))
+    assert (b"x-api-key", b"secret") in request.headers.raw
+    for union in (request.headers | {"Accept": "a"}, httpx2.Headers({"Accept": "a"}) | request.headers):
+        assert sorted(union.keys()) == ["accept", "host"]
+        assert b"secret" not in b"".join(value for _, value in union.raw)
 
 
 class Untouched:

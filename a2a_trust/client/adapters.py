@@ -424,6 +424,8 @@ class Clients(Generic[ClientT, TimeoutT]):
 
         ``agents`` has the credentials by the URLs of the agents. Options and errors are as for ``verifying_client``.
         """
+        if not isinstance(agents, Mapping):
+            raise ConfigurationError("agents: write {url: credentials}, where credentials are as for verifying_client")
         return {
             url: self.verifying_client(url, credentials=credentials, **options) for url, credentials in agents.items()
         }

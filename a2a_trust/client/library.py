@@ -31,9 +31,6 @@ class HttpRequest(Protocol):
 class HttpResponse(Protocol):
     status_code: int
     headers: Any
-    stream: Any
-    extensions: Any
-    request: Any
 
     @property
     def has_redirect_location(self) -> bool: ...

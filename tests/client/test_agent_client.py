@@ -293,6 +293,8 @@ def test_the_agents_of_a_program_share_its_trust(agent: Agent, authority: Author
 
 @pytest.mark.parametrize("clients", [verifying_clients, sync_verifying_clients])
 def test_a_wrong_option_of_several_agents_is_said_at_once(clients: Any) -> None:
+    with pytest.raises(ConfigurationError, match="agents: write"):
+        clients("https://a.example", trust=trusting("a.example"))
     with pytest.raises(TypeError, match="unexpected keyword argument 'memmory'"):
         clients({"https://a.example": {}}, trust=trusting("a.example"), memmory=None)
     with pytest.raises(ConfigurationError, match="credentials"):

@@ -54,7 +54,7 @@ _CLIENTS: Final = adapters.Clients[httpx.AsyncClient, httpx.Timeout](
 _SYNC_CLIENTS: Final = adapters.Clients[httpx.Client, httpx.Timeout](
     httpx.Client, VerifyingTransport, httpx.HTTPTransport
 )
-verifying_client = _CLIENTS.verifying_client
-verifying_clients = _CLIENTS.verifying_clients
-sync_verifying_client = _SYNC_CLIENTS.verifying_client
-sync_verifying_clients = _SYNC_CLIENTS.verifying_clients
+verifying_client: Final = _CLIENTS.verifying_client
+verifying_clients: Final = _CLIENTS.verifying_clients
+sync_verifying_client: Final = _SYNC_CLIENTS.verifying_client
+sync_verifying_clients: Final = _SYNC_CLIENTS.verifying_clients

@@ -1,4 +1,4 @@
-"""Counts the way of a credential: ``python -m benchmarks.walks``.
+"""Counts the way of a credential: ``python -m benchmarks.walks``, with httpx and with httpx2.
 
 A POST goes through ``verifying_client`` to an agent in this process with the card of ``examples``, which demands a
 token. Counted are calls of functions of the package, the modules that they are in, and the moves between modules: calls
@@ -24,10 +24,13 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import httpx
+import httpx2
 
 import a2a_trust
-from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card, verifying_client
+from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card
 from a2a_trust.client import BearerToken
+from a2a_trust.client import httpx as door
+from a2a_trust.client import httpx2 as door2
 
 __all__ = ["main"]
 
@@ -82,7 +85,8 @@ def counted() -> Iterator[Walk]:
 class _Agent:
     """Answers in place of the network; ``paths`` are those that were asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: Any) -> None:
+        self.library = library
         signer = generate_signer("ES256")
         card = json.loads((_ROOT / "examples" / "georoute-agent-card.json").read_text(encoding="utf-8"))
         card.pop("signatures", None)
@@ -90,28 +94,29 @@ class _Agent:
         self.document = json.dumps(sign_card(card, signer, iat=int(time.time())).card).encode()
         self.paths: list[str] = []
 
-    def answer(self, request: httpx.Request) -> httpx.Response:
+    def answer(self, request: Any) -> Any:
         self.paths.append(request.url.path)
         if request.url.path.endswith(_CARD):
-            return httpx.Response(200, content=self.document)
-        return httpx.Response(200 if "authorization" in dict(_lines(request)) else 401, content=b"{}")
+            return self.library.Response(200, content=self.document)
+        return self.library.Response(200 if "authorization" in dict(_lines(request)) else 401, content=b"{}")
 
 
-def _lines(request: httpx.Request) -> list[tuple[str, str]]:
+def _lines(request: Any) -> list[tuple[str, str]]:
     return [(name.decode().lower(), value.decode()) for name, value in request.headers.raw]
 
 
 @contextmanager
-def _instead_of_the_network(answer: Callable[[httpx.Request], httpx.Response]) -> Iterator[None]:
-    async def handle(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
-        return answer(request)
+def _instead_of_the_network(agent: _Agent) -> Iterator[None]:
+    async def handle(_: object, request: Any) -> Any:
+        return agent.answer(request)
 
-    with patch.object(httpx.AsyncHTTPTransport, "handle_async_request", handle):
+    with patch.object(agent.library.AsyncHTTPTransport, "handle_async_request", handle):
         yield
 
 
-def _client(agent: _Agent) -> httpx.AsyncClient:
+def _client(agent: _Agent) -> Any:
     token = BearerToken("t" * 600, origins=[_AGENT])
+    verifying_client: Callable[..., Any] = (door2 if agent.library is httpx2 else door).verifying_client
     return verifying_client(_AGENT, trust=agent.trust, credentials={"google": token})
 
 
@@ -161,22 +166,25 @@ async def _times(agent: _Agent) -> None:
     """The time that repeated calls take of one processor, beside those of a bare client, in turns: without a network,
     and over a connection on this machine with the server in the same thread."""
     port = (await asyncio.get_running_loop().create_server(_Server, "127.0.0.1", 0)).sockets[0].getsockname()[1]
-    network, taken = httpx.AsyncHTTPTransport.handle_async_request, dict[tuple[str, str], list[float]]()
+    library, taken = agent.library, dict[tuple[str, str], list[float]]()
+    network = library.AsyncHTTPTransport.handle_async_request
 
-    async def sent(transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+    async def sent(transport: Any, request: Any) -> Any:
         """To the server, whatever the URL: with all its headers, as the network gets them."""
-        wire = httpx.Request("POST", f"http://127.0.0.1:{port}/", headers=request.headers.raw, content=request.content)
+        wire = library.Request(
+            "POST", f"http://127.0.0.1:{port}/", headers=request.headers.raw, content=request.content
+        )
         return await network(transport, wire)
 
-    bare = httpx.AsyncClient(timeout=10.0, trust_env=False, headers={"Authorization": "Bearer " + "t" * 600})
+    bare = library.AsyncClient(timeout=10.0, trust_env=False, headers={"Authorization": "Bearer " + "t" * 600})
     ours = _client(agent)
     async with bare, ours:
-        with _instead_of_the_network(agent.answer):
+        with _instead_of_the_network(agent):
             await ours.post(_RPC, json=_CALL)
         for _ in range(_ROUNDS):
             for kind, place in (
-                ("alone", _instead_of_the_network(agent.answer)),
-                ("over a connection", patch.object(httpx.AsyncHTTPTransport, "handle_async_request", sent)),
+                ("alone", _instead_of_the_network(agent)),
+                ("over a connection", patch.object(library.AsyncHTTPTransport, "handle_async_request", sent)),
             ):
                 with place:
                     for name, http in (("bare", bare), ("ours", ours)):
@@ -193,10 +201,12 @@ async def _times(agent: _Agent) -> None:
 
 def main() -> None:
     """Print the walks, and the time of a repeated call."""
-    agent = _Agent()
-    with _instead_of_the_network(agent.answer):
-        asyncio.run(_walks(agent))
-    asyncio.run(_times(agent))
+    for library in (httpx, httpx2):
+        print(f"{library.__name__} {library.__version__}")
+        agent = _Agent(library)
+        with _instead_of_the_network(agent):
+            asyncio.run(_walks(agent))
+        asyncio.run(_times(agent))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from a2a_trust import errors
-from a2a_trust.client.adapters import CredentialsError, CredentialsRejectedError, UnverifiedCardError
+from a2a_trust.client.httpx import CredentialsError, CredentialsRejectedError, UnverifiedCardError
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,

@@ -44,4 +44,6 @@ def _import(module: str, name: str) -> Any:
         if library not in _LIBRARIES_OF_EXTRAS:
             raise
         user, extra = _EXTRAS.get(module.split(".")[1], ("servers", "server"))
-        raise ImportError(f'{name} is for {user} and needs {library}: pip install "./a2a-trust[{extra}]"') from None
+        instead = ", or import it from a2a_trust.client.httpx2" if module == "a2a_trust.client.httpx" else ""
+        text = f'{name} is for {user} and needs {library}: pip install "./a2a-trust[{extra}]"{instead}'
+        raise ImportError(text) from None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from a2a_trust.signing.verify import VerifiedCard
 
 
-def read_or_fetch(name: str, *, allow_private: bool) -> bytes:
+def read_or_fetch(name: str, *, private_origins: bool) -> bytes:
     """The unverified bytes of the card of that name, from the agent at that URL or from a file.
 
     FetchError, OSError: it cannot be fetched or read. ConfigurationError: the URL could mean an agent or a card.
@@ -30,15 +30,16 @@ def read_or_fetch(name: str, *, allow_private: bool) -> bytes:
     with needing_client("to fetch cards"):
         from a2a_trust.client.fetching import finding
         from a2a_trust.client.flow import run
-    _, fetched = run(finding(name), _fetcher(name) if allow_private else None)
+    _, fetched = run(finding(name), _fetcher(name) if private_origins else None)
     return fetched.body
 
 
-def check_allow_private(options: argparse.Namespace) -> None:
-    """ConfigurationError for --allow-private without the URL of an agent."""
-    if options.allow_private and not any(map(is_url, options.files)):
+def check_private_origins(options: argparse.Namespace) -> None:
+    """ConfigurationError for --private-origins without the URL of an agent."""
+    if options.private_origins and not any(map(is_url, options.files)):
         raise ConfigurationError(
-            "--allow-private works only with the URL of an agent, such as http://localhost:8000; leave it out for files"
+            "--private-origins works only with the URL of an agent, such as http://localhost:8000; leave it out for "
+            "files"
         )
 
 
@@ -52,8 +53,8 @@ def _fetcher(url: str) -> Fetcher | None:
         return None
     if parts.scheme == "http" and not is_this_machine(parts.host):
         raise FetchError(
-            f"{parts.origin}: http is for this machine only, even with --allow-private; write https://…, or for names "
-            "in a service mesh use fetch_card in Python with Fetcher(http_within=[…])"
+            f"{parts.origin}: http is for this machine only, even with --private-origins; write https://…, or for "
+            "names in a service mesh use fetch_card in Python with Fetcher(http_within=[…])"
         )
     if parts.scheme not in DEFAULT_PORTS:
         return None
@@ -76,7 +77,7 @@ class FetchSettings:
 
     memory: CardMemory | None
     on_first_use: bool
-    allow_private: bool
+    private_origins: bool
 
     def verify(self, document: bytes, url: str, origin: str, trust: TrustStore) -> VerifiedCard:
         """Verify a card that was fetched from that URL. Errors as of ``fetch_card``."""
@@ -85,7 +86,7 @@ class FetchSettings:
             from a2a_trust.client.verification import TrustOnFirstUse, Verification
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
         verification = Verification(trust=trust, memory=self.memory, on_first_use=on_first_use)
-        return run(verification.verify(document, origin), _fetcher(url) if self.allow_private else None)
+        return run(verification.verify(document, origin), _fetcher(url) if self.private_origins else None)
 
 
 def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
@@ -95,7 +96,7 @@ def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
 
     ConfigurationError, CardMemoryUnavailableError, OSError: the memory cannot be opened.
     """
-    check_allow_private(options)
+    check_private_origins(options)
     if not any(map(is_url, options.files)):
         if options.memory is not None or options.on_first_use:
             raise ConfigurationError(
@@ -105,7 +106,7 @@ def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
     from a2a_trust.cli.stores import card_memory
 
     if options.memory is not None:
-        return FetchSettings(card_memory(options.memory, create=True), options.on_first_use, options.allow_private)
+        return FetchSettings(card_memory(options.memory, create=True), options.on_first_use, options.private_origins)
     if in_pipeline():
         if options.on_first_use:
             raise ConfigurationError(
@@ -115,10 +116,10 @@ def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
             "rollback was not checked: a pipeline (CI is set) uses no card memory of a user; to reject cards that are "
             "older than the last one, name a memory: --memory FILE|URL"
         )
-        return FetchSettings(None, on_first_use=False, allow_private=options.allow_private)
+        return FetchSettings(None, on_first_use=False, private_origins=options.private_origins)
     path = default_memory_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return FetchSettings(card_memory(str(path), create=True), options.on_first_use, options.allow_private)
+        return FetchSettings(card_memory(str(path), create=True), options.on_first_use, options.private_origins)
     except OSError as error:
         raise OSError(f"the card memory of this user cannot be made: {error}; name another: --memory FILE") from None

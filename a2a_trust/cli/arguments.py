@@ -203,7 +203,7 @@ def _add_probe(command: argparse.ArgumentParser) -> None:
         several: dict[str, Any] = {"nargs": "*"} if names == ["urls"] else {"action": "append", "default": []}
         command.add_argument(*names, metavar=metavar, help=text, **({} if metavar == "FILE" else several))
     for name, text in (
-        ("--allow-private", "allow agents on this machine (http too) and at private addresses (https)"),
+        ("--private-origins", "allow agents on this machine (http too) and at private addresses (https)"),
         ("--allow-tasks", "create a task, and cancel it, to see whether push notifications to 127.0.0.1 are accepted"),
     ):
         command.add_argument(name, action="store_true", help=text)
@@ -512,7 +512,7 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
     )
     _add_signer(command)
     command.add_argument(
-        "--allow-private",
+        "--private-origins",
         action="store_true",
         help="allow URLs of agents on this machine (http too) and at private addresses (https)",
     )

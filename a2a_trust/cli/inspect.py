@@ -26,7 +26,7 @@ from a2a_trust.card.view import (
     SecurityScheme,
     read_card,
 )
-from a2a_trust.cli.agents import check_allow_private, read_or_fetch
+from a2a_trust.cli.agents import check_private_origins, read_or_fetch
 from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.named_cards import named_cards
 from a2a_trust.cli.report import (
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     keys: TrustedKeys | None = None
     try:
         options.files = named_cards(options)
-        check_allow_private(options)
+        check_private_origins(options)
         if options.trust is not None or options.jwks or options.public_key:
             keys = trusted_keys(options)
         elif (
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     results = Results("inspect", options.json)
     for name in options.files:
         try:
-            entry, code = _inspect(read_or_fetch(name, allow_private=options.allow_private), keys, name)
+            entry, code = _inspect(read_or_fetch(name, private_origins=options.private_origins), keys, name)
         except (TrustError, OSError) as error:
             code = exit_of(error)
             entry = {"class": class_of(code), "code": word_of(error), "message": error_text(error, name)}

@@ -127,7 +127,7 @@ def _prepare(options: argparse.Namespace, urls: list[str]) -> Callable[[str], _R
     def probe(url: str) -> _Result:
         shown = url.partition("?")[0]  # a query may hold a secret
         try:
-            private = with_this_machine({Destination.origin_of(url), *origins}) if options.allow_private else ()
+            private = with_this_machine({Destination.origin_of(url), *origins}) if options.private_origins else ()
             fetcher = Fetcher(private_origins=private)
             settings = ProbeOptions(trust=trust, origins=origins, fetcher=fetcher, allow_tasks=options.allow_tasks)
             report = run_on_new_loop(partial(probe_with, url, settings, make))

@@ -3,12 +3,14 @@
 from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
-    from a2a_trust.client.adapters import AsyncVerifyingTransport as AsyncVerifyingTransport, CardAuth as CardAuth
-    from a2a_trust.client.adapters import CredentialsError as CredentialsError
-    from a2a_trust.client.adapters import CredentialsRejectedError as CredentialsRejectedError
-    from a2a_trust.client.adapters import UnverifiedCardError as UnverifiedCardError
-    from a2a_trust.client.adapters import VerifyingTransport as VerifyingTransport
-    from a2a_trust.client.adapters import verifying_client as verifying_client
+    from a2a_trust.client.httpx import AsyncVerifyingTransport as AsyncVerifyingTransport, CardAuth as CardAuth
+    from a2a_trust.client.httpx import CredentialsError as CredentialsError
+    from a2a_trust.client.httpx import CredentialsRejectedError as CredentialsRejectedError
+    from a2a_trust.client.httpx import UnverifiedCardError as UnverifiedCardError
+    from a2a_trust.client.httpx import VerifyingTransport as VerifyingTransport
+    from a2a_trust.client.httpx import sync_verifying_client as sync_verifying_client
+    from a2a_trust.client.httpx import sync_verifying_clients as sync_verifying_clients
+    from a2a_trust.client.httpx import verifying_client as verifying_client, verifying_clients as verifying_clients
     from a2a_trust.client.credentials import ApiKey as ApiKey, BasicCredentials as BasicCredentials
     from a2a_trust.client.credentials import BearerToken as BearerToken, SecretFile as SecretFile
     from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
     from a2a_trust.base.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
 else:
     __getattr__, __dir__ = lazy(__name__, {
-        "client.adapters": "AsyncVerifyingTransport CardAuth CredentialsError CredentialsRejectedError "
-        "UnverifiedCardError VerifyingTransport verifying_client",
+        "client.httpx": "AsyncVerifyingTransport CardAuth CredentialsError CredentialsRejectedError "
+        "UnverifiedCardError VerifyingTransport sync_verifying_client sync_verifying_clients verifying_client "
+        "verifying_clients",
         "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
         "client.destinations": "UnsafePassAnything",
         "client.fetching": "UnsafeReportOnly async_fetch_card async_fetch_extended_card fetch_card fetch_extended_card",

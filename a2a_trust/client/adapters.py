@@ -1,15 +1,17 @@
-"""The door of a client for httpx: transports that verify cards, credentials as an ``httpx.Auth``, and both in one call.
+"""The door of a client for httpx or httpx2: transports that verify cards, credentials as ``Auth``, both in one call.
 
 The rules:
 
 1. A verified card passes unchanged, headers and body. An error answer in its place passes without its body. All other
    answers, streams too, pass unchanged.
-2. A request that is not sent, and a card that is not passed on, raise ``httpx.RequestError``, like a missing answer.
-3. httpx, its log and its redirects never see a credential (``attachment``). httpx follows redirects: each of their
-   requests is checked as a new one, and has no credential.
+2. A request that is not sent, and a card that is not passed on, raise ``RequestError``, like a missing answer.
+3. The library, its log and its redirects never see a credential (``attachment``). The library follows redirects: each
+   of their requests is checked as a new one, and has no credential.
+4. Objects of the other library are rejected (``library``), and never converted.
 
-``connection`` permits, ``demands`` has the credentials; only this module and ``attachment`` know httpx. gRPC does not
-use httpx, so it is not covered. Neither are other transports of a client (``mounts``, ``proxy``): wrap each of them.
+``connection`` permits, ``demands`` has the credentials. This module imports neither library: ``client.httpx`` and
+``client.httpx2`` derive the classes of their library from its classes. gRPC uses neither, so it is not covered. Neither
+are other transports of a client (``mounts``, ``proxy``): wrap each of them.
 """
 
 from __future__ import annotations
@@ -17,11 +19,10 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NoReturn, Required, TypedDict, TypeVar, Unpack, cast
 from weakref import WeakSet, ref
-
-import httpx
 
 from a2a_trust.base.net.fetcher import Resolver
 from a2a_trust.base.net.urls import HttpWithin
@@ -35,6 +36,7 @@ from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.fetching import EMPTY, card_urls
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
+from a2a_trust.client.library import HttpRequest, HttpResponse, Library, RequestT, ResponseT, derived
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import (
     NOTHING,
@@ -49,35 +51,25 @@ from a2a_trust.client.messages import (
     Send,
 )
 from a2a_trust.client.verification import ANY_KEY, Verification
-from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import HoldsSecret
 from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.signing.verify import VerifiedCard
 
 T = TypeVar("T")
+ClientT = TypeVar("ClientT")
+TimeoutT = TypeVar("TimeoutT")
+AnyLibrary = Library[Any]
 
-_TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
 _BLOCKING: Final = Blocking()
 _AWAITING: Final = Awaiting()
 _FIRST: Final = "a2a_trust.first"
-"""The extension of a redirected request that refers to it. httpx copies extensions into the next request, which a
+"""The extension of a redirected request that refers to it. The library copies extensions into the next request, which a
 program may send by itself."""
 
 
-class UnverifiedCardError(TrustError, httpx.RequestError):
-    """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
-
-    code = "unverified-card"
-
-
-class CredentialsError(TrustError, httpx.RequestError):
-    """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
-
-    code = "credentials"
-
-
-class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
+class RejectedByAgent:
     """The agent rejects the credentials (401), or asks for scopes that the token lacks (403).
 
     ``schemes`` are the names of the schemes with credentials in the request. ``scopes`` are the scopes that the card
@@ -85,14 +77,12 @@ class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
     ``response`` has the status and the headers, without the body.
     """
 
-    code = "credentials-rejected"
-
     def __init__(
         self,
         message: str,
         *,
-        request: httpx.Request,
-        response: httpx.Response,
+        request: HttpRequest,
+        response: HttpResponse,
         schemes: tuple[str, ...] = (),
         scopes: tuple[str, ...] = (),
         resource_metadata: str = "",
@@ -100,27 +90,27 @@ class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
         self.schemes: Final[tuple[str, ...]] = schemes
         self.scopes: Final[tuple[str, ...]] = scopes
         self.resource_metadata: Final[str] = resource_metadata
-        super().__init__(message, request=request, response=response)
+        cast("Any", super()).__init__(message, request=request, response=response)
 
 
 class _Transports(Generic[T]):
     """The transports of a client by the origins that see its certificate; "" has the one without."""
 
-    failures: tuple[type[Exception], ...] = (httpx.TransportError, ssl.SSLError)  # anyio passes alerts of TLS on
-    not_connected: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout)
-
-    def __init__(self, transport: T, mutual_tls: Mapping[str, T]) -> None:
+    def __init__(self, library: AnyLibrary, transport: T, mutual_tls: Mapping[str, T]) -> None:
         super().__init__()
+        module, self._library = library.module, library
+        self.failures: tuple[type[Exception], ...] = (module.TransportError, ssl.SSLError)  # anyio passes TLS alerts on
+        self.not_connected: tuple[type[Exception], ...] = (module.ConnectError, module.ConnectTimeout)
         certified = {origin: each for given, each in mutual_tls.items() for origin in named_origins([given])}
         self.mutual_tls = frozenset(certified)
         self.transports: Mapping[str, T] = {"": transport, **certified}
 
 
-class _Blocking(_Transports[httpx.BaseTransport], Blocking):
+class _Blocking(_Transports[Any], Blocking):
     def take(self, step: Any) -> Any:
         match step:
             case Send():
-                wire = _wire(step)
+                wire = _wire(step, self._library)
                 try:
                     return _reply(self.transports[step.certified].handle_request(wire))
                 finally:
@@ -130,17 +120,17 @@ class _Blocking(_Transports[httpx.BaseTransport], Blocking):
                 for chunk in step.message.handle.stream:
                     body += chunk
                     step.check(body)
-                return _read(step, bytes(body))
+                return _read(step, bytes(body), self._library)
             case Close():
                 return step.reply.handle.close()
         return super().take(step)
 
 
-class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
+class _Awaiting(_Transports[Any], Awaiting):
     async def take(self, step: Any) -> Any:
         match step:
             case Send():
-                wire = _wire(step)
+                wire = _wire(step, self._library)
                 try:
                     return _reply(await self.transports[step.certified].handle_async_request(wire))
                 finally:
@@ -150,16 +140,18 @@ class _Awaiting(_Transports[httpx.AsyncBaseTransport], Awaiting):
                 async for chunk in step.message.handle.stream:
                     body += chunk
                     step.check(body)
-                return _read(step, bytes(body))
+                return _read(step, bytes(body), self._library)
             case Close():
                 return await step.reply.handle.aclose()
         return await super().take(step)
 
 
-class _Verifying(Generic[T]):
+class _Verifying(Generic[RequestT, ResponseT, T]):
     """The arguments of both transports, and the way of a request through them."""
 
-    _driver: ClassVar[type[Any]]
+    _library: Library[RequestT]
+    _wrapped: type[T]
+    _driver: type[Any]
 
     def __init__(
         self,
@@ -175,32 +167,37 @@ class _Verifying(Generic[T]):
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._network = self._driver(transport, mutual_tls)
+        self._library.check("transport", transport, self._wrapped)
+        for each in mutual_tls.values():
+            self._library.check("mutual_tls", each, self._wrapped)
+        self._network = self._driver(self._library, transport, mutual_tls)
         verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
         self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
         #: The requests that the client of one agent is sending for the program.
-        self._own = WeakSet[httpx.Request]()
+        self._own = WeakSet[RequestT]()
 
-    def _exchange(self, request: httpx.Request) -> Flow[httpx.Response]:
+    def _exchange(self, request: RequestT) -> Flow[ResponseT]:
         """The answer for the program, from a copy of its request: the program may change its own meanwhile."""
-        copied = _copy(request, request.url, request.extensions)
+        self._library.check("request", request, self._library.request)
+        copied = _copy(request, request.url, request.extensions, self._library)
         streamed = copied.stream
         is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
         try:
-            values = _values(copied, NoReplyReason.NOT_SENT, is_own=request in self._own and not is_redirected)
-            response = _response((yield from self._connection.exchange(values)))
+            is_own = request in self._own and not is_redirected
+            values = _values(copied, NoReplyReason.NOT_SENT, self._library, is_own=is_own)
+            response: ResponseT = _response((yield from self._connection.exchange(values)), self._library)
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
             return response
         except NoReply as no_reply:
-            error = _error(no_reply, request)
+            error = _error(no_reply, request, self._library)
         finally:
             if copied.stream is not streamed:  # it was read, and the program may send its request again
                 request.stream = copied.stream
         raise error  # here, where the answer to the wire's request is not its context
 
 
-class VerifyingTransport(_Verifying[httpx.BaseTransport], httpx.BaseTransport):
+class BlockingTransport(_Verifying[RequestT, ResponseT, T]):
     """Sends requests with ``transport``, but only to URLs that a verified card names.
 
     The first request to another URL fetches its card with the same transport, without credentials: from the well-known
@@ -221,8 +218,8 @@ class VerifyingTransport(_Verifying[httpx.BaseTransport], httpx.BaseTransport):
 
     _driver = _Blocking
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        response: httpx.Response = self._network.run(self._exchange(request))
+    def handle_request(self, request: RequestT) -> ResponseT:
+        response: ResponseT = self._network.run(self._exchange(request))
         return response
 
     def close(self) -> None:
@@ -230,13 +227,13 @@ class VerifyingTransport(_Verifying[httpx.BaseTransport], httpx.BaseTransport):
             transport.close()
 
 
-class AsyncVerifyingTransport(_Verifying[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
-    """As ``VerifyingTransport``, for ``httpx.AsyncClient``. Transports are ``httpx.AsyncBaseTransport``."""
+class AwaitingTransport(_Verifying[RequestT, ResponseT, T]):
+    """As ``VerifyingTransport``, for ``AsyncClient``. Transports are ``AsyncBaseTransport``."""
 
     _driver = _Awaiting
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        response: httpx.Response = await self._network.run(self._exchange(request))
+    async def handle_async_request(self, request: RequestT) -> ResponseT:
+        response: ResponseT = await self._network.run(self._exchange(request))
         return response
 
     async def aclose(self) -> None:
@@ -244,8 +241,8 @@ class AsyncVerifyingTransport(_Verifying[httpx.AsyncBaseTransport], httpx.AsyncB
             await transport.aclose()
 
 
-class CardAuth(HoldsSecret, httpx.Auth):
-    """Sends the credentials that ``card`` demands, for ``httpx.Client(auth=…)`` and ``httpx.AsyncClient(auth=…)``.
+class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
+    """Sends the credentials that ``card`` demands, for ``Client(auth=…)`` and ``AsyncClient(auth=…)``.
 
     - ``credentials``: by the names of the card's schemes. A certificate for mutual TLS is ``CertificateFiles`` or
       ``CertificateInMemory``; give it to the client's transport, too: ``VerifyingTransport(mutual_tls=…)``.
@@ -256,6 +253,8 @@ class CardAuth(HoldsSecret, httpx.Auth):
     Threads and tasks may share one. CredentialsError: no credential fits. CredentialsRejectedError: the agent rejects
     them. ConfigurationError: an argument is wrong. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
     """
+
+    _library: Library[RequestT]
 
     def __init__(
         self,
@@ -271,29 +270,40 @@ class CardAuth(HoldsSecret, httpx.Auth):
         check_credentials(credentials)
         self._card = GivenCard(card, Verification(trust=trust, clock=clock), dict(credentials), _skill_ids(skills))
 
-    def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+    def __call__(self, request: object) -> NoReturn:
+        """A client calls an ``auth`` that is not of its own library. TypeError: the text says what to import."""
+        self._library.check("request", request, self._library.request)
+        raise TypeError("CardAuth: pass it as auth=…, and do not call it")
+
+    def sync_auth_flow(self, request: RequestT) -> Generator[RequestT, ResponseT, None]:
         steps = Steps(self._exchange(request))
         for step in steps:
             try:
-                if isinstance(step, httpx.Request):
+                if isinstance(step, self._library.request):
                     steps.outcome.append((yield step))
                 else:
-                    steps.outcome.append(_drop(step) if isinstance(step, Close) else _BLOCKING.take(step))
+                    steps.outcome.append(self._drop(step) if isinstance(step, Close) else _BLOCKING.take(step))
             except BaseException as error:  # noqa: BLE001  it is raised in the flow
                 steps.failed(error)
 
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+    async def async_auth_flow(self, request: RequestT) -> AsyncGenerator[RequestT, ResponseT]:
         steps = Steps(self._exchange(request))
         for step in steps:
             try:
-                if isinstance(step, httpx.Request):
+                if isinstance(step, self._library.request):
                     steps.outcome.append((yield step))
                 else:
-                    steps.outcome.append(_drop(step) if isinstance(step, Close) else await _AWAITING.take(step))
+                    steps.outcome.append(self._drop(step) if isinstance(step, Close) else await _AWAITING.take(step))
             except BaseException as error:  # noqa: BLE001  it is raised in the flow
                 steps.failed(error)
 
-    def _exchange(self, request: httpx.Request) -> Flow[None]:
+    def _drop(self, step: Close) -> Any:
+        """The library closes the response itself."""
+        module = self._library.module
+        kind = derived(_Dropped, module.SyncByteStream, module.AsyncByteStream)
+        step.reply.handle.stream = kind(step.reply.handle.stream)
+
+    def _exchange(self, request: RequestT) -> Flow[None]:
         place = place_of(request)
 
         def send(attachment: Attachment) -> Flow[Reply]:
@@ -307,72 +317,118 @@ class CardAuth(HoldsSecret, httpx.Auth):
                 response = yield request
             finally:
                 attach(request, NOTHING)
-            values.body = _body(request)  # a transport may have read a stream
+            values.body = _body(request, self._library)  # a transport may have read a stream
             return _reply(response, is_elsewhere=response.request is not request)
 
         try:
-            values = _values(request, NoReplyReason.NO_CREDENTIALS)
+            values = _values(request, NoReplyReason.NO_CREDENTIALS, self._library)
             yield from self._card.exchange(values, send)
             return
         except NoReply as no_reply:
-            error = _error(no_reply, request)
+            error = _error(no_reply, request, self._library)
         raise error  # here, where the answer to the wire's request is not its context
 
     def __repr__(self) -> str:
         return "CardAuth(…)"
 
 
-def verifying_client(
-    url: str,
-    *,
-    trust: TrustSource,
-    credentials: Mapping[str, Credential | OwnCertificate],
-    skills: Iterable[str] = (),
-    memory: CardMemory | None = None,
-    policy: Policy = ANY_KEY,
-    cards: Mapping[str, str] = EMPTY,
-    also: Iterable[str] | UnsafePassAnything = (),
-    http_within: Iterable[str] = (),
-    authorities: Path | str | None = None,
-    timeout: httpx.Timeout = _TIMEOUT,
-    clock: Callable[[], float] = time.time,
-) -> httpx.AsyncClient:
-    """A client for the agent at that URL. Its card is fetched and verified before the first request.
+class SharedOptions(TypedDict, Generic[TimeoutT], total=False):
+    """The arguments of ``verifying_client`` that the clients of several agents have in common."""
 
-    - ``url``: the URL of the agent, or of its card, which ends in ``.json``. Write the URL of the card if its server
-      demands the client's certificate for it.
-    - ``credentials``, ``skills``: as for ``CardAuth``. Their origins may use http within ``http_within``.
-    - ``trust``, ``memory``, ``policy``, ``cards``, ``also``, ``http_within``: as for ``AsyncVerifyingTransport``.
-    - ``authorities``: a file of CA certificates in PEM, for agents in a private network.
-    - ``timeout``: the limit for each step of a request; by default 10 seconds, and 300 for reading an answer.
+    trust: Required[TrustSource]
+    memory: CardMemory | None
+    policy: Policy
+    cards: Mapping[str, str]
+    also: Iterable[str] | UnsafePassAnything
+    http_within: Iterable[str]
+    authorities: Path | str | None
+    timeout: TimeoutT
+    clock: Callable[[], float]
 
-    Requests fail as for ``CardAuth`` and ``AsyncVerifyingTransport``. ConfigurationError: an argument is wrong.
-    """
-    mesh = HttpWithin(http_within)
-    check_credentials(credentials, mesh)
-    certificates = [each for each in credentials.values() if not isinstance(each, Credential)]
-    if len(certificates) > 1:
-        raise ConfigurationError(
-            "credentials: there are several certificates, and a connection uses one; give one for all schemes"
+
+@dataclass(frozen=True)
+class Clients(Generic[ClientT, TimeoutT]):
+    """Makes the clients of a library, synchronous or asynchronous ones."""
+
+    client: Callable[..., ClientT]
+    transport: type[_Verifying[Any, Any, Any]]
+    network: Callable[..., Any]
+
+    def verifying_client(
+        self,
+        url: str,
+        *,
+        trust: TrustSource,
+        credentials: Mapping[str, Credential | OwnCertificate],
+        skills: Iterable[str] = (),
+        memory: CardMemory | None = None,
+        policy: Policy = ANY_KEY,
+        cards: Mapping[str, str] = EMPTY,
+        also: Iterable[str] | UnsafePassAnything = (),
+        http_within: Iterable[str] = (),
+        authorities: Path | str | None = None,
+        timeout: TimeoutT | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> ClientT:
+        """A client for the agent at that URL. Its card is fetched and verified before the first request.
+
+        - ``url``: the URL of the agent, or of its card, which ends in ``.json``. Write the URL of the card if its
+          server demands the client's certificate for it.
+        - ``credentials``, ``skills``: as for ``CardAuth``. Their origins may use http within ``http_within``.
+        - ``trust``, ``memory``, ``policy``, ``cards``, ``also``, ``http_within``: as for ``VerifyingTransport``.
+        - ``authorities``: a file of CA certificates in PEM, for agents in a private network.
+        - ``timeout``: the limit for each step of a request; by default 10 seconds, and 300 for reading an answer.
+
+        Requests fail as for ``CardAuth`` and ``VerifyingTransport``. ConfigurationError: an argument is wrong.
+        TypeError: ``timeout`` is of the other library.
+        """
+        mesh = HttpWithin(http_within)
+        check_credentials(credentials, mesh)
+        certificates = [each for each in credentials.values() if not isinstance(each, Credential)]
+        if len(certificates) > 1:
+            raise ConfigurationError(
+                "credentials: there are several certificates, and a connection uses one; give one for all schemes"
+            )
+        library = self.transport._library
+        if timeout is None:
+            timeout = library.module.Timeout(10.0, read=300.0)  # agents think for minutes
+        library.check("timeout", timeout, library.module.Timeout)
+        mutual_tls = {}
+        if certificates:
+            certified = self.network(verify=client_context(certificates[0], authorities=authorities))
+            mutual_tls = dict.fromkeys(certificates[0].origins, certified)
+        places = card_urls(url)
+        transport = self.transport(
+            self.network(verify=ssl.create_default_context(cafile=authorities)),
+            trust,
+            memory=memory,
+            policy=policy,
+            cards=cards if len(places) > 1 else {url.partition("?")[0]: url, **cards},
+            also=also,
+            http_within=mesh.suffixes,
+            mutual_tls=mutual_tls,
+            clock=clock,
         )
-    mutual_tls = {}
-    if certificates:
-        certified = httpx.AsyncHTTPTransport(verify=client_context(certificates[0], authorities=authorities))
-        mutual_tls = dict.fromkeys(certificates[0].origins, certified)
-    places = card_urls(url)
-    transport = AsyncVerifyingTransport(
-        httpx.AsyncHTTPTransport(verify=ssl.create_default_context(cafile=authorities)),
-        trust,
-        memory=memory,
-        policy=policy,
-        cards=cards if len(places) > 1 else {url.partition("?")[0]: url, **cards},
-        also=also,
-        http_within=mesh.suffixes,
-        mutual_tls=mutual_tls,
-        clock=clock,
-    )
-    transport._connection.agent = CalledAgent(places=places, credentials=dict(credentials), skills=_skill_ids(skills))
-    return httpx.AsyncClient(transport=transport, auth=_Own(transport._own), timeout=timeout, trust_env=False)
+        own = derived(_Own, library.module.Auth)(transport._own)
+        transport._connection.agent = CalledAgent(
+            places=places, credentials=dict(credentials), skills=_skill_ids(skills)
+        )
+        return self.client(transport=transport, auth=own, timeout=timeout, trust_env=False)
+
+    def verifying_clients(
+        self,
+        agents: Mapping[str, Mapping[str, Credential | OwnCertificate]],
+        **options: Unpack[SharedOptions[TimeoutT]],
+    ) -> dict[str, ClientT]:
+        """A client for each agent, by its URL, with the same trust and memory. No agent gets a credential of another.
+
+        ``agents`` has the credentials by the URLs of the agents. Options and errors are as for ``verifying_client``.
+        """
+        if not isinstance(agents, Mapping):
+            raise ConfigurationError("agents: write {url: credentials}, where credentials are as for verifying_client")
+        return {
+            url: self.verifying_client(url, credentials=credentials, **options) for url, credentials in agents.items()
+        }
 
 
 def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
@@ -381,13 +437,13 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(skills))
 
 
-class _Own(httpx.Auth):
-    """Knows the requests of the program: those that httpx makes after a redirect do not come through here."""
+class _Own(Generic[RequestT, ResponseT]):
+    """Knows the requests of the program: those that the library makes after a redirect do not come through here."""
 
-    def __init__(self, requests: WeakSet[httpx.Request]) -> None:
+    def __init__(self, requests: WeakSet[RequestT]) -> None:
         self._requests = requests
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+    def auth_flow(self, request: RequestT) -> Generator[RequestT, ResponseT, None]:
         self._requests.add(request)
         try:
             yield request
@@ -395,7 +451,7 @@ class _Own(httpx.Auth):
             self._requests.discard(request)
 
 
-def _values(request: httpx.Request, reason: NoReplyReason, *, is_own: bool = False) -> Request:
+def _values(request: HttpRequest, reason: NoReplyReason, library: AnyLibrary, *, is_own: bool = False) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:
@@ -406,93 +462,86 @@ def _values(request: httpx.Request, reason: NoReplyReason, *, is_own: bool = Fal
         url=url,
         headers=request.headers,
         timeout=request.extensions.get("timeout", {}),
-        body=_body(request),
+        body=_body(request, library),
         handle=request,
         is_own=is_own,
     )
 
 
-def _copy(request: httpx.Request, url: httpx.URL, extensions: dict[str, Any]) -> httpx.Request:
-    copied = httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
-    if isinstance(copied.stream, httpx.ByteStream):
+def _copy(request: RequestT, url: Any, extensions: dict[str, Any], library: Library[RequestT]) -> RequestT:
+    copied: RequestT = library.module.Request(
+        request.method, url, headers=request.headers, stream=request.stream, extensions=extensions
+    )
+    if isinstance(copied.stream, library.module.ByteStream):
         copied.read()  # for transports that look at the content
     copy_attachment(request, copied)
     return copied
 
 
-def _body(request: httpx.Request) -> bytes | None:
-    return request.read() if isinstance(request.stream, httpx.ByteStream) else None
+def _body(request: HttpRequest, library: AnyLibrary) -> bytes | None:
+    return request.read() if isinstance(request.stream, library.module.ByteStream) else None
 
 
-def _wire(step: Send) -> httpx.Request:
+def _wire(step: Send, library: AnyLibrary) -> HttpRequest:
     """The request for the network, with credentials, which the program never sees."""
     given = step.request
-    wire: httpx.Request | None = given.handle
+    wire: HttpRequest | None = given.handle
     if wire is None:
-        wire = httpx.Request(given.method, given.url, headers=given.headers, extensions={"timeout": given.timeout})
+        extensions = {"timeout": given.timeout}
+        wire = library.module.Request(given.method, given.url, headers=given.headers, extensions=extensions)
     if step.host:
         name = wire.url.netloc
-        wire = _copy(wire, wire.url.copy_with(host=step.host), {**wire.extensions, "timeout": step.timeout})
+        wire = _copy(wire, wire.url.copy_with(host=step.host), {**wire.extensions, "timeout": step.timeout}, library)
         wire.headers["Host"] = name.decode("ascii")  # whatever the program wrote: sidecars go by it
     if step.attachment is not NOTHING:
         attach(wire, step.attachment)
     return wire
 
 
-def _reply(response: httpx.Response, *, is_elsewhere: bool = False) -> Reply:
+def _reply(response: HttpResponse, *, is_elsewhere: bool = False) -> Reply:
     return Reply(status=response.status_code, headers=response.headers, handle=response, is_elsewhere=is_elsewhere)
 
 
-def _read(step: Read, body: bytes) -> bytes:
+def _read(step: Read, body: bytes, library: AnyLibrary) -> bytes:
     """The body that was read; a request is sent with it from memory."""
     if isinstance(step.message, Request):
-        step.message.handle.stream = httpx.ByteStream(body)
+        step.message.handle.stream = library.module.ByteStream(body)
     return body
 
 
-def _response(reply: Reply) -> httpx.Response:
-    given: httpx.Response = reply.handle
+def _response(reply: Reply, library: AnyLibrary) -> Any:
+    given = reply.handle
     if reply.body is None:
         return given
-    lines, body = _without(given, reply.dropped), httpx.ByteStream(reply.body)
-    return httpx.Response(given.status_code, headers=lines, stream=body, extensions=given.extensions)
+    lines, body = _without(given, reply.dropped), library.module.ByteStream(reply.body)
+    return library.module.Response(given.status_code, headers=lines, stream=body, extensions=given.extensions)
 
 
-def _without(response: httpx.Response, names: tuple[bytes, ...]) -> list[tuple[bytes, bytes]]:
-    """As bytes: httpx reads headers that are not ASCII, and does not write them."""
+def _without(response: HttpResponse, names: tuple[bytes, ...]) -> list[tuple[bytes, bytes]]:
+    """As bytes: the library reads headers that are not ASCII, and does not write them."""
     return [line for line in response.headers.raw if line[0].lower() not in names]
 
 
-def _error(no_reply: NoReply, request: httpx.Request) -> httpx.HTTPError:
-    error: httpx.HTTPError
+def _error(no_reply: NoReply, request: HttpRequest, library: AnyLibrary) -> Exception:
     if isinstance(no_reply, RejectedCredentials):
         lines = _without(no_reply.reply.handle, OF_BODIES)
-        response = httpx.Response(no_reply.reply.status, headers=lines, request=request)
-        error = CredentialsRejectedError(no_reply.text, request=request, response=response, **no_reply.about)
+        response = library.module.Response(no_reply.reply.status, headers=lines, request=request)
+        error = library.rejected(no_reply.text, request=request, response=response, **no_reply.about)
     else:
-        error = _ERRORS[no_reply.reason](no_reply.text, request=request)
+        kind: Callable[..., Exception] = {
+            NoReplyReason.NO_CREDENTIALS: library.no_credentials,
+            NoReplyReason.UNREACHABLE: library.module.ConnectError,
+            NoReplyReason.TOO_SLOW: library.module.ConnectTimeout,
+        }.get(no_reply.reason, library.unverified)
+        error = kind(no_reply.text, request=request)
     error.__cause__ = no_reply.cause
     return error
 
 
-_ERRORS: Final[Mapping[NoReplyReason, Callable[..., httpx.RequestError]]] = {
-    NoReplyReason.NOT_SENT: UnverifiedCardError,
-    NoReplyReason.NOT_PASSED_ON: UnverifiedCardError,
-    NoReplyReason.NO_CREDENTIALS: CredentialsError,
-    NoReplyReason.UNREACHABLE: httpx.ConnectError,
-    NoReplyReason.TOO_SLOW: httpx.ConnectTimeout,
-}
+class _Dropped:
+    """Replaces a body that is not read: the library reads the whole of it before it sends a request again.
 
-
-def _drop(step: Close) -> Any:
-    """httpx closes the response itself."""
-    step.reply.handle.stream = _Dropped(step.reply.handle.stream)
-
-
-class _Dropped(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Replaces a body that is not read: httpx reads the whole of it before it sends a request again.
-
-    It has no chunk, not even an empty one: that would be the begin of an incomplete body for httpx's decoder of zstd.
+    It has no chunk, not even an empty one: that would be the begin of an incomplete body for its decoder of zstd.
     """
 
     def __init__(self, stream: Any) -> None:

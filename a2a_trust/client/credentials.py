@@ -122,7 +122,7 @@ class SecretFile(HoldsSecret):
 
 
 Secret: TypeAlias = str | Callable[[], str | Awaitable[str]] | SecretFile
-"""A secret: its text, a function that returns it (asynchronous for ``httpx.AsyncClient``), or a file."""
+"""A secret: its text, a function that returns it (asynchronous for ``AsyncClient``), or a file."""
 
 
 class CredentialValue(HoldsSecret):

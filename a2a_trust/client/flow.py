@@ -299,7 +299,7 @@ def _plain(given: Any) -> Any:
     if inspect.isawaitable(given):
         if inspect.iscoroutine(given):
             given.close()  # else Python warns that it was never awaited
-        raise ConfigurationError("an async function is for httpx.AsyncClient; give httpx.Client a plain function")
+        raise ConfigurationError("an async function is for AsyncClient; give Client a plain function")
     return given
 
 

@@ -80,7 +80,7 @@ class RefreshToken(_Grant):
     """Tokens for a user who has logged in elsewhere (RFC 6749 6).
 
     Servers rotate refresh tokens. ``on_rotation`` gets each new one: store it for the next start. It may be async for
-    ``httpx.AsyncClient``. Without it, the new token is only in memory, and lost at the end of the program. If
+    ``AsyncClient``. Without it, the new token is only in memory, and lost at the end of the program. If
     ``refresh_token`` is a function or a file, and its text changes, the new text is used.
     """
 

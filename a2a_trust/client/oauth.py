@@ -261,7 +261,7 @@ class OAuthClient(HoldsSecret):
             raise copy(error)
         if not (has_waited or slot.is_first or request.rotated is None):
             raise TokenRequestError(  # to use one refresh token twice would end the login
-                "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there, and "
+                "this thread waits for a token that its own event loop is fetching; use AsyncClient there, and "
                 "not within a function that this token needs"
             )
         try:

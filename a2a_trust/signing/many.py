@@ -9,23 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from a2a_trust.base.workers import on_all_cores
 from a2a_trust.card.given import GivenCard
 from a2a_trust.errors import TrustError
 from a2a_trust.keys.signer import Signer
-from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.signing.sign import SignedCard, make_claims, sign_with
-from a2a_trust.signing.verify import Coverage, VerifiedCard, check_arguments, seconds, verify_card
-
-Origin: TypeAlias = str | UnsafeAnyOrigin | OriginFromCard
+from a2a_trust.signing.verify import Coverage, Document, Origin, VerifiedCard, check_arguments, seconds, verify_card
 
 
 def verify_cards(
-    cards: Iterable[tuple[bytes, Origin]],
+    cards: Iterable[tuple[Document, Origin]],
     trust: TrustSource,
     *,
     now: float | datetime | None = None,
@@ -50,7 +47,7 @@ def verify_cards(
     store = check_arguments(trust, policy, coverage)
     moment = time.time() if now is None else seconds(now)
 
-    def verify(card: tuple[bytes, Origin]) -> VerifiedCard | TrustError:
+    def verify(card: tuple[Document, Origin]) -> VerifiedCard | TrustError:
         document, origin = card
         try:
             return verify_card(document, store, origin=origin, now=moment, policy=policy, coverage=coverage)

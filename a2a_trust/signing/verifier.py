@@ -8,15 +8,15 @@ from typing import Final, TypeAlias
 
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
+from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
-from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
+from a2a_trust.signing.verify import Coverage, Document, Origin, VerifiedCard, text_of, verify_card
 
 _MAX_CACHED_BYTES: Final = 65_536
 """The largest document that is cached: larger ones would fill the memory."""
 
-_Cache: TypeAlias = BoundedCache[tuple[bytes, str] | tuple[bytes], VerifiedCard]
+_Cache: TypeAlias = BoundedCache[tuple[bytes, str | OriginFromCard] | tuple[bytes], VerifiedCard]
 """The key is the document and its origin, or only the document if it may come from any host."""
 
 
@@ -48,8 +48,13 @@ class CardVerifier:
         #: The trusted keys and the cards that they verified: one value, so that all threads see both together.
         self._verified: tuple[TrustStore, _Cache] = trust.trust_store(), _Cache(max_entries=remember)
 
-    def verify(self, document: bytes, *, origin: str | UnsafeAnyOrigin) -> VerifiedCard:
-        """Verify a card at the current time. The errors are the same as from ``verify_card``."""
+    def verify(self, document: Document, *, origin: Origin) -> VerifiedCard:
+        """Verify a card at the current time. Arguments and errors are as for ``verify_card``.
+
+        Bytes that are in the cache are not read again; a dict is written as text each time, and a file is read.
+        """
+        if not isinstance(document, bytes):
+            document = text_of(document)
         now = self._clock()
         store = self._trust.trust_store()
         last, cache = self._verified

@@ -9,7 +9,8 @@ from datetime import datetime
 from enum import Enum, auto
 from math import inf
 from operator import attrgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.net.addresses import is_this_machine
@@ -17,6 +18,7 @@ from a2a_trust.base.net.urls import read_url
 from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.base.strict_json.jcs import canonicalize_received
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
+from a2a_trust.card.given import read_given
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -34,6 +36,9 @@ from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.forms import Form, is_within, shorten
 from a2a_trust.signing.parties import count_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
+
+Document: TypeAlias = bytes | Path | Mapping[str, Any]
+Origin: TypeAlias = str | UnsafeAnyOrigin | OriginFromCard
 
 
 class Coverage(Enum):
@@ -115,18 +120,18 @@ class VerifiedCard:
 
 
 def verify_card(
-    document: bytes | Mapping[str, Any],
+    document: Document,
     trust: TrustSource,
     *,
-    origin: str | UnsafeAnyOrigin | OriginFromCard,
+    origin: Origin,
     now: float | datetime | None = None,
     policy: Policy = AnyKey(),  # noqa: B008  frozen and without fields
     coverage: Coverage = Coverage.WHOLE_CARD,
 ) -> VerifiedCard:
     """Verify a card with trusted keys. Returns the verified card, or raises.
 
-    - ``document``: the card as it was served. Pass the bytes if you have them: a parsed dict has already lost members
-      that occur twice.
+    - ``document``: the card as it was served, as bytes, ``Path("card.json")`` or a dict. Pass the bytes if you have
+      them: a parsed dict has already lost members that occur twice.
     - ``trust``: a ``TrustStore`` or a ``TrustFile``. A ``TrustFile`` verifies with the key sets that its ``fetch``
       fetched last.
     - ``origin``: the URL or host from which the card was fetched; ``OriginFromCard()`` if that is not known.
@@ -151,14 +156,13 @@ def verify_card(
     """
     # 1.
     store, moment = check_arguments(trust, policy, coverage), time.time() if now is None else seconds(now)
-    text = document if isinstance(document, bytes) else _to_text(document)
-    return verify_document(text, store, origin, moment, policy=policy, coverage=coverage)
+    return verify_document(text_of(document), store, origin, moment, policy=policy, coverage=coverage)
 
 
 def verify_document(
     document: bytes,
     store: TrustStore,
-    origin: str | UnsafeAnyOrigin | OriginFromCard,
+    origin: Origin,
     now: float,
     *,
     policy: Policy = AnyKey(),  # noqa: B008
@@ -186,7 +190,7 @@ def verify_document(
 
 
 def verify_each(
-    document: bytes, store: TrustStore, origin: str | UnsafeAnyOrigin | OriginFromCard, now: float, read: Reader
+    document: bytes, store: TrustStore, origin: Origin, now: float, read: Reader
 ) -> tuple[UnambiguousCard, str | None, list[VerifiedSignature], tuple[SignatureFailure, ...]]:
     """Steps 2 and 3 of ``verify_card``, without policies; the errors are the same.
 
@@ -279,14 +283,15 @@ def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tupl
     return tuple(warnings)
 
 
-def _to_text(document: Mapping[str, Any]) -> bytes:
-    """The card as text, so that bytes and dicts go through the same reader; values that are not JSON are rejected."""
-    if not isinstance(document, Mapping):
+def text_of(document: Document) -> bytes:
+    """The card as text, so that all documents go through the same reader; values that are not JSON are rejected."""
+    if not isinstance(document, bytes | Mapping | Path):
         raise ConfigurationError(
-            "verify_card: the first argument must be the card, as the bytes that were served or as a dict, and is "
-            f"{type(document).__name__}; write verify_card(card, trust, origin=…)"
+            "verify_card: the first argument must be the card, as the bytes that were served, as a Path or as a dict, "
+            f"and is {type(document).__name__}; write verify_card(card, trust, origin=…)"
         )
-    return canonicalize_received(dict(document))
+    given = read_given(document)
+    return given if isinstance(given, bytes) else canonicalize_received(dict(given))
 
 
 def check_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -> TrustStore:
@@ -312,7 +317,7 @@ def check_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -> T
     return store
 
 
-def _host_of_origin(origin: str | UnsafeAnyOrigin | OriginFromCard) -> str | None:
+def _host_of_origin(origin: Origin) -> str | None:
     try:
         return None if isinstance(origin, UnsafeAnyOrigin | OriginFromCard) else host_of(origin)
     except (MalformedError, TypeError):

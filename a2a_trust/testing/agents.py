@@ -22,8 +22,8 @@ from a2a_trust.auth.principal import Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import Operation
 from a2a_trust.card.schema import Generation
-from a2a_trust.client.adapters import AsyncVerifyingTransport, CardAuth
 from a2a_trust.client.credentials import ApiKey
+from a2a_trust.client.httpx import AsyncVerifyingTransport, CardAuth
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.origins import Origins, origin_of

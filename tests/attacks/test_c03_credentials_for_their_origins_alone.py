@@ -212,7 +212,7 @@ def test_another_target_does_not_lead_the_key_away(servers: Servers) -> None:
     auth = with_all_keys(servers.origin)
     with httpx.Client(auth=auth, verify=servers.authority.client()) as http:
         http.post(f"{servers.origin}/rpc", json={})
-        with pytest.raises(CredentialsError, match="the httpx extension target"):
+        with pytest.raises(CredentialsError, match="the extension target"):
             http.post(f"{servers.origin}/rpc", json={}, extensions={"target": b"/steal"})
     assert servers.agent.paths() == [f"/rpc?key={KEY}"]
 

@@ -23,10 +23,21 @@ from a2a_trust.client import (
     UnverifiedCardError,
     VolatileCardMemory,
     verifying_client,
+    verifying_clients,
 )
 from a2a_trust.client.memory import AdmittedCard
 from a2a_trust.errors import TrustError
-from tests.attacks.calling import KEY, TOKEN, VICTIM, Servers, assert_got_nothing, key_scheme, oauth_scheme, tokens
+from tests.attacks.calling import (
+    EVIL,
+    KEY,
+    TOKEN,
+    VICTIM,
+    Servers,
+    assert_got_nothing,
+    key_scheme,
+    oauth_scheme,
+    tokens,
+)
 from tests.client.agents import NEW, OLD, Page, card_of, signed, trusting
 from tests.tables import walk
 
@@ -253,3 +264,28 @@ def test_a_program_whose_card_names_a_dpop_token_proves_it_only_there(servers: S
     assert isinstance(answer, httpx.Response)
     assert [asked.path for asked in servers.thief.asked] == ["/steal"]
     assert_got_nothing(servers.thief)
+
+
+@walk("path", ["/rpc", "/moved"])
+def test_one_of_several_agents_gets_no_key_of_another(servers: Servers, bundle: Path, path: str) -> None:
+    """The other agent is trusted, and each key is for the origins of both. That agent redirects to the victim's, and
+    the program sends it what is for the victim's agent."""
+    servers.agent.pages |= {NEW: signed(document_of(servers, servers.origin)), "/rpc": Page(body=b"{}")}
+    interface = {"url": f"{servers.evil}{path}", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    document = card_of(servers.evil, supportedInterfaces=[interface], securitySchemes={"key": key_scheme("X-Key")})
+    servers.thief.pages |= {NEW: signed(document), "/rpc": Page(body=b"{}")}
+    servers.thief.pages["/moved"] = Page(status=307, headers={"Location": f"{servers.origin}/rpc"})
+    origins = [servers.origin, servers.evil]
+    clients = verifying_clients(
+        {
+            servers.origin: {"key": ApiKey(KEY, origins=origins)},
+            servers.evil: {"key": ApiKey("key-of-evil", origins=origins)},
+        },
+        trust=trusting(VICTIM, EVIL),
+        authorities=bundle,
+    )
+    outcomes = calls(clients[servers.evil], f"{servers.evil}{path}", f"{servers.origin}/rpc")
+    outcomes += calls(clients[servers.origin], f"{servers.evil}{path}")
+    assert len(outcomes) == 3
+    assert [asked.headers.get("x-key") for asked in servers.thief.asked if asked.path == path] == ["key-of-evil", None]
+    assert not any("key-of-evil" in repr(asked) for asked in servers.agent.asked)

@@ -107,7 +107,7 @@ def test_no_report_shows_a_credential_that_the_agent_echoes(
     caplog.set_level(logging.DEBUG, "a2a_trust")
     with serving(guard=echo) as served:
         for form in ([], ["-v"], ["--json"], ["--sarif"]):
-            assert main(["probe", served.url, "--allow-private", "--credential", "key=key", *form]) == 1
+            assert main(["probe", served.url, "--private-origins", "--credential", "key=key", *form]) == 1
             shown = capsys.readouterr()
             assert shown.out
             assert KEY not in shown.out + shown.err
@@ -122,7 +122,7 @@ def test_a_key_in_the_query_is_in_no_report_and_no_log(
     caplog.set_level(logging.DEBUG, "a2a_trust")
     scheme = {"apiKeySecurityScheme": {"location": "query", "name": "api_key"}}
     with serving(card={"securitySchemes": {"key": scheme}}) as served:
-        main(["probe", served.url, "--allow-private", "--credential", "key=key", "-v"])
+        main(["probe", served.url, "--private-origins", "--credential", "key=key", "-v"])
     shown = capsys.readouterr()
     assert KEY not in shown.out + shown.err + caplog.text
 
@@ -140,7 +140,7 @@ def test_no_report_has_control_characters_or_commands_of_the_agent(capsys: pytes
         whole = card_of(served.url)["supportedInterfaces"]
         served.agent.card |= {"supportedInterfaces": [*whole, interface(HOSTILE, protocolBinding=HOSTILE)]}
         for form in ([], ["-v"], ["--json"], ["--sarif"]):
-            main(["probe", served.url, "--allow-private", *form])
+            main(["probe", served.url, "--private-origins", *form])
             shown = capsys.readouterr()
             for text in (shown.out, shown.err):
                 assert all(char == "\n" or char.isprintable() for char in text)
@@ -182,7 +182,7 @@ def test_a_url_in_a_challenge_shows_no_credential_in_the_log(caplog: pytest.LogC
 
 def test_a_long_name_does_not_fill_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(card={"name": "\u202e" * 20_000}) as served:
-        main(["probe", served.url, "--allow-private"])
+        main(["probe", served.url, "--private-origins"])
     assert max(map(len, capsys.readouterr().out.splitlines())) < 2000
 
 

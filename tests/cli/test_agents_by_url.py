@@ -306,11 +306,11 @@ def test_what_the_agent_does_not_publish_is_not_believed_and_the_reason_is_told(
         (["verify", "card.json", *KEYS, "--memory", "a.db", "--any-origin"], 2, "work only with the URL of an agent"),
         (["verify", "card.json", "--on-first-use", "--any-origin"], 2, "work only with the URL of an agent"),
         (
-            ["verify", "card.json", *KEYS, "--allow-private", "--any-origin"],
+            ["verify", "card.json", *KEYS, "--private-origins", "--any-origin"],
             2,
-            "--allow-private works only with the URL of an agent",
+            "--private-origins works only with the URL of an agent",
         ),
-        (["inspect", "card.json", "--allow-private"], 2, "--allow-private works only with the URL of an agent"),
+        (["inspect", "card.json", "--private-origins"], 2, "--private-origins works only with the URL of an agent"),
         (["verify", "{url}", *KEYS, "--memory", "keys.json"], 2, "is not a valid memory of cards"),
         (["verify", "{url}", *KEYS, "--memory", "no/folder/a.db"], 6, "No such file"),
         (["inspect", "{url}", "--origin", "{url}"], 2, "need keys to verify with"),
@@ -377,7 +377,7 @@ def test_the_command_asks_nobody_on_this_machine_and_nothing_but_https(run: Run,
         (f"https://localhost:{port}", "not a public one"),
         (f"https://[::ffff:127.0.0.1]:{port}", "not a public one"),
         ("https://169.254.169.254/latest/agent.json", "not a public one"),
-        (f"http://localhost:{port}", "for an agent on this machine add --allow-private"),
+        (f"http://localhost:{port}", "for an agent on this machine add --private-origins"),
         ("file:///etc/passwd", "URL: "),
     ):
         for arguments in (["verify", url, *KEYS], ["inspect", url]):
@@ -401,23 +401,23 @@ def test_an_agent_on_this_machine_is_asked_where_that_is_allowed(run: Run, plain
     for command in ("verify", "inspect"):
         refused = run(command, url, *KEYS, **home)
         assert (refused.code, plain.asked) == (6, [])
-        assert "for an agent on this machine add --allow-private" in refused.out + refused.err
-    done = run("verify", url, *KEYS, "--allow-private", **home)
+        assert "for an agent on this machine add --private-origins" in refused.out + refused.err
+    done = run("verify", url, *KEYS, "--private-origins", **home)
     assert (done.code, ", origin localhost\n" in done.out) == (0, True)
     assert plain.paths() == [NEW]
-    done = run("inspect", url, *KEYS, "--allow-private", **home)
+    done = run("inspect", url, *KEYS, "--private-origins", **home)
     assert (done.code, "verified, for localhost" in done.out) == (0, True)
     assert run("memory", "list", "--json", **home).json["records"][0]["location"] == url
 
     plain.pages[NEW] = signed(card_of(f"http://127.0.0.1:{plain.port}"))  # of another host than the one that was asked
-    assert run("verify", url, *KEYS, "--allow-private", **home).code == 4
-    assert run("verify", f"http://127.0.0.1:{plain.port}", *KEYS, "--allow-private", **home).code == 0
+    assert run("verify", url, *KEYS, "--private-origins", **home).code == 4
+    assert run("verify", f"http://127.0.0.1:{plain.port}", *KEYS, "--private-origins", **home).code == 0
 
 
 def test_keys_of_first_use_come_from_the_origin_that_was_typed(run: Run, plain: Agent, tmp_path: Path) -> None:
     plain.pages[KEY_SET] = json.dumps(publish_jwks([OWNER.public_key])).encode()
     url, home = f"http://localhost:{plain.port}", {"XDG_DATA_HOME": str(tmp_path / "data")}
-    done = run("verify", url, "--on-first-use", "--allow-private", **home)
+    done = run("verify", url, "--on-first-use", "--private-origins", **home)
     assert (done.code, plain.paths()) == (0, [NEW, KEY_SET])
     assert OWNER.public_key.thumbprint in done.err
 
@@ -426,8 +426,8 @@ def test_keys_of_first_use_come_from_the_origin_that_was_typed(run: Run, plain: 
     ("url", "why"),
     [
         ("http://10.0.0.1:8000", "write https://…, or for names in a service mesh use fetch_card in Python"),
-        ("http://agent.team.svc.cluster.local", "http is for this machine only, even with --allow-private"),
-        ("http://localhost.example", "http is for this machine only, even with --allow-private"),
+        ("http://agent.team.svc.cluster.local", "http is for this machine only, even with --private-origins"),
+        ("http://localhost.example", "http is for this machine only, even with --private-origins"),
         ("https://169.254.169.254", "cards are never fetched from link-local, metadata and other special addresses"),
         ("https://[fd00:ec2::254]/latest/agent.json", "link-local, metadata"),
         ("https://[::ffff:127.0.0.1]", "link-local, metadata"),
@@ -438,7 +438,7 @@ def test_keys_of_first_use_come_from_the_origin_that_was_typed(run: Run, plain: 
 def test_what_stays_refused_on_this_machine_and_elsewhere(run: Run, tmp_path: Path, url: str, why: str) -> None:
     (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
     for arguments in (["verify", url, *KEYS], ["inspect", url]):
-        done = run(*arguments, "--allow-private", "--json", XDG_DATA_HOME=str(tmp_path))
+        done = run(*arguments, "--private-origins", "--json", XDG_DATA_HOME=str(tmp_path))
         (entry,) = done.json["results"]
         assert (done.code, entry["code"]) == (6, "fetch")
         assert why in entry["message"]
@@ -460,12 +460,12 @@ def test_private_addresses_are_those_of_the_origin_that_was_typed(
     agent.pages[KEY_SET] = json.dumps(publish_jwks([OWNER.public_key])).encode()
     refused = command("verify", here, *KEYS)
     assert (refused.code, agent.asked) == (6, [])
-    assert "for a private agent add --allow-private" in refused.out
-    assert command("verify", here, *KEYS, "--allow-private").code == 0
-    done = command("verify", here, "--on-first-use", "--origin", mirror, "--allow-private")
+    assert "for a private agent add --private-origins" in refused.out
+    assert command("verify", here, *KEYS, "--private-origins").code == 0
+    done = command("verify", here, "--on-first-use", "--origin", mirror, "--private-origins")
     assert (done.code, KEY_SET in agent.paths()) == (4, False)
     Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\njwks_url = "{here}{KEY_SET}"\n')
-    done = command("verify", here, "--trust", "trust.toml", "--allow-private")
+    done = command("verify", here, "--trust", "trust.toml", "--private-origins")
     assert (done.code, KEY_SET in agent.paths()) == (4, False)
     assert [origins for origins in made if origins not in ([], [here])] == []
 

@@ -12,7 +12,7 @@ from a2a_trust.probe.verdicts import RULES
 from tests.cli.conftest import Run
 from tests.probe.agents import KEY, Asked, Reply, by_key, rejection, serving
 
-PRIVATE = "--allow-private"
+PRIVATE = "--private-origins"
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def test_an_agent_that_cannot_be_reached_fails_the_command(run: Run) -> None:
     done = run("probe", "http://127.0.0.1:9", PRIVATE)
     assert done.code == 6
     assert "a2a-sign: error: http://127.0.0.1:9" in done.err
-    assert "--allow-private" in run("probe", "http://127.0.0.1:9").err
+    assert "--private-origins" in run("probe", "http://127.0.0.1:9").err
 
 
 WRONG = {

@@ -13,7 +13,19 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from a2a_trust.client import ApiKey, CredentialsError, CredentialsRejectedError, verifying_client
+from a2a_trust import ConfigurationError
+from a2a_trust.client import (
+    ApiKey,
+    CredentialsError,
+    CredentialsRejectedError,
+    UnverifiedCardError,
+    VolatileCardMemory,
+    sync_verifying_client,
+    sync_verifying_clients,
+    verifying_client,
+    verifying_clients,
+)
+from a2a_trust.errors import UntrustedCardError
 from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 
@@ -200,3 +212,90 @@ async def test_after_a_401_to_a_request_without_credentials_the_card_is_fetched_
         assert (await http.post(f"{here(agent)}/rpc")).status_code == 200
     assert agent.paths() == [NEW, "/other", NEW, "/rpc"]
     assert [PLACES["header"](asked) for asked in agent.asked] == [None, None, None, KEY]
+
+
+def bundle_of(authority: Authority, folder: Path) -> Path:
+    (folder / "authority.pem").write_bytes(authority.certificate.public_bytes(Encoding.PEM))
+    return folder / "authority.pem"
+
+
+def test_a_program_without_asyncio_has_the_same_client(agent: Agent, authority: Authority, tmp_path: Path) -> None:
+    agent.pages.update({NEW: demanding(agent, "header"), "/rpc": Page(body=b"{}")})
+    credentials = {"key": ApiKey(KEY, origins=[here(agent)])}
+    bundle = bundle_of(authority, tmp_path)
+    with sync_verifying_client(
+        here(agent), trust=trusting("127.0.0.1"), credentials=credentials, authorities=bundle
+    ) as http:
+        assert isinstance(http, httpx.Client)
+        assert [http.post(f"{here(agent)}/rpc", json={}).status_code for _ in range(2)] == [200, 200]
+        assert agent.paths() == [NEW, "/rpc", "/rpc"]
+        assert [PLACES["header"](asked) for asked in agent.asked] == [None, KEY, KEY]
+        agent.pages["/rpc"] = Page(status=401)
+        with pytest.raises(CredentialsRejectedError) as rejected:
+            http.post(f"{here(agent)}/rpc", json={})
+        assert (rejected.value.schemes, rejected.value.response.status_code) == (("key",), 401)
+        with pytest.raises(UnverifiedCardError, match="localhost"):
+            http.post(f"{agent.origin('localhost')}/rpc", json={})
+
+
+def test_a_program_without_asyncio_cannot_give_an_async_function(
+    agent: Agent, authority: Authority, tmp_path: Path
+) -> None:
+    async def key() -> str:
+        raise AssertionError("it was called")
+
+    agent.pages.update({NEW: demanding(agent, "header"), "/rpc": Page(body=b"{}")})
+    with (
+        sync_verifying_client(
+            here(agent),
+            trust=trusting("127.0.0.1"),
+            credentials={"key": ApiKey(key, origins=[here(agent)])},
+            authorities=bundle_of(authority, tmp_path),
+        ) as http,
+        pytest.raises(ConfigurationError, match="an async function is for"),
+    ):
+        http.post(f"{here(agent)}/rpc", json={})
+
+
+async def test_several_agents_have_one_memory_and_their_own_keys(
+    agent: Agent, authority: Authority, tmp_path: Path
+) -> None:
+    with serving_agent(authority.server("127.0.0.1")) as other:
+        memory = VolatileCardMemory()
+        for each in (agent, other):
+            each.pages.update({NEW: demanding(each, "header"), "/rpc": Page(body=b"{}")})
+        clients = verifying_clients(
+            {here(each): {"key": ApiKey(f"{KEY}-{each.port}", origins=[here(each)])} for each in (agent, other)},
+            trust=trusting("127.0.0.1"),
+            memory=memory,
+            authorities=bundle_of(authority, tmp_path),
+        )
+        assert list(clients) == [here(agent), here(other)]
+        for each in (agent, other):
+            async with clients[here(each)] as http:
+                assert (await http.post(f"{here(each)}/rpc", json={})).status_code == 200
+            assert [PLACES["header"](asked) for asked in each.asked] == [None, f"{KEY}-{each.port}"]
+        assert sorted(each.location for each in memory.records()) == sorted(map(here, (agent, other)))
+
+
+def test_the_agents_of_a_program_share_its_trust(agent: Agent, authority: Authority, tmp_path: Path) -> None:
+    agent.pages.update({NEW: demanding(agent, "header"), "/rpc": Page(body=b"{}")})
+    clients = sync_verifying_clients(
+        {here(agent): {"key": ApiKey(KEY, origins=[here(agent)])}},
+        trust=trusting("elsewhere.example"),
+        authorities=bundle_of(authority, tmp_path),
+    )
+    with clients[here(agent)] as http, pytest.raises(UnverifiedCardError) as rejected:
+        http.post(f"{here(agent)}/rpc", json={})
+    assert isinstance(rejected.value.__cause__, UntrustedCardError)
+    assert agent.paths() == [NEW]
+
+
+@pytest.mark.parametrize("clients", [verifying_clients, sync_verifying_clients])
+def test_a_wrong_option_of_several_agents_is_said_at_once(clients: Any) -> None:
+    with pytest.raises(ConfigurationError, match="agents: write"):
+        clients("https://a.example", trust=trusting("a.example"))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'memmory'"):
+        clients({"https://a.example": {}}, trust=trusting("a.example"), memmory=None)
+    with pytest.raises(ConfigurationError, match="credentials"):
+        clients({"https://a.example": {"key": "secret-key"}}, trust=trusting("a.example"))

@@ -100,7 +100,9 @@ def test_two_event_loops_share_one_search() -> None:
 
 @pytest.mark.parametrize("nested", [lambda call: call, asyncio.ensure_future], ids=["its task", "a task that it makes"])
 @pytest.mark.parametrize("has_agent", [False, True], ids=["any agent", "one agent"])
-def test_a_transport_that_calls_through_its_own_client_goes_on(nested: Any, *, has_agent: bool) -> None:
+def test_a_transport_that_calls_through_its_own_client_goes_on(
+    nested: Any, monkeypatch: pytest.MonkeyPatch, *, has_agent: bool
+) -> None:
     """While it fetches a card, it calls the same agent, and another task waits for that card already."""
     answers: list[int] = []
 
@@ -123,8 +125,8 @@ def test_a_transport_that_calls_through_its_own_client_goes_on(nested: Any, *, h
     http = httpx.AsyncClient(transport=transport)
     if has_agent:
         credentials = {"key": ApiKey("k", origins=[ORIGIN])}
-        with patch.object(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(answer)):
-            http = verifying_client(ORIGIN, trust=trusting(HOST), credentials=credentials)
+        monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", lambda _, request: answer(request))
+        http = verifying_client(ORIGIN, trust=trusting(HOST), credentials=credentials)
         transport = http._transport  # type: ignore[assignment]
     assert (asyncio.run(calls()), answers) == ([200, 200], [0, 200])
     assert not transport._connection._slots._queues

@@ -138,7 +138,7 @@ async def test_a_function_that_waits_is_for_the_client_that_waits(agent: Agent, 
     assert agent.asked[-1].headers["x-api-key"] == "secret-1"
     with (
         httpx.Client(verify=authority.client(), auth=auth) as http,
-        pytest.raises(ConfigurationError, match=r"an async function is for httpx\.AsyncClient"),
+        pytest.raises(ConfigurationError, match=r"an async function is for AsyncClient"),
     ):
         http.post(f"{agent.origin('127.0.0.1')}/rpc")
     assert (source.asked, len(agent.asked)) == (1, 1)

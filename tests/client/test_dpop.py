@@ -324,7 +324,7 @@ def test_an_asynchronous_function_may_give_it_to_an_asynchronous_client(server: 
 
 
 def test_an_asynchronous_function_is_an_error_for_a_client_that_waits(server: Agent) -> None:
-    with pytest.raises(ConfigurationError, match=r"async function is for httpx.AsyncClient"):
+    with pytest.raises(ConfigurationError, match=r"async function is for AsyncClient"):
         ask_sync(auth_for(server, give_token), "GET", rpc(server))
     assert server.asked == []
 

@@ -77,7 +77,7 @@ def domains(jar: CookieJar) -> set[str]:
 def test_a_client_of_one_line_calls_an_agent_of_the_mesh(
     origin: str, names: Names, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="httpx")
+    caplog.set_level(logging.INFO, logger=httpx.__name__)
 
     async def called() -> None:
         key = {"key": ApiKey(KEY, origins=[origin])}
@@ -94,7 +94,7 @@ def test_a_client_of_one_line_calls_an_agent_of_the_mesh(
 
     asyncio.run(called())
     assert names.asked == [NAME] * 3  # for the card, and for each call
-    lines = [record.getMessage() for record in caplog.records if record.name == "httpx"]
+    lines = [record.getMessage() for record in caplog.records if record.name == httpx.__name__]
     assert lines
     assert all(f"{origin}/" in line and "127.0.0.1" not in line for line in lines)
 

@@ -622,7 +622,7 @@ async def test_a_refresh_token_is_not_used_beside_a_task_of_the_same_thread(serv
     credential = login_of(client_of())
     task = asyncio.create_task(run_async(credential.obtain(NONE)))
     await held.has_come()
-    with pytest.raises(TokenRequestError, match=r"that its own event loop is fetching; use httpx\.AsyncClient"):
+    with pytest.raises(TokenRequestError, match=r"that its own event loop is fetching; use AsyncClient"):
         run(credential.obtain(NONE))
     held.go.set()
     assert (await task).text == "t1"

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_trust import errors
 from a2a_trust.cli.report import exit_of
-from a2a_trust.client.adapters import CredentialsError, CredentialsRejectedError, UnverifiedCardError
+from a2a_trust.client.httpx import CredentialsError, CredentialsRejectedError, UnverifiedCardError
 from a2a_trust.errors import FailureReason, TrustError
 from a2a_trust.keys.files import PassphraseNeededError
 from a2a_trust.middleware.audit import Reason

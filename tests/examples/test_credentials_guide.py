@@ -22,7 +22,7 @@ from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "credentials.md").read_text(encoding="utf-8")
-ONE_LINE, LOCAL, CLIENTS, ELSEWHERE, BEHIND, ON_BEHALF = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+ONE_LINE, LOCAL, CLIENTS, ELSEWHERE, BEHIND, ON_BEHALF, SEVERAL = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 KEY = "key-1"
 
 
@@ -156,3 +156,19 @@ def test_two_callers_at_once_have_a_token_each(
     asyncio.run(both())
     sent = sorted(each.headers["authorization"] for each in agent.asked if each.path == "/rpc")
     assert sent == ["Bearer token-exchange.ann"] * 5 + ["Bearer token-exchange.bob"] * 5
+
+
+def test_several_agents_get_their_own_keys(
+    lines: Callable[[str], str],
+    agent: Agent,
+    authority: Authority,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("other-key").write_text("key-2\n")
+    with serving_agent(authority.server("127.0.0.1")) as other:
+        there = other.origin("127.0.0.1")
+        other.pages |= {NEW: signed(card_of(there)), "/rpc": Page(body=b"{}")}
+        run_block(lines(SEVERAL.replace("https://other-agent.example.com", there)), {})
+        assert capsys.readouterr().out == f"{agent.origin('127.0.0.1')} 200\n{there} 200\n"
+        assert (agent.asked[-1].headers["x-api-key"], other.asked[-1].headers["x-api-key"]) == (KEY, "key-2")
+        assert other.asked[-1].headers["user-agent"].startswith("python-httpx2/")

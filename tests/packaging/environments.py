@@ -14,16 +14,7 @@ __all__ = ["EXTRAS", "environment_of", "environment_with"]
 
 #: What is installed: nothing else, or one of the extras alone.
 EXTRAS: Final = (
-    "",
-    "server",
-    "client",
-    "basic",
-    "uvicorn",
-    "models",
-    "serve",
-    "postgres",
-    "redis",
-    "otel",
+    *("", "server", "client", "client-httpx2", "basic", "uvicorn", "models", "serve", "postgres", "redis", "otel"),
     "completion",
 )
 _FOLDER: Final = Path(__file__).parent

@@ -24,12 +24,14 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The rooms that an installation without extras cannot import, and which extras bring what they need.
 NEEDS = {
     "card.models": {"models", "serve"},
-    "client": {"client"},
-    "probe": {"client"},
-    "base.net.fetcher": {"server", "client", "serve"},
-    "auth.introspection": {"server", "client", "serve"},
-    "auth.introspection_endpoint": {"server", "client", "serve"},
-    "auth.providers": {"server", "client", "serve"},
+    "client": {"client", "client-httpx2"},
+    "client.httpx": {"client"},
+    "client.httpx2": {"client-httpx2"},
+    "probe": {"client", "client-httpx2"},
+    "base.net.fetcher": {"server", "client", "client-httpx2", "serve"},
+    "auth.introspection": {"server", "client", "client-httpx2", "serve"},
+    "auth.introspection_endpoint": {"server", "client", "client-httpx2", "serve"},
+    "auth.providers": {"server", "client", "client-httpx2", "serve"},
     "middleware": {"server", "serve"},
     "servers": {"uvicorn"},
     "telemetry": {"otel"},
@@ -39,6 +41,8 @@ NEEDS = {
     "servers.hypercorn": {"serve"},
     "serve": {"serve"},
 }
+#: The door of a client for the library that an extra does not bring.
+OTHER_CLIENT = {"client": "client.httpx2", "client-httpx2": "client.httpx"}
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +203,8 @@ def test_every_part_imports_with_what_its_extra_brings(extra: str, done: dict[st
     assert "a2a_trust" not in {name.partition(".")[0] for name in missing.values()}
     if extra == "":
         assert all(any(_is_in(module, room) for module in missing) for room in NEEDS)
+    if extra.startswith("client"):
+        assert [module for module in missing if _is_in(module, "client")] == [OTHER_CLIENT[extra]]
 
 
 def _is_in(module: str, room: str) -> bool:

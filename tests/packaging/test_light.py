@@ -12,6 +12,10 @@ BROUGHT = {
     "core": set[str](),
     "server": {"anyio", "certifi", "h11", "httpcore", "idna", "starlette", "typing-extensions"},
     "client": {"anyio", "authlib", "certifi", "h11", "httpcore", "httpx", "idna", "typing-extensions"},
+    "client-httpx2": {
+        *("anyio", "authlib", "certifi", "h11", "httpcore", "httpcore2", "httpx2", "httpx2-jsfetch", "idna"),
+        *("truststore", "typing-extensions"),
+    },
     "basic": {"argon2-cffi", "argon2-cffi-bindings"},
     "uvicorn": {"click", "h11", "uvicorn"},
     "models": {"annotated-types", "pydantic", "pydantic-core", "typing-extensions", "typing-inspection"},

@@ -33,7 +33,7 @@ def test_the_commands_run(block: str) -> None:
         for line in block.replace("https://agent.example.com", served.url).splitlines():
             program, *arguments = shlex.split(line.removeprefix("$ "))
             assert program == "a2a-sign"
-            assert main([*arguments, "--allow-private"]) == 0
+            assert main([*arguments, "--private-origins"]) == 0
 
 
 def test_the_program_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from a2a_trust.base.workers import CHUNK
-from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
+from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError, UntrustedCardError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import TrustStore
-from a2a_trust.signing.many import Origin, sign_cards, verify_cards
+from a2a_trust.signing.many import sign_cards, verify_cards
 from a2a_trust.signing.sign import SignedCard, sign_card
-from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
+from a2a_trust.signing.verifier import CardVerifier
+from a2a_trust.signing.verify import Coverage, Document, Origin, VerifiedCard, verify_card
 from tests.signing.cards import Card
 from tests.signing.making import served, trusted
 from tests.tables import walk
@@ -177,3 +180,64 @@ def test_a_public_key_is_the_same_in_another_process(key: PublicKey) -> None:
     for member in ("alg", "kid", "thumbprint", "jwk", "algorithms", "not_before", "not_after", "revoked"):
         assert getattr(copied, member) == getattr(key, member)
     assert copied.to_pem() == key.to_pem()
+
+
+def verify_alone(document: Document, origin: Origin) -> VerifiedCard:
+    return verify_card(document, TRUST, origin=origin, now=NOW)
+
+
+def verify_among_others(document: Document, origin: Origin) -> VerifiedCard:
+    (outcome,) = verify_cards([(document, origin)], TRUST, now=NOW)
+    if isinstance(outcome, TrustError):
+        raise outcome
+    return outcome
+
+
+def verify_with_a_cache(document: Document, origin: Origin) -> VerifiedCard:
+    verifier = CardVerifier(TRUST, clock=lambda: NOW)
+    first = verifier.verify(document, origin=origin)
+    assert verifier.verify(document, origin=origin) is first
+    return first
+
+
+VERIFIERS = [verify_alone, verify_among_others, verify_with_a_cache]
+
+
+@pytest.mark.parametrize("verify", VERIFIERS)
+@pytest.mark.parametrize(
+    "origin", ["agent-1.agents.example.com", "https://agent-1.agents.example.com/a", OriginFromCard()]
+)
+def test_every_verifier_takes_the_same_documents_and_origins(
+    verify: Callable[[Document, Origin], VerifiedCard], origin: Origin, tmp_path: Path
+) -> None:
+    document = served(sign_card(card(1), ALICE).card)
+    file = tmp_path / "card.json"
+    file.write_bytes(document)
+    outcomes = [verify(each, origin) for each in (document, file, json.loads(document))]
+    assert [each.card for each in outcomes] == [card(1)] * 3
+
+
+@pytest.mark.parametrize("verify", VERIFIERS)
+def test_every_verifier_rejects_the_same_documents(
+    verify: Callable[[Document, Origin], VerifiedCard], tmp_path: Path
+) -> None:
+    document: Any
+    for document in ("card.json", bytearray(b"{}"), None, tmp_path / "absent.json", tmp_path):
+        with pytest.raises(ConfigurationError, match=r"as a Path or as a dict, and is|cannot be read"):
+            verify(document, OriginFromCard())
+    (tmp_path / "twice.json").write_text('{"name": "a", "name": "b"}')
+    with pytest.raises(MalformedError):
+        verify(tmp_path / "twice.json", OriginFromCard())
+
+
+@pytest.mark.parametrize("verify", VERIFIERS)
+def test_every_verifier_rejects_a_card_of_another_host(verify: Callable[[Document, Origin], VerifiedCard]) -> None:
+    with pytest.raises(UntrustedCardError):
+        verify(served(sign_card(card(1), ALICE).card), "https://elsewhere.example.com")
+
+
+def test_a_cached_card_from_its_own_host_is_not_one_from_another() -> None:
+    verifier, document = CardVerifier(TRUST, clock=lambda: NOW), served(sign_card(card(1), ALICE).card)
+    verifier.verify(document, origin=OriginFromCard())
+    with pytest.raises(UntrustedCardError):
+        verifier.verify(document, origin="https://elsewhere.example.com")

@@ -127,7 +127,7 @@ def test_bytes_and_parsed_objects_are_verified_alike() -> None:
 
 @walk("document", ["{}", None, 1, [], bytearray(b"{}")], ids=lambda value: type(value).__name__)
 def test_only_bytes_and_mappings_are_verified(document: Any) -> None:
-    with pytest.raises(ConfigurationError, match="as the bytes that were served or as a dict"):
+    with pytest.raises(ConfigurationError, match="as the bytes that were served, as a Path or as a dict"):
         verify_card(document, trust_in(ALICE), origin=ANYWHERE, now=NOW)
 
 

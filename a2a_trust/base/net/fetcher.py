@@ -340,7 +340,7 @@ class Fetcher:
                     f"{text}; for a configured server on this machine add its origin to private_origins, and for one "
                     "in a service mesh add its suffix to http_within"
                 ),
-                f"{text}; write https://…, or for an agent on this machine add --allow-private",
+                f"{text}; write https://…, or for an agent on this machine add --private-origins",
             )
         return target
 
@@ -506,7 +506,7 @@ def _not_public(target: Url, address: Address, exempt: bool) -> FetchError:
             f"{text}; add the origin of a configured private server to private_origins (link-local and metadata "
             "addresses are never allowed)"
         ),
-        f"{text}; for a private agent add --allow-private, or save its card to a file and name the file",
+        f"{text}; for a private agent add --private-origins, or save its card to a file and name the file",
     )
 
 

@@ -1,0 +1,60 @@
+"""The door of a client for httpx, which ``a2a_trust.client`` exports. Its rules are in ``adapters``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import httpx
+
+from a2a_trust.client import adapters
+from a2a_trust.client.library import Library
+from a2a_trust.errors import TrustError
+
+
+class UnverifiedCardError(TrustError, httpx.RequestError):
+    """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
+
+    code = "unverified-card"
+
+
+class CredentialsError(TrustError, httpx.RequestError):
+    """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
+
+    code = "credentials"
+
+
+class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx.HTTPStatusError):
+    code = "credentials-rejected"
+
+
+_LIBRARY: Final = Library(httpx, httpx.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
+
+
+class VerifyingTransport(
+    adapters.BlockingTransport[httpx.Request, httpx.Response, httpx.BaseTransport], httpx.BaseTransport
+):
+    _library = _LIBRARY
+    _wrapped = httpx.BaseTransport
+
+
+class AsyncVerifyingTransport(
+    adapters.AwaitingTransport[httpx.Request, httpx.Response, httpx.AsyncBaseTransport], httpx.AsyncBaseTransport
+):
+    _library = _LIBRARY
+    _wrapped = httpx.AsyncBaseTransport
+
+
+class CardAuth(adapters.Authenticating[httpx.Request, httpx.Response], httpx.Auth):
+    _library = _LIBRARY
+
+
+_CLIENTS: Final = adapters.Clients[httpx.AsyncClient, httpx.Timeout](
+    httpx.AsyncClient, AsyncVerifyingTransport, httpx.AsyncHTTPTransport
+)
+_SYNC_CLIENTS: Final = adapters.Clients[httpx.Client, httpx.Timeout](
+    httpx.Client, VerifyingTransport, httpx.HTTPTransport
+)
+verifying_client: Final = _CLIENTS.verifying_client
+verifying_clients: Final = _CLIENTS.verifying_clients
+sync_verifying_client: Final = _SYNC_CLIENTS.verifying_client
+sync_verifying_clients: Final = _SYNC_CLIENTS.verifying_clients

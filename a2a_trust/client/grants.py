@@ -26,7 +26,6 @@ from a2a_trust.client.oauth import (
     JWT_BEARER,
     OAuthClient,
     TokenRequest,
-    shorten_claim,
     unverified,
 )
 from a2a_trust.errors import ConfigurationError, TokenRequestError
@@ -250,19 +249,10 @@ class IdentityAssertion(_OnBehalf):
         self, subject: CredentialValue, kind: str, scopes: frozenset[str], at_most: frozenset[str]
     ) -> Flow[CredentialValue]:
         exchanged = {"subject_token": subject, "subject_token_type": kind, "requested_token_type": ID_JAG}
-        request = TokenRequest(
-            key=(),
-            flight=(),
-            grant_type=EXCHANGE,
-            audience=self._client.issuer,
-            resources=self._resources,
-            scopes=scopes,
-            parameters=exchanged,
-            at_most=at_most,
-        )
+        about: Any = {"audience": self._client.issuer, "resources": self._resources, "parameters": exchanged}
+        request = TokenRequest(grant_type=EXCHANGE, scopes=scopes, at_most=at_most, **about)
         assertion = yield from self._provider.request_token(request)
-        why = self._flaw(assertion, at_most)
-        if why:
+        if why := self._flaw(assertion, at_most):
             raise TokenRequestError(
                 f"{self._provider.issuer}: the assertion is not sent to {self._client.issuer}: {why}"
             )
@@ -278,15 +268,13 @@ class IdentityAssertion(_OnBehalf):
         resource = claims.get("resource", [])
         resources = [resource] if isinstance(resource, str) else resource
         if claims.get("aud") not in (issuer, [issuer]):
-            return f"its aud is {shorten_claim(claims.get('aud'))}"
+            return f"its aud is {claims.get('aud')!a:.200}"
         if claims.get("client_id") != client_id:
-            return (
-                f"its client_id is {shorten_claim(claims.get('client_id'))}, not {client_id!a}; map it at the provider"
-            )
+            return f"its client_id is {claims.get('client_id')!a:.200}, not {client_id!a}; map it at the provider"
         if not isinstance(scope, str) or not at_most.issuperset(scope.split()):
-            return f"its scope {shorten_claim(scope)} is wider than the caller and allowed_scopes allow"
+            return f"its scope {scope!a:.200} is wider than the caller and allowed_scopes allow"
         if self._resources and not (isinstance(resources, list) and all(each in self._resources for each in resources)):
-            return f"its resource is {shorten_claim(resource)}"
+            return f"its resource is {resource!a:.200}"
         return ""
 
 

@@ -61,7 +61,6 @@ _MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1
 _UNSTATED_SECONDS: Final = 60.0  # for a token without ``expires_in``, which RFC 6749 5.1 only recommends
 _ASSERTION_SECONDS: Final = 60
-_SHOWN: Final = 200  # characters of a claim in an error
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _SVID_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-spiffe"
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -143,29 +142,27 @@ class PrivateKeyJwt(_Authentication):
 class JwtSvid(HoldsSecret, _Authentication):
     """The client authenticates with its JWT-SVID, which an agent of SPIFFE renews in the file (jwt-spiffe).
 
-    The file is read again after a change. ``audience``: the only ``aud`` that the JWT-SVID may have, by default the
-    issuer of the server, so that the server cannot use it elsewhere. ConfigurationError: the file is not readable.
+    The file is read again after a change. The only ``aud`` of the JWT-SVID has to be the issuer of the server, so that
+    the server cannot use it elsewhere. ConfigurationError: the file is not readable.
     Source: draft-ietf-oauth-spiffe-client-auth-02.
     """
 
-    def __init__(self, path: Path | str, *, audience: str | None = None) -> None:
-        self._file, self._audience = SecretFile(path), audience
+    def __init__(self, path: Path | str) -> None:
+        self._file = SecretFile(path)
 
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         assertion = CredentialValue((yield from text_of(self._file, "JwtSvid")))
-        why = self._flaw(assertion, client)
-        if why:
+        if why := self._flaw(assertion, client):
             raise TokenRequestError(f"JwtSvid: {self._file!r}: {why}; check the agent that writes the file")
         return _with_assertion(client, assertion, client_assertion_type=_SVID_TYPE)
 
     def _flaw(self, assertion: CredentialValue, client: EndpointClient) -> str:
         """Why the server would reject the JWT-SVID, or could use it elsewhere; "" if it is as it should be."""
         _, claims = unverified(assertion)
-        audience = self._audience or client.issuer
         if not str(claims.get("sub")).startswith("spiffe://"):
             return "it is not a JWT-SVID: a JWT whose sub is a SPIFFE ID"
-        if claims.get("aud") not in (audience, [audience]):
-            return f"its aud is {shorten_claim(claims.get('aud'))}, and must be only {audience!a}"
+        if claims.get("aud") not in (client.issuer, [client.issuer]):
+            return f"its aud is {claims.get('aud')!a:.200}, and must be only {client.issuer!a}"
         return "" if client.clock() < _seconds_of(claims.get("exp")) else "it has expired"
 
     def __repr__(self) -> str:
@@ -193,10 +190,6 @@ def unverified(assertion: CredentialValue) -> tuple[Mapping[str, Any], Mapping[s
     return (header, claims) if type(claims) is dict else ({}, {})
 
 
-def shorten_claim(value: object) -> str:
-    return ascii(value)[:_SHOWN]
-
-
 @dataclass(frozen=True, slots=True)
 class TlsClientAuth(_Authentication):
     """The client authenticates with its certificate (RFC 8705 2), and sends only its name in the form.
@@ -217,9 +210,9 @@ class TokenRequest:
     changed by then, and an assertion is for one request. ``rotated`` gets a new refresh token. A token with scopes that
     are not in ``at_most`` is an error."""
 
-    key: tuple[object, ...]
-    flight: tuple[object, ...]
     grant_type: str
+    key: tuple[object, ...] = ()
+    flight: tuple[object, ...] = ()
     audience: str
     resources: tuple[str, ...]
     scopes: frozenset[str]
@@ -347,8 +340,7 @@ class OAuthClient(HoldsSecret):
                 f"{self.issuer} granted fewer scopes than were requested; missing: "
                 f"{shorten(nsmallest(9, missing), ' ')}; grant them to the client on that server"
             )
-        beyond = frozenset() if request.at_most is None else granted - request.at_most
-        if beyond:
+        if request.at_most is not None and (beyond := granted - request.at_most):
             raise TokenRequestError(
                 f"{self.issuer} granted more scopes than the caller and allowed_scopes allow: "
                 f"{shorten(nsmallest(9, beyond), ' ')}; limit the client on that server"
@@ -418,9 +410,7 @@ def _token_in(answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | No
     members = _members_or_reason(answer)
     if isinstance(members, str):
         return members
-    is_assertion = request.parameters.get("requested_token_type") == ID_JAG
-    why = _other_type(members, is_exchange=request.grant_type == EXCHANGE, is_assertion=is_assertion, proofs=proofs)
-    if why:
+    if why := _other_type(members, request, proofs):
         return why
     if not _is_text(members.get("access_token"), TOKEN68):
         return "access_token is not the text of a token"
@@ -438,19 +428,18 @@ def _token_in(answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | No
     return CredentialValue(members["access_token"], proofs, until=until), granted, refresh_token
 
 
-def _other_type(members: Mapping[str, Any], *, is_exchange: bool, is_assertion: bool, proofs: DPoPProofs | None) -> str:
+def _other_type(members: Mapping[str, Any], request: TokenRequest, proofs: DPoPProofs | None) -> str:
     """Why the issued token is of another type than was requested; "" if it is of that type."""
     kind, issued = str(members.get("token_type")).lower(), members.get("issued_token_type")
-    if is_assertion:
+    if request.parameters.get("requested_token_type") == ID_JAG:
         is_one = (kind, issued) == ("n_a", ID_JAG)
         return "" if is_one else "token_type is not N_A, or issued_token_type does not name an ID-JAG"
     if proofs is None and kind != "bearer":
         return "token_type is not bearer"
     if proofs is not None and kind != "dpop":
         return "token_type is not dpop, so the token is not bound to the key: leave dpop out, or enable it there"
-    if is_exchange and issued not in _ISSUED_TYPES:
-        return "issued_token_type does not name an access token (RFC 8693 2.2.1)"
-    return ""
+    is_right = request.grant_type != EXCHANGE or issued in _ISSUED_TYPES
+    return "" if is_right else "issued_token_type does not name an access token (RFC 8693 2.2.1)"
 
 
 def _is_text(given: object, syntax: re.Pattern[str]) -> bool:

@@ -40,6 +40,7 @@ from a2a_trust.auth.principal import Anonymous, Principal, id_of
 from a2a_trust.errors import (
     AuthorizationError,
     CrossSiteError,
+    InvalidActorsError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MissingCredentialsError,
@@ -64,6 +65,9 @@ class Reason(StrEnum):
     """The request carries no credential that the card asks for; the caller must send one."""
     INVALID_CREDENTIALS = "invalid-credentials"
     """A credential is wrong, expired, revoked or malformed; ``detail`` says why, and the caller must get another."""
+    INVALID_ACTORS = "invalid-actors"
+    """``act`` of a token is malformed, or it names actors that ``ActorRules`` do not accept; ``detail`` names one. If
+    it may act, add it there."""
     INSUFFICIENT_SCOPE = "insufficient-scope"
     """The credentials are valid, but lack scopes or schemes that the card demands; grant them, or correct the card."""
     CROSS_SITE = "cross-site"
@@ -244,6 +248,7 @@ def reason_of(error: Exception) -> Reason:
 
 _REASONS: Final[dict[type[Exception], Reason]] = {
     MissingCredentialsError: Reason.MISSING_CREDENTIALS,
+    InvalidActorsError: Reason.INVALID_ACTORS,  # before what it derives from
     InvalidCredentialsError: Reason.INVALID_CREDENTIALS,
     CrossSiteError: Reason.CROSS_SITE,  # before what it derives from
     AuthorizationError: Reason.INSUFFICIENT_SCOPE,

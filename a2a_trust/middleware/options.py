@@ -36,7 +36,7 @@ class ActorRules:
 
     - ``most``: how many actors a token may name; 0 accepts callers themselves only.
     - ``may_act``: the actors that may act, ``[Actor(issuer="https://idp.example", subject="planner")]``, or a plain
-      function of an ``Actor`` that returns True. Each actor of a token has to be one of them, earlier ones too.
+      function that returns True for an ``Actor``; None: all. Each actor of a token has to be one, earlier ones too.
     """
 
     most: int = 3

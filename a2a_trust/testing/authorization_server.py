@@ -18,7 +18,6 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from a2a_trust.auth.basic.user_pass import read_user_pass
-from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenProfile
 from a2a_trust.auth.principal import Actor
 from a2a_trust.auth.records import scope_set
@@ -49,15 +48,14 @@ class AuthorizationServer(TokenIssuer, Starlette):
     Nobody logs in: ``token`` and ``id_token`` make the tokens of users. ``clients`` are the agents with their secrets.
     The ``client_id`` of an agent is the audience of its tokens, too. An agent exchanges only tokens that are for
     itself. The new token is for another agent, its scopes are not wider, and its ``act`` has the agent as the current
-    actor. ``trusted`` are issuers whose assertions are accepted, each assertion once.
+    actor. ``trusted`` is the issuer whose assertions are accepted, each assertion once.
     """
 
-    def __init__(self, url: str, *, clients: Mapping[str, str], trusted: Iterable[TokenIssuer] = ()) -> None:
+    def __init__(self, url: str, *, clients: Mapping[str, str], trusted: TokenIssuer | None = None) -> None:
         TokenIssuer.__init__(self, url)
         self.token_endpoint: Final = f"{url}/token"
         self._clients, self._used = dict(clients), set[str]()
-        verifiers = [_AssertionVerifier(issuer, url) for issuer in trusted]
-        self._assertions = SeveralIssuers(verifiers) if verifiers else None
+        self._assertions = None if trusted is None else _AssertionVerifier(trusted, url)
         metadata = {"issuer": url, "token_endpoint": self.token_endpoint, "jwks_uri": f"{url}/jwks"}
         documents = {f"{url}/jwks": self.jwks, **dict.fromkeys(metadata_urls(url), metadata)}
         pages = [Route(urlsplit(at).path, lambda _, it=it: JSONResponse(it)) for at, it in documents.items()]

@@ -58,10 +58,11 @@ class ActorRules:
     def objection(self, actors: tuple[Actor, ...]) -> str:
         """Why these actors are not accepted; "" if they are."""
         if len(actors) > self.most:
-            return f"token: act names {len(actors)} actors, and ActorRules accept {self.most}"
+            return f"token: act names {len(actors)} actors; to accept so many, write ActorRules(most={len(actors)})"
         rule = (lambda _: True) if self.may_act is None else self.may_act
         rejected = [each for each in actors if (rule(each) if callable(rule) else each in rule) is not True]
-        return f"token: ActorRules do not accept the actor {id_of(rejected[0])!a:.200}" if rejected else ""
+        hint = "to accept it, add it to ActorRules(may_act=…)"
+        return f"token: the actor {id_of(rejected[0])!a:.200} may not act here; {hint}" if rejected else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

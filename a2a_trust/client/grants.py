@@ -194,7 +194,7 @@ class TokenExchange(_OnBehalf):
 
 
 class IdentityAssertion(_OnBehalf):
-    """A token to act on behalf of a caller whom another authorization server knows than that of the agent.
+    """A token to act on behalf of a caller whose authorization server is not the agent's.
 
     ``client`` is the program at the agent's authorization server. ``provider`` is the program at the identity provider
     of the caller. For each new token the provider exchanges ``subject_token`` for an assertion (ID-JAG) that only the

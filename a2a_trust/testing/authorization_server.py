@@ -30,7 +30,7 @@ _SECONDS: Final = 60  # of an assertion
 _TYP: Final = "oauth-id-jag+jwt"
 
 
-class _RefusedError(Exception):
+class _RequestError(Exception):
     """The request is rejected with this error of RFC 6749 5.2, and the description."""
 
 
@@ -72,10 +72,10 @@ class AuthorizationServer(TokenIssuer, Starlette):
         form, grants = dict(pairs), {EXCHANGE: self._exchange, JWT_BEARER: self._redeem}
         try:
             if len(form) < len(pairs) or form.get("grant_type") not in grants:
-                raise _RefusedError("unsupported_grant_type", f"write each parameter once, and one of {[*grants]}")
+                raise _RequestError("unsupported_grant_type", f"write each parameter once, and one of {[*grants]}")
             client = self._authenticate(request.headers.get("authorization", ""))
             answer, status = await grants[form["grant_type"]](client, form), 200
-        except _RefusedError as error:
+        except _RequestError as error:
             (code, why), status = error.args, 400 if error.args[0] != "invalid_client" else 401
             answer = {"error": code, "error_description": why}
         except InvalidCredentialsError as error:
@@ -85,14 +85,14 @@ class AuthorizationServer(TokenIssuer, Starlette):
     def _authenticate(self, header: str) -> str:
         client, secret = map(unquote_plus, read_user_pass(header.removeprefix("Basic ")))
         if client not in self._clients or not compare_digest(secret.encode(), self._clients[client].encode()):
-            raise _RefusedError("invalid_client", "unknown client, or another secret")
+            raise _RequestError("invalid_client", "unknown client, or another secret")
         return client
 
     async def _exchange(self, client: str, form: Mapping[str, str]) -> dict[str, Any]:
         verifiers = {ACCESS_TYPE: JwtVerifier, ID_TOKEN_TYPE: IdTokenVerifier}
         kind = verifiers.get(form.get("subject_token_type", ""))
         if kind is None:
-            raise _RefusedError("invalid_request", f"subject_token_type: write one of {', '.join(verifiers)}")
+            raise _RequestError("invalid_request", f"subject_token_type: write one of {', '.join(verifiers)}")
         subject_token = form.get("subject_token", "")
         user = await kind(self.keys(), issuer=self.url, audience=client).verify(subject_token, time.time())
         scope = _narrowed(form, user.scopes or frozenset(user.claims.get("may_use", ())))
@@ -108,19 +108,19 @@ class AuthorizationServer(TokenIssuer, Starlette):
 
     async def _redeem(self, client: str, form: Mapping[str, str]) -> dict[str, Any]:
         if self._assertions is None:
-            raise _RefusedError("unsupported_grant_type", "no issuer of assertions is trusted")
+            raise _RequestError("unsupported_grant_type", "no issuer of assertions is trusted")
         user = await self._assertions.verify(form.get("assertion", ""), time.time())
         claims, jti = user.claims, user.claims.get("jti")
         if claims["aud"] not in (self.url, (self.url,)) or claims.get("client_id") != client:
-            raise _RefusedError("invalid_grant", "the assertion is for several servers, or for another client")
+            raise _RequestError("invalid_grant", "the assertion is for several servers, or for another client")
         if type(jti) is not str or jti in self._used:
-            raise _RefusedError("invalid_grant", "the assertion was used before, or has no jti")
+            raise _RequestError("invalid_grant", "the assertion was used before, or has no jti")
         self._used.add(jti)
         return self._issue(client, user.subject, claims.get("resource"), _narrowed(form, user.scopes), user.actors)
 
     def _issue(self, client: str, user: str, target: Any, scope: str, actors: tuple[Actor, ...]) -> dict[str, Any]:
         if target not in self._clients:
-            raise _RefusedError("invalid_target", "write one agent of this server as resource or audience")
+            raise _RequestError("invalid_target", "write one agent of this server as resource or audience")
         token = self.token(user, audience=target, scopes=scope.split(), client_id=client, act=_nested(actors))
         answer = {"access_token": token, "issued_token_type": ACCESS_TYPE, "token_type": "Bearer", "scope": scope}
         return {**answer, "expires_in": 300}
@@ -130,7 +130,7 @@ def _narrowed(form: Mapping[str, str], held: frozenset[str]) -> str:
     """The requested scopes, or all that are held; an error if they are wider than those."""
     scopes = frozenset(form["scope"].split()) if "scope" in form else held
     if not scopes <= held:
-        raise _RefusedError("invalid_scope", "the scope is wider than that of the token or assertion")
+        raise _RequestError("invalid_scope", "the scope is wider than the token or the assertion allows")
     return " ".join(sorted(scopes))
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
@@ -79,6 +81,12 @@ def agent(
 ) -> Any:
     """An agent that says who calls it on whose behalf, and asks the next one."""
 
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:  # noqa: ARG001
+        yield
+        if following is not None:
+            await following[1].aclose()
+
     async def rpc(request: Request) -> JSONResponse:
         user = principal_of(request)
         names_of = {url: name for name, url in urls.items()}
@@ -91,7 +99,7 @@ def agent(
         return JSONResponse({"jsonrpc": "2.0", "id": (await request.json())["id"], "result": {"message": message}})
 
     return protect(
-        Starlette(routes=[Route("/rpc", rpc, methods=["POST"])]),
+        Starlette(routes=[Route("/rpc", rpc, methods=["POST"])], lifespan=lifespan),
         card=card_of(name, server),
         url=urls[name],
         verifiers={"login": server.verifier(urls[name])},

@@ -173,7 +173,7 @@ def test_a_caller_of_another_issuer_has_a_token_by_an_assertion(
     Path("jwt_svid.token").write_text(sign_jwt({"alg": "ES256"}, svid, OWNER))
     run_block(lines(ON_BEHALF), names)
     run_block(lines(ACROSS).replace("https://idp.example.com/token", f"{there}/exchange"), names)
-    ann = {"issuer": "https://idp.example.com", "subject": "ann", "expires_at": 2e9}
+    ann: dict[str, Any] = {"issuer": "https://idp.example.com", "subject": "ann", "expires_at": 2e9}
     names["caller"].set(SubjectToken("ann", **ann, scopes=frozenset({"read"})))
 
     async def call() -> None:

@@ -230,17 +230,20 @@ class IdentityAssertion(_OnBehalf):
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
         subject, verified = yield from self._subject()
-        at_most, expires_at, kind = self._allowed, math.inf, ID_TOKEN_TYPE
+        provider, at_most, expires_at, kind = self._provider, self._allowed, math.inf, ID_TOKEN_TYPE
         if verified is not None:
+            if verified.issuer != provider.issuer:  # which must not get the tokens of others
+                raise TokenRequestError(
+                    f"IdentityAssertion: the caller's token is by {verified.issuer!a:.200}, not by the provider "
+                    f"{provider.issuer}; use a provider for each issuer of callers"
+                )
             at_most, expires_at, kind = at_most & verified.scopes, verified.expires_at, ACCESS_TYPE
-        beyond = scopes - at_most
-        if beyond:
+        if beyond := scopes - at_most:
             raise TokenRequestError(
                 f"IdentityAssertion: the caller's token does not have '{shorten(nsmallest(9, beyond), ' ')}', and a "
                 "token on behalf of the caller may not allow more; answer 403, or let callers ask for these scopes"
             )
         # Not only the caller decides: another credential of the client may have another provider and other scopes.
-        provider = self._provider
         about = _digest(subject), provider.issuer, provider.token_endpoint, provider.client_id, at_most
         late = {"assertion": partial(self._assertion, subject, kind, scopes, at_most)}
         return (yield from self._token(scopes, JWT_BEARER, about, late=late, expires_at=expires_at, at_most=at_most))

@@ -55,7 +55,7 @@ def test_an_assertion_for_somebody_else_goes_nowhere(two: Two, answer: dict[str,
     issuer = two.server.origin("127.0.0.1")
     two.server.asked.clear()
     two.jag = json.loads(json.dumps(answer).replace("SERVER", issuer))
-    credential = two.credential(token_of(two.clock, *CHAT, text="s3cret-subject"), resource="https://api.chat.example/")
+    credential = two.credential(token_of(two, *CHAT, text="s3cret-subject"), resource="https://api.chat.example/")
     with pytest.raises(TokenRequestError) as error:
         run(credential.obtain(CHAT))
     assert not two.server.asked
@@ -66,13 +66,22 @@ def test_an_assertion_for_somebody_else_goes_nowhere(two: Two, answer: dict[str,
 def test_nobody_gets_scopes_that_the_caller_does_not_have(two: Two, scopes: list[str]) -> None:
     two.provider.asked.clear()
     with pytest.raises(TokenRequestError, match="the caller's token does not have"):
-        run(two.credential(token_of(two.clock, *scopes)).obtain(CHAT))
+        run(two.credential(token_of(two, *scopes)).obtain(CHAT))
+    assert not two.provider.asked
+
+
+@walk("issuer", ["https://other.example", "SERVER", "PROVIDER/", "PROVIDER.evil.example"])
+def test_no_provider_gets_the_token_of_another_issuer(two: Two, issuer: str) -> None:
+    named = issuer.replace("SERVER", two.server.origin("127.0.0.1"))
+    named = named.replace("PROVIDER", two.provider.origin("127.0.0.1"))
+    with pytest.raises(TokenRequestError, match="not by the provider"):
+        run(two.credential(token_of(two, *CHAT, issuer=named)).obtain(CHAT))
     assert not two.provider.asked
 
 
 def test_the_agents_server_cannot_widen_the_token_either(two: Two) -> None:
     two.server.pages["/token"] = given(scope="chat.read admin")
-    credential = two.credential(token_of(two.clock, "chat.read"))
+    credential = two.credential(token_of(two, "chat.read"))
     with pytest.raises(TokenRequestError, match="granted more scopes than the caller and allowed_scopes allow: admin"):
         run(credential.obtain(frozenset({"chat.read"})))
 

@@ -108,9 +108,9 @@ def two(authority: Authority) -> Iterator[Two]:
         yield both
 
 
-def token_of(clock: Clock, *scopes: str, text: str = "s0", lifetime: float = 100) -> SubjectToken:
-    about: dict[str, Any] = {"issuer": "https://idp.example", "subject": "ann", "scopes": frozenset(scopes)}
-    return SubjectToken(text, expires_at=clock.now + lifetime, **about)
+def token_of(two: Two, *scopes: str, text: str = "s0", issuer: str = "") -> SubjectToken:
+    about: dict[str, Any] = {"issuer": issuer or two.provider.origin("127.0.0.1"), "subject": "ann"}
+    return SubjectToken(text, expires_at=two.clock.now + 100, scopes=frozenset(scopes), **about)
 
 
 CHAT: Final = frozenset({"chat.read", "chat.history"})
@@ -146,7 +146,7 @@ def test_the_requests_of_the_draft_with_an_id_token(two: Two) -> None:
 
 
 def test_the_token_of_a_caller_is_named_as_an_access_token(two: Two) -> None:
-    run(two.credential(token_of(two.clock, "chat.read")).obtain(frozenset({"chat.read"})))
+    run(two.credential(token_of(two, "chat.read")).obtain(frozenset({"chat.read"})))
     form = form_of(two.provider.asked[0])
     assert form["subject_token_type"] == "urn:ietf:params:oauth:token-type:access_token"
     assert (form["subject_token"], form["scope"]) == ("s0", "chat.read")
@@ -197,7 +197,7 @@ def test_a_token_that_may_have_more_scopes_is_not_used_where_fewer_are_allowed(t
 
 
 def test_a_token_ends_with_that_of_the_caller(two: Two) -> None:
-    credential = two.credential(token_of(two.clock, lifetime=100))
+    credential = two.credential(token_of(two))
     value = run(credential.obtain(NONE))
     assert value.until == two.clock.now + 100
     two.clock.now += 100
@@ -207,9 +207,16 @@ def test_a_token_ends_with_that_of_the_caller(two: Two) -> None:
 
 
 def test_scopes_that_the_caller_does_not_have_are_not_asked_for(two: Two) -> None:
-    credential = two.credential(token_of(two.clock, "chat.read", "other"))
+    credential = two.credential(token_of(two, "chat.read", "other"))
     with pytest.raises(TokenRequestError, match=r"the caller's token does not have 'chat\.history'.*answer 403"):
         run(credential.obtain(CHAT))
+    assert not two.provider.asked
+
+
+def test_a_token_of_another_issuer_is_not_sent_to_the_provider(two: Two) -> None:
+    for issuer in ("https://other.example", two.provider.origin("127.0.0.1") + "/", two.server.origin("127.0.0.1")):
+        with pytest.raises(TokenRequestError, match=f"the caller's token is by '{issuer}', not by the provider https"):
+            run(two.credential(token_of(two, "chat.read", issuer=issuer)).obtain(NONE))
     assert not two.provider.asked
 
 

@@ -220,7 +220,8 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
             claims = super().process_assertion_claims(assertion)
             header, _ = self.extract_assertion(assertion)
             client = self.authenticate_token_endpoint_client()
-            is_new, _ = claims.get("jti") not in seen_ids, seen_ids.add(claims.get("jti"))
+            is_new = claims.get("jti") not in seen_ids
+            seen_ids.add(claims.get("jti"))
             if (header.get("typ"), claims.get("client_id"), is_new) != ("oauth-id-jag+jwt", client.client_id, True):
                 raise InvalidGrantError("not an ID-JAG for this client, or used before")
             return claims

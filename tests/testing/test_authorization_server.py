@@ -93,45 +93,46 @@ async def test_an_assertion_crosses_to_the_other_server_with_its_actors(kind: st
     assert identity.client_id == PLANNER
 
 
-ANN: Final = HOME.token("ann", audience=PLANNER, scopes=["read"])
+def ann() -> str:
+    return HOME.token("ann", audience=PLANNER, scopes=["read"])
 
 
 @walk(
     ("server", "client", "form", "error"),
     [
-        (HOME, PLANNER, exchange(ANN), "invalid_target"),
-        (HOME, PLANNER, exchange(ANN, audience="https://unknown.test"), "invalid_target"),
-        (HOME, PLANNER, exchange(ANN, resource=RESEARCHER, scope="read admin"), "invalid_scope"),
-        (HOME, PLANNER, for_jag(ANN, scope="admin"), "invalid_scope"),
-        (HOME, RESEARCHER, exchange(ANN, resource=ARCHIVE), "invalid_grant"),
-        (HOME, PLANNER, exchange("junk", resource=ARCHIVE), "invalid_grant"),
-        (HOME, PLANNER, exchange(PARTNER.token(audience=PLANNER), resource=ARCHIVE), "invalid_grant"),
-        (HOME, PLANNER, for_jag(ANN, "id_token"), "invalid_grant"),
-        (HOME, PLANNER, for_jag(HOME.id_token(client=PLANNER)), "invalid_grant"),
-        (HOME, PLANNER, for_jag(HOME.id_token(client=RESEARCHER), "id_token"), "invalid_grant"),
-        (HOME, PLANNER, for_jag(ANN, "saml2"), "invalid_request"),
-        (HOME, PLANNER, redeem("junk"), "unsupported_grant_type"),
-        (ALONE, PLANNER, redeem("junk"), "unsupported_grant_type"),
-        (PARTNER, PLANNER, redeem("junk"), "invalid_grant"),
-        (PARTNER, PLANNER, redeem(ANN), "invalid_grant"),
-        (PARTNER, PLANNER, {"grant_type": "password"}, "unsupported_grant_type"),
-        (PARTNER, PLANNER, b"grant_type=a&grant_type=b", "unsupported_grant_type"),
-        (PARTNER, PLANNER, {}, "unsupported_grant_type"),
+        (HOME, PLANNER, lambda: exchange(ann()), "invalid_target"),
+        (HOME, PLANNER, lambda: exchange(ann(), audience="https://unknown.test"), "invalid_target"),
+        (HOME, PLANNER, lambda: exchange(ann(), resource=RESEARCHER, scope="read admin"), "invalid_scope"),
+        (HOME, PLANNER, lambda: for_jag(ann(), scope="admin"), "invalid_scope"),
+        (HOME, RESEARCHER, lambda: exchange(ann(), resource=ARCHIVE), "invalid_grant"),
+        (HOME, PLANNER, lambda: exchange("junk", resource=ARCHIVE), "invalid_grant"),
+        (HOME, PLANNER, lambda: exchange(PARTNER.token(audience=PLANNER), resource=ARCHIVE), "invalid_grant"),
+        (HOME, PLANNER, lambda: for_jag(ann(), "id_token"), "invalid_grant"),
+        (HOME, PLANNER, lambda: for_jag(HOME.id_token(client=PLANNER)), "invalid_grant"),
+        (HOME, PLANNER, lambda: for_jag(HOME.id_token(client=RESEARCHER), "id_token"), "invalid_grant"),
+        (HOME, PLANNER, lambda: for_jag(ann(), "saml2"), "invalid_request"),
+        (HOME, PLANNER, lambda: redeem("junk"), "unsupported_grant_type"),
+        (ALONE, PLANNER, lambda: redeem("junk"), "unsupported_grant_type"),
+        (PARTNER, PLANNER, lambda: redeem("junk"), "invalid_grant"),
+        (PARTNER, PLANNER, lambda: redeem(ann()), "invalid_grant"),
+        (PARTNER, PLANNER, lambda: {"grant_type": "password"}, "unsupported_grant_type"),
+        (PARTNER, PLANNER, lambda: b"grant_type=a&grant_type=b", "unsupported_grant_type"),
+        (PARTNER, PLANNER, lambda: {}, "unsupported_grant_type"),
     ],
 )
 async def test_a_request_that_is_rejected(server: AuthorizationServer, client: str, form: Any, error: str) -> None:
-    answer = await post(server, client, form)
+    answer = await post(server, client, form())  # made now: tokens of the table would expire in a long run
     assert (answer.status_code, answer.json()["error"]) == (400, error)
     assert answer.json()["error_description"]
 
 
 async def test_an_unknown_client_and_another_secret() -> None:
     for client in ("https://unknown.test", "x"):
-        answer = await post(HOME, client, exchange(ANN, resource=ARCHIVE))
+        answer = await post(HOME, client, exchange(ann(), resource=ARCHIVE))
         assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(HOME)) as http:
         for header, status in (({}, 400), ({"Authorization": "Basic junk"}, 400)):
-            posted = await http.post(HOME.token_endpoint, headers=header, data=exchange(ANN, resource=ARCHIVE))
+            posted = await http.post(HOME.token_endpoint, headers=header, data=exchange(ann(), resource=ARCHIVE))
             assert posted.status_code == status
 
 

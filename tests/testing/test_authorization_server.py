@@ -115,9 +115,9 @@ def ann() -> str:
         (ALONE, PLANNER, lambda: redeem("junk"), "unsupported_grant_type"),
         (PARTNER, PLANNER, lambda: redeem("junk"), "invalid_grant"),
         (PARTNER, PLANNER, lambda: redeem(ann()), "invalid_grant"),
+        (PARTNER, PLANNER, lambda: {"scope": "read"}, "unsupported_grant_type"),
         (PARTNER, PLANNER, lambda: {"grant_type": "password"}, "unsupported_grant_type"),
         (PARTNER, PLANNER, lambda: b"grant_type=a&grant_type=b", "unsupported_grant_type"),
-        (PARTNER, PLANNER, lambda: {}, "unsupported_grant_type"),
     ],
 )
 async def test_a_request_that_is_rejected(server: AuthorizationServer, client: str, form: Any, error: str) -> None:

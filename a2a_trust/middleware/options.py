@@ -61,7 +61,7 @@ class ActorRules:
             return f"token: act names {len(actors)} actors; to accept so many, write ActorRules(most={len(actors)})"
         rule = (lambda _: True) if self.may_act is None else self.may_act
         rejected = [each for each in actors if (rule(each) if callable(rule) else each in rule) is not True]
-        hint = "to accept it, add it to ActorRules(may_act=…)"
+        hint = "to accept it, add it to ActorRules(may_act=[...])"
         return f"token: the actor {id_of(rejected[0])!a:.200} may not act here; {hint}" if rejected else ""
 
 

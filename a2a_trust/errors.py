@@ -26,7 +26,8 @@
     ├── AuthenticationError          401: the credential is missing or invalid
     │   ├── MissingCredentialsError  no credential for any scheme, or no access token for ``subject_token_of``
     │   └── InvalidCredentialsError  the request has a credential, and it is invalid
-    │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
+    │       ├── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
+    │       └── InvalidActorsError   ``act`` of a token is malformed, or names actors that are not accepted
     ├── AuthorizationError           403: the caller is known but lacks ``scopes``
     │   └── CrossSiteError           a page of another site makes the caller's browser send the request
     ├── NoCallerError                ``current_principal`` was called in code whose caller is not certain
@@ -347,6 +348,12 @@ class UnrecognizedCredentialsError(InvalidCredentialsError):
     """
 
     code = "unrecognized-credentials"
+
+
+class InvalidActorsError(InvalidCredentialsError):
+    """The actors of a token are malformed, too many, or not accepted here."""
+
+    code = "invalid-actors"
 
 
 class AuthorizationError(TrustError):

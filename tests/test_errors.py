@@ -193,6 +193,7 @@ CODES = {
     "MissingCredentialsError": "missing-credentials",
     "InvalidCredentialsError": "invalid-credentials",
     "UnrecognizedCredentialsError": "unrecognized-credentials",
+    "InvalidActorsError": "invalid-actors",
     "AuthorizationError": "insufficient-scope",
     "CrossSiteError": "cross-site",
     "NoCallerError": "no-caller",

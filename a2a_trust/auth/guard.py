@@ -288,11 +288,11 @@ class Guard:
             if scheme.is_for_access_tokens:
                 # Behind "#" stands the claim that names the identity, if it is not sub.
                 issuer, _, _ = identity.issuer.partition("#")
-                subject, expires_at = identity.subject, identity.expires_at
+                subject, expires_at, scopes = identity.subject, identity.expires_at, identity.scopes
                 for place, _ in scheme.places:
                     text = place.take(lines.get(scheme.header, _NO_LINES), scope)
                     if isinstance(text, str):
-                        return SubjectToken(text, issuer=issuer, subject=subject, expires_at=expires_at)
+                        return SubjectToken(text, issuer=issuer, subject=subject, expires_at=expires_at, scopes=scopes)
         return None
 
     def check_skill(self, skill: str, caller: Principal | Anonymous) -> Rejected | None:

@@ -164,7 +164,8 @@ class IntrospectionEndpoint:
             )
         if isinstance(authentication, type) or not callable(getattr(authentication, "authenticated", None)):
             raise ConfigurationError(
-                "IntrospectionVerifier: authentication: write ClientSecret(…), PrivateKeyJwt(signer) or TlsClientAuth()"
+                "IntrospectionVerifier: authentication: write ClientSecret(…), PrivateKeyJwt(signer), JwtSvid(path) or "
+                "TlsClientAuth()"
             )
         try:
             fetcher.loader(url, configured=True)

@@ -19,7 +19,12 @@ from a2a_trust.auth.principal import Actor, BoundVerifier, CredentialKind, Ident
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.net.metadata import check_issuer
 from a2a_trust.base.strict_json import JSONObject
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, UnrecognizedCredentialsError
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidActorsError,
+    InvalidCredentialsError,
+    UnrecognizedCredentialsError,
+)
 from a2a_trust.keys import base64url
 
 _ScopesFunction: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
@@ -163,22 +168,22 @@ def client_of(claims: Mapping[str, Any]) -> str | None:
     return next((client for client in named if type(client) is str and client), None)
 
 
-_MOST_ACTORS: Final = 8
+MOST_ACTORS: Final = 8
 
 
 def actors_of(claims: Mapping[str, Any], issuer: str) -> tuple[Actor, ...]:
-    """The actors in the claim ``act``, the current one first (RFC 8693 4.1); InvalidCredentialsError: it is malformed.
+    """The actors in the claim ``act``, the current one first (RFC 8693 4.1); InvalidActorsError: it is malformed.
 
     ``issuer`` is for actors without ``iss``.
     """
     actors: list[Actor] = []
     while "act" in claims:
         claims = claims["act"]
-        if len(actors) == _MOST_ACTORS:
-            raise InvalidCredentialsError(f"token: act names more than {_MOST_ACTORS} actors")
+        if len(actors) == MOST_ACTORS:
+            raise InvalidActorsError(f"token: act names more than {MOST_ACTORS} actors")
         named, subject = (claims.get("iss", issuer), claims.get("sub")) if type(claims) is dict else (None, None)
         if type(named) is not str or type(subject) is not str or not (named and subject):
-            raise InvalidCredentialsError("token: act is not an object with sub, and perhaps iss, as strings")
+            raise InvalidActorsError("token: act is not an object with sub, and perhaps iss, as strings")
         actors.append(Actor(issuer=named, subject=subject))
     return tuple(actors)
 

@@ -24,6 +24,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
@@ -41,6 +42,7 @@ from a2a_trust.client.credentials import (
     CredentialValue,
     DPoPProofs,
     Secret,
+    SecretFile,
     check_secret,
     hide,
     http_scheme,
@@ -48,6 +50,8 @@ from a2a_trust.client.credentials import (
 )
 from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, Slot, Slots, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.jws import read_header
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.signing.forms import shorten
@@ -58,8 +62,12 @@ _MARGIN_SHARE: Final = 0.1
 _UNSTATED_SECONDS: Final = 60.0  # for a token without ``expires_in``, which RFC 6749 5.1 only recommends
 _ASSERTION_SECONDS: Final = 60
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_SVID_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-spiffe"
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 ACCESS_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"
+ID_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105  a name
 _ISSUED_TYPES: Final = (ACCESS_TYPE, "urn:ietf:params:oauth:token-type:jwt")
 _ERRORS: Final = frozenset({
     "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
@@ -124,18 +132,62 @@ class PrivateKeyJwt(_Authentication):
         claims = {**parties, "iat": now, "exp": now + _ASSERTION_SECONDS, "jti": secrets.token_urlsafe(16)}
         header = {"typ": "JWT", "alg": self._signer.alg, "kid": self._signer.kid}
         # Made here, where no other secret is: a signer in a cloud may fail.
-        assertion = sign_jwt(header, claims, self._signer)
-        added = urlencode(
-            {"client_id": client.client_id, "client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion}
-        )
-
-        def method(auth: ClientAuth, verb: str, url: str, headers: Any, body: str) -> tuple[str, Any, str]:  # noqa: ARG001
-            return url, headers, f"{body}&{added}"
-
-        return ClientAuth(client.client_id, None, method)
+        assertion = CredentialValue(sign_jwt(header, claims, self._signer))
+        return _with_assertion(client, assertion, client_id=client.client_id, client_assertion_type=_ASSERTION_TYPE)
 
     def __repr__(self) -> str:
         return f"PrivateKeyJwt(kid={self._signer.kid!r})"
+
+
+class JwtSvid(HoldsSecret, _Authentication):
+    """The client authenticates with its JWT-SVID, which an agent of SPIFFE renews in the file (jwt-spiffe).
+
+    The file is read again after a change. The only ``aud`` of the JWT-SVID has to be the issuer of the server, so that
+    the server cannot use it elsewhere. ConfigurationError: the file is not readable.
+    Source: draft-ietf-oauth-spiffe-client-auth-02.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._file = SecretFile(path)
+
+    def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
+        assertion = CredentialValue((yield from text_of(self._file, "JwtSvid")))
+        if why := self._flaw(assertion, client):
+            raise TokenRequestError(f"JwtSvid: {self._file!r}: {why}; check the agent that writes the file")
+        return _with_assertion(client, assertion, client_assertion_type=_SVID_TYPE)
+
+    def _flaw(self, assertion: CredentialValue, client: EndpointClient) -> str:
+        """Why the server would reject the JWT-SVID, or could use it elsewhere; "" if it is as it should be."""
+        _, claims = unverified(assertion)
+        if not str(claims.get("sub")).startswith("spiffe://"):
+            return "it is not a JWT-SVID: a JWT whose sub is a SPIFFE ID"
+        if claims.get("aud") not in (client.issuer, [client.issuer]):
+            return f"its aud is {claims.get('aud')!a:.200}, and must be only {client.issuer!a}"
+        return "" if client.clock() < _seconds_of(claims.get("exp")) else "it has expired"
+
+    def __repr__(self) -> str:
+        return f"JwtSvid({self._file!r})"
+
+
+def _with_assertion(client: EndpointClient, assertion: CredentialValue, **more: str) -> ClientAuth:
+    added = CredentialValue(urlencode({**more, "client_assertion": assertion.text}))
+
+    def method(auth: ClientAuth, verb: str, url: str, headers: Any, body: str) -> tuple[str, Any, str]:  # noqa: ARG001
+        return url, headers, f"{body}&{added.text}"
+
+    return ClientAuth(client.client_id, None, method)
+
+
+def unverified(assertion: CredentialValue) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Header and claims of a JWT, for checks before it is sent to the server that verifies it; both empty if it is not
+    a JWT. Nothing is raised, because tracebacks show locals."""
+    protected, _, rest = assertion.text.partition(".")
+    try:
+        header = read_header(protected)
+        claims = strict_json.parse(base64url.decode(rest.partition(".")[0], "claims"), what="claims")
+    except MalformedError:
+        return {}, {}
+    return (header, claims) if type(claims) is dict else ({}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +206,20 @@ class TlsClientAuth(_Authentication):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
     """A request to the token endpoint. The token is cached by ``key``; of requests of one ``flight``, one is
-    under way at a time. ``refresh_token`` gives the refresh token when the request is sent, because it may have changed
-    by then, and ``rotated`` gets a new one."""
+    under way at a time. ``late`` are parameters that are obtained when the request is sent: a refresh token may have
+    changed by then, and an assertion is for one request. ``rotated`` gets a new refresh token. A token with scopes that
+    are not in ``at_most`` is an error."""
 
-    key: tuple[object, ...]
-    flight: tuple[object, ...]
     grant_type: str
+    key: tuple[object, ...] = ()
+    flight: tuple[object, ...] = ()
     audience: str
     resources: tuple[str, ...]
     scopes: frozenset[str]
     parameters: Mapping[str, str | CredentialValue] = field(default_factory=dict)
     expires_at: float = math.inf
-    refresh_token: Callable[[], Flow[CredentialValue]] | None = None
+    at_most: frozenset[str] | None = None
+    late: Mapping[str, Callable[[], Flow[CredentialValue]]] = field(default_factory=dict)
     rotated: Callable[[CredentialValue], Flow[None]] | None = None
 
 
@@ -177,7 +231,7 @@ class OAuthClient(HoldsSecret):
     """The program as a client of one authorization server.
 
     - ``issuer``, ``token_endpoint``: the server's; get them from its operator, not from a card.
-    - ``client_id``, ``authentication``: ``ClientSecret``, ``PrivateKeyJwt`` or ``TlsClientAuth``.
+    - ``client_id``, ``authentication``: ``ClientSecret``, ``PrivateKeyJwt``, ``JwtSvid`` or ``TlsClientAuth``.
     - ``dpop``: all tokens are bound to this key (RFC 9449).
     - ``fetcher``: has the limits, the private origins, and the client's certificate.
     - ``clock``: gives seconds since the epoch.
@@ -192,13 +246,15 @@ class OAuthClient(HoldsSecret):
         issuer: str,
         token_endpoint: str,
         client_id: str,
-        authentication: ClientSecret | PrivateKeyJwt | TlsClientAuth,
+        authentication: ClientSecret | PrivateKeyJwt | JwtSvid | TlsClientAuth,
         dpop: Signer | None = None,
         fetcher: Fetcher | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if not isinstance(authentication, ClientSecret | PrivateKeyJwt | TlsClientAuth):
-            raise ConfigurationError("authentication: write ClientSecret(…), PrivateKeyJwt(signer) or TlsClientAuth()")
+        if not isinstance(authentication, _Authentication):
+            raise ConfigurationError(
+                "authentication: write ClientSecret(…), PrivateKeyJwt(signer), JwtSvid(path) or TlsClientAuth()"
+            )
         if not client_id or not client_id.isascii() or not client_id.isprintable():
             raise ConfigurationError(
                 "client_id: it is empty, or not printable ASCII; write the client's id at the authorization server"
@@ -265,12 +321,15 @@ class OAuthClient(HoldsSecret):
                 "not within a function that this token needs"
             )
         try:
-            return (yield from self._request_token(request))
+            value = yield from self.request_token(request)
         except (TokenRequestError, FetchError) as error:  # a ConfigurationError may be of one kind of client only
             slot.failure = request.key, copy(error)
             raise
+        self._tokens.put(request.key, value, until=value.until)
+        return value
 
-    def _request_token(self, request: TokenRequest) -> Flow[CredentialValue]:
+    def request_token(self, request: TokenRequest) -> Flow[CredentialValue]:
+        """A new token or assertion from the server, which is not cached. Errors as ``token``."""
         now = self.clock()  # before asking: a token is no younger than its request
         value, granted, refresh_token = yield from self._receive_token(request, now)
         if refresh_token is not None and request.rotated is not None:
@@ -281,7 +340,11 @@ class OAuthClient(HoldsSecret):
                 f"{self.issuer} granted fewer scopes than were requested; missing: "
                 f"{shorten(nsmallest(9, missing), ' ')}; grant them to the client on that server"
             )
-        self._tokens.put(request.key, value, until=value.until)
+        if request.at_most is not None and (beyond := granted - request.at_most):
+            raise TokenRequestError(
+                f"{self.issuer} granted more scopes than the caller and allowed_scopes allow: "
+                f"{shorten(nsmallest(9, beyond), ' ')}; limit the client on that server"
+            )
         return value
 
     def _receive_token(self, request: TokenRequest, now: float) -> Flow[_Issued]:
@@ -312,12 +375,12 @@ class OAuthClient(HoldsSecret):
         return answer, self._proofs is not None and self._proofs.learn(self._endpoint.origin, [nonce])
 
     def _post(self, request: TokenRequest) -> Flow[Awaited]:
+        given = dict(request.parameters)
+        for name, obtain in request.late.items():
+            given[name] = yield from obtain()
         auth = yield from self._authentication.authentication_of(self)
         place = self._endpoint.origin, self._endpoint.path or "/"
         proof = {} if self._proofs is None else {"DPoP": self._proofs.proof("POST", *place, None)}
-        given = dict(request.parameters)
-        if request.refresh_token is not None:
-            given["refresh_token"] = yield from request.refresh_token()
         # From here on nothing is raised: tracebacks show locals.
         parameters = {name: value if isinstance(value, str) else value.text for name, value in given.items()}
         resources = urlencode([("resource", each) for each in request.resources])
@@ -347,13 +410,8 @@ def _token_in(answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | No
     members = _members_or_reason(answer)
     if isinstance(members, str):
         return members
-    kind = str(members.get("token_type")).lower()
-    if proofs is None and kind != "bearer":
-        return "token_type is not bearer"
-    if proofs is not None and kind != "dpop":
-        return "token_type is not dpop, so the token is not bound to the key: leave dpop out, or enable it there"
-    if request.grant_type == EXCHANGE and members.get("issued_token_type") not in _ISSUED_TYPES:
-        return "issued_token_type does not name an access token (RFC 8693 2.2.1)"
+    if why := _other_type(members, request, proofs):
+        return why
     if not _is_text(members.get("access_token"), TOKEN68):
         return "access_token is not the text of a token"
     if not _is_text(members.get("refresh_token", "none"), PRINTABLE):
@@ -368,6 +426,20 @@ def _token_in(answer: FormAnswer, request: TokenRequest, proofs: DPoPProofs | No
     granted = request.scopes if scope is None else frozenset(scope.split())
     refresh_token = CredentialValue(members["refresh_token"]) if "refresh_token" in members else None
     return CredentialValue(members["access_token"], proofs, until=until), granted, refresh_token
+
+
+def _other_type(members: Mapping[str, Any], request: TokenRequest, proofs: DPoPProofs | None) -> str:
+    """Why the issued token is of another type than was requested; "" if it is of that type."""
+    kind, issued = str(members.get("token_type")).lower(), members.get("issued_token_type")
+    if request.parameters.get("requested_token_type") == ID_JAG:
+        is_one = (kind, issued) == ("n_a", ID_JAG)
+        return "" if is_one else "token_type is not N_A, or issued_token_type does not name an ID-JAG"
+    if proofs is None and kind != "bearer":
+        return "token_type is not bearer"
+    if proofs is not None and kind != "dpop":
+        return "token_type is not dpop, so the token is not bound to the key: leave dpop out, or enable it there"
+    is_right = request.grant_type != EXCHANGE or issued in _ISSUED_TYPES
+    return "" if is_right else "issued_token_type does not name an access token (RFC 8693 2.2.1)"
 
 
 def _is_text(given: object, syntax: re.Pattern[str]) -> bool:

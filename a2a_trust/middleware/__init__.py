@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
     from a2a_trust.middleware.handlers import CallerRejectedError as CallerRejectedError
     from a2a_trust.middleware.handlers import reject_caller as reject_caller, require_skill as require_skill
-    from a2a_trust.middleware.options import GuardRules as GuardRules, RequestRules as RequestRules
+    from a2a_trust.middleware.options import ActorRules as ActorRules, GuardRules as GuardRules
+    from a2a_trust.middleware.options import RequestRules as RequestRules
     from a2a_trust.middleware.options import SkillRule as SkillRule, TenantRule as TenantRule
     from a2a_trust.auth.peers import Networks as Networks
     from a2a_trust.middleware.protection import CardServing as CardServing, ProtectedAgent as ProtectedAgent
@@ -30,7 +31,7 @@ else:
         "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware",
         "middleware.extended_card": "ExtendedCard",
         "middleware.handlers": "CallerRejectedError reject_caller require_skill",
-        "middleware.options": "GuardRules RequestRules SkillRule TenantRule",
+        "middleware.options": "ActorRules GuardRules RequestRules SkillRule TenantRule",
         "auth.peers": "Networks", "middleware.health": "Readiness readiness",
         "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
     })  # fmt: skip

@@ -51,6 +51,7 @@ from a2a_trust.errors import (
     AuthorizationError,
     ConfigurationError,
     CrossSiteError,
+    InvalidActorsError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MissingCredentialsError,
@@ -88,6 +89,7 @@ class Reason(StrEnum):
 
     MISSING_CREDENTIALS = "missing-credentials", "the caller must send a credential for a scheme of the card"
     INVALID_CREDENTIALS = "invalid-credentials", "the caller must get another credential, or correct the verifier"
+    INVALID_ACTORS = "invalid-actors", "if the actor may act, add it to ActorRules(may_act=[...])"
     INSUFFICIENT_SCOPE = "insufficient-scope", "grant the scopes, or correct the card"
     CROSS_SITE = "cross-site", "if the page may call, add its origin to RequestRules(allowed_origins=[...])"
     TOO_MANY_REQUESTS = "too-many-requests", "look for a loop or an attack, or raise the limit"
@@ -373,6 +375,7 @@ def reason_of(error: Exception) -> Reason:
 
 _REASONS: Final[dict[type[Exception], Reason]] = {
     MissingCredentialsError: Reason.MISSING_CREDENTIALS,
+    InvalidActorsError: Reason.INVALID_ACTORS,  # before what it derives from
     InvalidCredentialsError: Reason.INVALID_CREDENTIALS,
     CrossSiteError: Reason.CROSS_SITE,  # before what it derives from
     AuthorizationError: Reason.INSUFFICIENT_SCOPE,

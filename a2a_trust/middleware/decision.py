@@ -1,7 +1,8 @@
 """The decision about a request, without ASGI: a value for the request in, a decision out.
 
 1. See: ``Access.see`` makes one value of the request before its body. All steps use it.
-2. Find the caller: ``Access.find_caller`` verifies the credentials (``auth.guard``), and rejects pages of other sites.
+2. Find the caller: ``Access.find_caller`` verifies the credentials (``auth.guard``), and rejects actors that may not
+   act for the caller, and pages of other sites.
    ``Access.admit`` writes the caller into the request in place of the credentials.
 3. Find what the request is for: ``CallRules.body_rule`` rejects undeclared paths, and says whether the body is needed.
 4. Read the call: ``CallRules.read`` makes one value of path, query and body, and nothing is read twice.
@@ -36,6 +37,7 @@ from a2a_trust.errors import (
     AuthorizationError,
     ConfigurationError,
     CrossSiteError,
+    InvalidActorsError,
     KeySourceUnavailableError,
     TooManyRequestsError,
 )
@@ -229,6 +231,7 @@ class Access:
         places = {scheme.name: self.guard.place(scheme.name) for scheme in self.guard.schemes}
         self._attached = frozenset(name for name, place in places.items() if is_attached_by_browsers(place))
         self._resource_metadata = resource_metadata
+        self._actors = rules.actors
         self._keep_subject_token = rules.keep_subject_token
         self._certificate_headers = frozenset[bytes]() if certificates is None else certificates.headers
         proofs = self.guard.proof_headers if rules.hide_credentials else frozenset[bytes]()
@@ -266,7 +269,7 @@ class Access:
         known = self.guard.find_cached(seen.scope, now) if self.certificates is None else None
         if seen.begun and known is not None:
             seen.seconds = perf_counter() - seen.begun, 0.0
-        return self._check_page(seen.scope, known) if known is not None and self._attached else known
+        return None if known is None else self._check_caller(seen.scope, known)
 
     async def find_caller(self, seen: Seen, now: float) -> Caller | Rejected:
         scope, verifying = seen.scope, list[float]() if seen.begun else None
@@ -279,11 +282,16 @@ class Access:
         finally:
             if verifying is not None:
                 seen.seconds = perf_counter() - seen.begun, sum(verifying)
-        return caller if isinstance(caller, Rejected) or not self._attached else self._check_page(scope, caller)
+        return caller if isinstance(caller, Rejected) else self._check_caller(scope, caller)
 
-    def _check_page(self, scope: Request, caller: Caller) -> Caller | Rejected:
-        """The caller, unless a browser attached the credential by itself, for a page of another site."""
-        if any(name in self._attached for name, _ in (*caller.identities, *caller.for_skills)):
+    def _check_caller(self, scope: Request, caller: Caller) -> Caller | Rejected:
+        """The caller, unless others act for it that may not, or a browser attached the credential by itself, for a page
+        of another site."""
+        for name, identity in (*caller.identities, *caller.for_skills):
+            if identity.actors and (why := self._actors.objection(identity.actors)):
+                by_dpop = identity.bound_to is not None and identity.bound_to.jkt is not None
+                return Rejected(InvalidActorsError(why), name, by_dpop, caller)
+        if self._attached and any(name in self._attached for name, _ in (*caller.identities, *caller.for_skills)):
             try:
                 self._browsers.check(scope)
             except CrossSiteError as error:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, fields
 from inspect import iscoroutinefunction, signature
 from typing import Any, Final, TypeAlias
 
-from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.auth.principal import Actor, Anonymous, Principal, id_of
 from a2a_trust.auth.throttle import FailureLimits
+from a2a_trust.auth.token_claims import MOST_ACTORS
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.trust.origins import origin_of
 from a2a_trust.middleware.calls import Call
@@ -27,6 +28,41 @@ SkillRule: TypeAlias = Callable[[Call, bytes], str | None]
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool | Awaitable[bool]]
 """Whether a caller may use a tenant, whose name is not empty: a plain or an async function. Only True allows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorRules:
+    """Which actors may act for a caller, of those that the issuer of the caller's token names (RFC 8693 4.1).
+
+    - ``most``: how many actors a token may name; 0 accepts callers themselves only.
+    - ``may_act``: the actors that may act, ``[Actor(issuer="https://idp.example", subject="planner")]``, or a plain
+      function that returns True for an ``Actor``; None: all. Each actor of a token has to be one, earlier ones too.
+    """
+
+    most: int = 3
+    may_act: Iterable[Actor] | Callable[[Actor], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.most) is not int or not 0 <= self.most <= MOST_ACTORS:
+            raise ConfigurationError(f"ActorRules: most={self.most!r:.40} must be a number, 0 to {MOST_ACTORS}")
+        if self.may_act is None or (callable(self.may_act) and not iscoroutinefunction(self.may_act)):
+            return
+        actors = tuple(self.may_act) if isinstance(self.may_act, Iterable) else ()
+        if not actors or not all(isinstance(actor, Actor) for actor in actors):
+            raise ConfigurationError(
+                'ActorRules: may_act: write a list of Actor(issuer="https://idp.example", subject="planner"), or a '
+                "plain function (def or lambda, not async def) of an Actor; to accept no actor, write most=0"
+            )
+        object.__setattr__(self, "may_act", frozenset(actors))
+
+    def objection(self, actors: tuple[Actor, ...]) -> str:
+        """Why these actors are not accepted; "" if they are."""
+        if len(actors) > self.most:
+            return f"token: act names {len(actors)} actors; to accept so many, write ActorRules(most={len(actors)})"
+        rule = (lambda _: True) if self.may_act is None else self.may_act
+        rejected = [each for each in actors if (rule(each) if callable(rule) else each in rule) is not True]
+        hint = "to accept it, add it to ActorRules(may_act=[...])"
+        return f"token: the actor {id_of(rejected[0])!a:.200} may not act here; {hint}" if rejected else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +86,7 @@ class GuardRules:
     - ``hide_credentials``: removes credentials from requests before the application sees them. Write False for an
       application that verifies the same credential itself, or forwards it.
     - ``keep_subject_token``: keeps the access token of the caller for ``subject_token_of``, hidden or not.
+    - ``actors``: which actors may act for callers, by their tokens: three at most, if it is left out.
     - ``failures``: how many wrong passwords and API keys are accepted, and in how much time.
     """
 
@@ -62,6 +99,7 @@ class GuardRules:
     allow_cors_preflight: bool = False
     hide_credentials: bool = True
     keep_subject_token: bool = False
+    actors: ActorRules = field(default_factory=ActorRules)
     failures: FailureLimits = field(default_factory=FailureLimits)
 
     def __post_init__(self) -> None:
@@ -73,6 +111,8 @@ class GuardRules:
             value = getattr(self, switch)
             if type(value) is not bool:
                 raise ConfigurationError(f"{switch}: write True or False, not {value!r:.40}")
+        if not isinstance(self.actors, ActorRules):
+            raise ConfigurationError("actors: write ActorRules(…), as in actors=ActorRules(most=1)")
         if not isinstance(self.failures, FailureLimits):
             raise ConfigurationError(
                 'failures: write FailureLimits(…), as in failures=FailureLimits(by_credential="10/minute", '

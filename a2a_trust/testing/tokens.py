@@ -48,13 +48,19 @@ class TokenIssuer:
             "jti": str(uuid4()),
             "scope": " ".join(sorted(scope_set(scopes, "token"))),
         }
-        header = {"alg": self._signer.alg, "kid": self._signer.kid, "typ": TokenProfile.RFC9068}
-        return sign_jwt(header, {**known, **claims}, self._signer)
+        return self._signed(TokenProfile.RFC9068, {**known, **claims})
 
-    def verifier(self, audience: str) -> JwtVerifier:
-        """A verifier of this issuer's tokens for that audience, for ``protect(verifiers={…})``."""
+    def _signed(self, typ: str, claims: dict[str, Any]) -> str:
+        return sign_jwt({"alg": self._signer.alg, "kid": self._signer.kid, "typ": typ}, claims, self._signer)
+
+    def keys(self) -> JwksCache:
+        """The keys of the issuer, for verifiers; they need no network."""
 
         async def load() -> tuple[bytes, float | None]:
             return json.dumps(self.jwks).encode(), None
 
-        return JwtVerifier(JwksCache(load, name=self.url), issuer=self.url, audience=audience)
+        return JwksCache(load, name=self.url)
+
+    def verifier(self, audience: str) -> JwtVerifier:
+        """A verifier of this issuer's tokens for that audience, for ``protect(verifiers={…})``."""
+        return JwtVerifier(self.keys(), issuer=self.url, audience=audience)

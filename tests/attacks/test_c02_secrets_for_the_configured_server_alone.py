@@ -30,6 +30,7 @@ from a2a_trust.client import (
     ClientSecret,
     CredentialsError,
     CredentialsRejectedError,
+    IdentityAssertion,
     OAuthClient,
     PrivateKeyJwt,
     RefreshToken,
@@ -74,6 +75,8 @@ def held(grant: str, client: OAuthClient, origin: str, *scopes: str) -> Credenti
     if grant == "refresh token":
         return RefreshToken(client, "secret-refresh", **options)
     subject = SubjectToken("secret-subject", issuer="https://i.example", subject="ann", expires_at=time.time() + 60)
+    if grant == "identity assertion":
+        return IdentityAssertion(client, subject, provider=client, **options)
     return TokenExchange(client, subject, **options)
 
 
@@ -131,7 +134,7 @@ NAMES: Final = (
 @walk("name", NAMES)
 def test_a_card_that_names_another_server_gets_no_token(servers: Servers, asks: Ask, name: str) -> None:
     card = card_with(servers.origin, {"login": schemes_of_the_attacker(servers)[name]}, {"login": []})
-    for grant in GRANTS:
+    for grant in (*GRANTS, "identity assertion"):
         for authentication in AUTHENTICATIONS.values():
             client = servers.client(authentication=authentication())
             auth = CardAuth(card, {"login": held(grant, client, servers.origin)}, trust=OWNER_TRUSTED)

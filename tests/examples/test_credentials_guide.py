@@ -18,11 +18,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from a2a_trust import ConfigurationError, Fetcher, publish_jwks
 from a2a_trust.auth.principal import SubjectToken
 from a2a_trust.client import ClientSecret, OAuthClient
+from a2a_trust.keys.signer import sign_jwt
 from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "credentials.md").read_text(encoding="utf-8")
-ONE_LINE, LOCAL, CLIENTS, ELSEWHERE, BEHIND, ON_BEHALF, SEVERAL = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+ONE_LINE, LOCAL, CLIENTS, ELSEWHERE, BEHIND, ON_BEHALF, ACROSS, SEVERAL = BLOCKS
 KEY = "key-1"
 
 
@@ -172,3 +174,33 @@ def test_several_agents_get_their_own_keys(
         assert capsys.readouterr().out == f"{agent.origin('127.0.0.1')} 200\n{there} 200\n"
         assert (agent.asked[-1].headers["x-api-key"], other.asked[-1].headers["x-api-key"]) == (KEY, "key-2")
         assert other.asked[-1].headers["user-agent"].startswith("python-httpx2/")
+
+
+def test_a_caller_of_another_issuer_has_a_token_by_an_assertion(
+    lines: Callable[[str], str], agent: Agent, login: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = run_block(lines(ONE_LINE).partition("async def main")[0], {})
+    here, there = agent.origin("127.0.0.1"), login.origin("127.0.0.1")
+    header = {"alg": "ES256", "typ": "oauth-id-jag+jwt"}
+    claims = {"aud": there, "client_id": "orchestrator", "scope": "read", "resource": here}
+    answer = {"access_token": sign_jwt(header, claims, OWNER), "token_type": "N_A", "expires_in": 60}
+    issued = {"issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"}
+    login.pages["/exchange"] = Page(body=json.dumps({**answer, **issued}).encode())
+    svid = {"sub": "spiffe://example.com/orchestrator", "aud": ["https://idp.example.com"], "exp": 4e9}
+    Path("jwt_svid.token").write_text(sign_jwt({"alg": "ES256"}, svid, OWNER))
+    run_block(lines(ON_BEHALF), names)
+    run_block(lines(ACROSS).replace("https://idp.example.com/token", f"{there}/exchange"), names)
+    ann: dict[str, Any] = {"issuer": "https://idp.example.com", "subject": "ann", "expires_at": 2e9}
+    names["caller"].set(SubjectToken("ann", **ann, scopes=frozenset({"read"})))
+
+    async def call() -> None:
+        async with names["for_other_callers"] as http:
+            await http.post(f"{here}/rpc", json={})
+
+    asyncio.run(call())
+    assert [asked.path for asked in login.asked] == ["/exchange", "/token"]
+    exchange, grant = ({name: value for name, (value,) in parse_qs(each.body.decode()).items()} for each in login.asked)
+    assert (exchange["subject_token"], exchange["audience"], exchange["resource"]) == ("ann", there, here)
+    assert exchange["client_assertion_type"].endswith(":jwt-spiffe")
+    assert grant["assertion"] == answer["access_token"]
+    assert agent.asked[-1].headers["authorization"] == "Bearer jwt-bearer."

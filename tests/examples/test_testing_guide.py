@@ -13,7 +13,7 @@ from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 
 GUIDE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-HANDLER, EXECUTOR, TOKENS, WHOLE, CLIENT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+HANDLER, EXECUTOR, TOKENS, ACTORS, WHOLE, CLIENT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 
 #: Runs every test of a module, and prints how many there were.
 RUN_ALL = """
@@ -23,7 +23,11 @@ print(len(tests))
 """
 
 
-@pytest.mark.parametrize("block", [HANDLER, TOKENS, WHOLE, CLIENT], ids=["handler", "tokens", "whole agent", "client"])
+@pytest.mark.parametrize(
+    "block",
+    [HANDLER, TOKENS, ACTORS, WHOLE, CLIENT],
+    ids=["handler", "tokens", "actors", "whole agent", "client"],
+)
 def test_the_tests_of_the_guide_pass(block: str) -> None:
     names: dict[str, Any] = {}
     exec(compile(block, "docs/testing.md", "exec"), names)

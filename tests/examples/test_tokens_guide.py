@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
 
+from a2a_trust import protect
 from a2a_trust.auth.token_claims import ScopeClaims
 from a2a_trust.errors import InvalidCredentialsError
+from a2a_trust.testing import memory_client
 from tests.auth.introspecting import CLIENT_SECRET, active, introspecting
 from tests.servers.issuer import Issuer, issuing
 
 pytestmark = pytest.mark.anyio
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "tokens.md").read_text(encoding="utf-8")
-FIRST, MARKED, SEVERAL, OPAQUE, REPLICAS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, MARKED, SEVERAL, ACTORS, OPAQUE, REPLICAS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 AGENT = "https://agent.example"
 IDP = "https://idp.example"
 
@@ -66,6 +69,40 @@ async def test_several_issuers(issuer: Issuer) -> None:
     verifier = run(issuer, FIRST, SEVERAL)
     assert (await verifier.verify(issuer.token(audience=AGENT), time.time())).issuer == issuer.url
     assert len(verifier.issuers) == 2
+
+
+async def test_agents_that_act_for_a_user(issuer: Issuer) -> None:
+    names: dict[str, Any] = {"ISSUER": issuer.url}
+    exec(compile(ACTORS, "docs/tokens.md", "exec"), names)
+    verifier, seen = run(issuer, FIRST), []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append([each.subject for each in scope["user"].actors])
+        await JSONResponse({})(scope, receive, send)
+
+    card = {
+        "name": "agent",
+        "supportedInterfaces": [{"url": f"{AGENT}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+        "securitySchemes": {"login": {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
+        "securityRequirements": [{"schemes": {"login": {"list": []}}}],
+        "skills": [],
+    }
+    guarded = protect(app, card=card, verifiers={"login": verifier}, rules=names["rules"])
+    by_planner = {"sub": "planner"}
+    by_both = {"sub": "researcher", "act": by_planner}
+    async with memory_client(guarded, base_url=AGENT) as http:
+        for act, status in (
+            (by_planner, 200),
+            (by_both, 200),
+            ({"sub": "other"}, 401),
+            ({"sub": "planner", "act": by_both}, 401),
+            ("planner", 401),
+        ):
+            headers = {"Authorization": f"Bearer {issuer.token(audience=AGENT, act=act)}"}
+            call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}}
+            answer = await http.post("/rpc", json=call, headers=headers)
+            assert answer.status_code == status
+    assert seen == [["planner"], ["researcher", "planner"]]
 
 
 async def test_opaque_tokens(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Authlib's authorization server on Flask: client credentials and refresh tokens, introspection and revocation.
+"""Authlib's authorization server on Flask: client credentials, refresh tokens, assertions, introspection, revocation.
 
 Run in its own environment, never imported by a test. Its clients are "service" (client_secret_basic), "service-post"
 (client_secret_post), those that a test registers, "web", which gets a user's first refresh token by the password
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from authlib.integrations.flask_oauth2 import AuthorizationServer
-from authlib.oauth2.rfc6749 import ClientMixin, TokenMixin, list_to_scope, scope_to_list
+from authlib.oauth2.rfc6749 import ClientMixin, InvalidGrantError, TokenMixin, list_to_scope, scope_to_list
 from authlib.oauth2.rfc6749.grants import (
     ClientCredentialsGrant,
     RefreshTokenGrant,
@@ -25,7 +25,7 @@ from authlib.oauth2.rfc6749.grants import (
 )
 from authlib.oauth2.rfc6750 import BearerTokenGenerator
 from authlib.oauth2.rfc7009 import RevocationEndpoint
-from authlib.oauth2.rfc7523 import JWTBearerClientAssertion
+from authlib.oauth2.rfc7523 import JWTBearerClientAssertion, JWTBearerGrant
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 from authlib.oauth2.rfc9068 import JWTBearerTokenGenerator
 from flask import Flask
@@ -156,7 +156,7 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
     clients = {
         each.client_id: each
         for each in (
-            Client("service"),
+            Client("service", grant_types=("client_credentials", JWTBearerGrant.GRANT_TYPE)),
             Client("service-post", "client_secret_post"),
             Client("agent", grant_types=()),
             Client("web", grant_types=("password", "refresh_token")),
@@ -164,6 +164,7 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
     }
     issued = Tokens()
     seen_ids = set[str]()
+    trusted: dict[str, Any] = {}
     lifetime = {"seconds": 600}
 
     class SignedTokens(JWTBearerTokenGenerator):  # type: ignore[misc]
@@ -210,6 +211,37 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
         def resolve_client_public_key(self, client: Client) -> KeySet:
             return KeySet.import_key_set(client.jwks)
 
+    class IdentityAssertions(JWTBearerGrant):  # type: ignore[misc]
+        """The grant of RFC 7523, with the rules that the draft of ID-JAG adds."""
+
+        TOKEN_ENDPOINT_AUTH_METHODS = METHODS
+
+        def process_assertion_claims(self, assertion: str) -> Any:
+            claims = super().process_assertion_claims(assertion)
+            header, _ = self.extract_assertion(assertion)
+            client = self.authenticate_token_endpoint_client()
+            is_new = claims.get("jti") not in seen_ids
+            seen_ids.add(claims.get("jti"))
+            if (header.get("typ"), claims.get("client_id"), is_new) != ("oauth-id-jag+jwt", client.client_id, True):
+                raise InvalidGrantError("not an ID-JAG for this client, or used before")
+            return claims
+
+        def resolve_issuer_client(self, issuer: str) -> Client | None:
+            return self.authenticate_token_endpoint_client() if issuer in trusted else None
+
+        def resolve_client_public_key(self, client: Client) -> KeySet:
+            (jwks,) = trusted.values()
+            return KeySet.import_key_set(jwks)
+
+        def get_audiences(self) -> list[str]:
+            return [issuer]
+
+        def authenticate_user(self, subject: str) -> User:
+            return User(subject)
+
+        def has_granted_permission(self, client: Client, user: User) -> bool:
+            return True
+
     def save_token(token: dict[str, Any], request: Any) -> None:
         expires_at = time.time() + token["expires_in"]
         row = Token(token["access_token"], request.client.client_id, token["scope"], expires_at)
@@ -229,7 +261,7 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
     server.register_token_generator("default", forms["jwt"])
     server.register_client_auth_method("private_key_jwt", Assertion())
     server.register_client_auth_method("tls_client_auth", _by_certificate)
-    for grant in (Credentials, Password, Refresh):
+    for grant in (Credentials, Password, Refresh, IdentityAssertions):
         server.register_grant(grant)
     _add_introspection(server, issued, issuer)
 
@@ -274,7 +306,12 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
     def trust_hints(trusted: bool) -> None:
         issued.trust_hints = trusted
 
+    def trust(issuer: str, jwks: dict[str, Any]) -> None:
+        trusted.clear()
+        trusted[issuer] = jwks
+
     commands: dict[str, Command] = {
+        "trust": trust,
         "register": register,
         "setLifetime": set_lifetime,
         "tokenForm": token_form,

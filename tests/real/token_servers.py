@@ -159,6 +159,10 @@ class AuthlibServer(IntrospectingServer):
         """How long new access tokens are valid."""
         self.tell("setLifetime", seconds=seconds)
 
+    def trust(self, issuer: str, jwks: dict[str, Any]) -> None:
+        """Accept identity assertions of that issuer, and of no other."""
+        self.tell("trust", issuer=issuer, jwks=jwks)
+
     def trust_hints(self, trusted: bool) -> None:
         """Whether introspection looks for a token only where the hint of the question says."""
         self.tell("trustHints", trusted=trusted)

@@ -52,6 +52,14 @@ class _Grant(Credential):
         missing = f"allowed_scopes does not have '{shorten(nsmallest(9, beyond), ' ')}'" if beyond else ""
         return self._client.mismatch(scheme) or missing
 
+    @property
+    def all_scopes(self) -> frozenset[str]:
+        return self._allowed
+
+    @property
+    def lacks_resource(self) -> bool:
+        return not (self._resources or self._audience)
+
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str]:
         return scopes & self._allowed
 

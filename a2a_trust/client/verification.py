@@ -14,6 +14,8 @@ from typing import Any, Final, Self
 
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.net.fetcher import Fetched, Fetcher, check_fetcher
+from a2a_trust.card.view import read_card
+from a2a_trust.client.destinations import check_names
 from a2a_trust.client.flow import Awaited, Flow, Get, InThread
 from a2a_trust.client.location import named_location
 from a2a_trust.client.memory import CardMemory
@@ -161,8 +163,13 @@ class Verification(FetchOptions):
             )
         return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(FetchOptions)})
 
-    def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
+    def verify(
+        self, document: bytes | Mapping[str, Any], url: str, *, is_elsewhere: bool = False
+    ) -> Flow[VerifiedCard]:
+        """The verified card of the agent at ``url``. If it came from elsewhere, it must name an interface there."""
         verified, _ = yield from self.verify_signatures(document, url)
+        if is_elsewhere:
+            check_names(read_card(verified.card), url)
         yield from self.admit(verified, url)
         return verified
 

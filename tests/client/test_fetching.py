@@ -686,7 +686,7 @@ def test_an_extended_card_is_had_by_every_name(
     card = public(agent, fetcher, supportedInterfaces=supported)
     more = card_of(agent.origin(), supportedInterfaces=supported, description="More.")
     agent.pages[path] = by_json_rpc(signed(more)) if method else signed(more)
-    options: Any = {"credentials": KEY, "tenant": tenant, "options": FetchOptions(fetcher=fetcher)}
+    options: Any = {"headers": KEY, "tenant": tenant, "options": FetchOptions(fetcher=fetcher)}
     if waits:
         extended = fetch_extended_card(card, trusting(HOST), **options)
     else:
@@ -704,9 +704,7 @@ def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, fet
     (supported,) = interfaces(agent, ("/rest", "HTTP+JSON", "1.0"))
     card = public(agent, fetcher, supportedInterfaces=[{**supported, "tenant": "own"}])
     with pytest.raises(FetchError, match="404"):
-        fetch_extended_card(
-            card, trusting(HOST), headers=KEY, tenant="other", options=FetchOptions(fetcher=fetcher)
-        )
+        fetch_extended_card(card, trusting(HOST), headers=KEY, tenant="other", options=FetchOptions(fetcher=fetcher))
     assert agent.paths() == ["/rest/own/extendedAgentCard"]
 
 
@@ -774,9 +772,7 @@ def test_headers_that_are_not_credentials_are_refused(agent: Agent, fetcher: Fet
 def test_a_value_that_is_no_header_is_refused_and_not_repeated(agent: Agent, fetcher: Fetcher, value: str) -> None:
     card = public(agent, fetcher)
     with pytest.raises(ConfigurationError, match="the value of X-API-Key must be") as caught:
-        fetch_extended_card(
-            card, trusting(HOST), headers={"X-API-Key": value}, options=FetchOptions(fetcher=fetcher)
-        )
+        fetch_extended_card(card, trusting(HOST), headers={"X-API-Key": value}, options=FetchOptions(fetcher=fetcher))
     assert not value.strip() or value.strip() not in str(caught.value)
     assert agent.asked == []
 

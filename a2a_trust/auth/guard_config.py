@@ -18,9 +18,9 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
 from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, cache_of, verification_of
 from a2a_trust.base.net.metadata import SCOPE
+from a2a_trust.card.places import WORDS_FOR_TOKENS
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
-    WORDS_FOR_TOKENS,
     Alternative,
     ApiKeyScheme,
     CardView,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject
@@ -83,9 +83,6 @@ class NamedScheme:
 
     name: str
 
-
-WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")
-"""The words of 0.1, in lower case, whose credential is a token in ``Authorization``."""
 
 SecurityScheme: TypeAlias = (
     ApiKeyScheme | HttpScheme | OAuth2Scheme | OpenIdConnectScheme | MutualTlsScheme | NamedScheme

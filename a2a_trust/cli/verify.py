@@ -73,7 +73,7 @@ class _Verification:
         data = card.line
         try:
             if data is None:
-                data = read_or_fetch(card.name, allow_private=self.options.allow_private)
+                data = read_or_fetch(card.name, self.options)
             verified = self._verify(card, data)
         except (TrustError, OSError) as error:
             return self._failure(card.name, data, error)

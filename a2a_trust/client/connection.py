@@ -18,8 +18,7 @@ The rules:
    credentials of the requests that it permits. Other cards permit requests without credentials, as for redirects.
 6. A permit is checked once more whenever a request is sent: meanwhile a token was fetched, or the agent has answered.
 7. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
-8. The credentials of ``card_headers`` go with the GET of a card to exactly the URL that they are bound to, with its
-   query; not to other names or folders, and not where that URL redirects to.
+8. The credentials of ``card_headers`` go only with the GET of exactly the URL that they are bound to, in its spelling.
 """
 
 from __future__ import annotations
@@ -45,14 +44,7 @@ from a2a_trust.client import decisions
 from a2a_trust.client.answer import Credentials, answer_for, check_credentials
 from a2a_trust.client.credentials import BasicCredentials, Credential
 from a2a_trust.client.demands import Demands
-from a2a_trust.client.destinations import (
-    Destination,
-    Destinations,
-    UnsafePassAnything,
-    check_extension,
-    check_names,
-    origins_of,
-)
+from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything, check_extension, origins_of
 from a2a_trust.client.fetching import card_urls
 from a2a_trust.client.flow import Awaited, Flow, Slots, Within
 from a2a_trust.client.location import Location, location_of
@@ -79,7 +71,6 @@ from a2a_trust.errors import (
     MissingCredentialsError,
     TrustError,
 )
-from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.verify import VerifiedCard
 
@@ -203,7 +194,7 @@ class Connection:
             if Destination.origin_of(url) != Destination.origin_of(interface)
         }
         #: URL of a card -> the credentials that it is fetched with
-        self._access = {_exactly(url): _access("card_headers", url, each, mesh) for url, each in card_headers.items()}
+        self._access = {url: _access(url, each, mesh) for url, each in card_headers.items()}
         #: key of a source -> the public card, while that counts without verifying it
         self._public = BoundedCache[str, _Public](max_entries=_MAX_CACHED)
         #: base of an interface -> why the search for its card failed
@@ -416,10 +407,9 @@ class Connection:
             self._check(permit)
             return self._send(request, permit, attachment)
 
-        demands = self._access.get(_exactly(request.url)) if self._access else None
-        if demands is None:
+        if request.url not in self._access:
             return (yield from self._send(request, permit))
-        origin = Destination.of(request.url, self._mesh).origin
+        demands, origin = self._access[request.url], Destination.of(request.url, self._mesh).origin
         return (yield from demands.send(request, origin, self._verification.clock, send))
 
     def _send(self, request: Request, permit: _Permit, attachment: Attachment = NOTHING) -> Flow[Reply]:
@@ -527,9 +517,7 @@ class Connection:
         verified, store = yield from self._verification.verify_signatures(document, source.location)
         check_whole(verified)
         now, view = self._verification.clock(), read_card(verified.card)
-        if source.is_elsewhere:
-            check_names(view, source.location)
-        yield from self._verification.admit(verified, source.location)
+        yield from self._verification.admit(verified, source.location, is_elsewhere=source.is_elsewhere)
         known = self._public.get(source.key)
         if before is not None and known is not before:
             return  # a newer card has come meanwhile
@@ -571,17 +559,17 @@ def _read_option(option: str, url: str, mesh: HttpWithin, *, may_have_query: boo
         raise ConfigurationError(f"{option}: {ascii(str(url).partition('?')[0])[:80]}: {error}") from None
 
 
-def _access(option: str, url: str, headers: Mapping[str, Credential], mesh: HttpWithin) -> Demands:
+def _access(url: str, headers: Mapping[str, Credential], mesh: HttpWithin) -> Demands:
     """The credentials in these headers, which no card demands: the operator has bound them to the URL of a card."""
-    origin = _read_option(option, url, mesh, may_have_query=True).origin
+    origin = _read_option("card_headers", url, mesh, may_have_query=True).origin
     try:
         check_credentials(headers, mesh)
-        scopes = {name: getattr(each, "all_scopes", decisions.NO_SCOPES) for name, each in headers.items()}
+        scopes = {name: getattr(each, "allowed_scopes", decisions.NO_SCOPES) for name, each in headers.items()}
         demanded = (Alternative(tuple(sorted(scopes.items()))),)
         view = replace(read_card({}), requirements=demanded, schemes={each: _scheme(each, headers) for each in headers})
         answer_for(view, demanded, headers, origin, is_whole=True)
     except (ConfigurationError, MissingCredentialsError) as error:
-        raise ConfigurationError(f"{option}: {url.partition('?')[0][:80]!a}: {error}") from None
+        raise ConfigurationError(f"card_headers: {url.partition('?')[0][:80]!a}: {error}") from None
     return Demands(view, headers, (), is_whole=True)
 
 
@@ -589,14 +577,6 @@ def _scheme(header: str, headers: Mapping[str, Credential]) -> SecurityScheme:
     if header.lower() != "authorization":
         return ApiKeyScheme(name=header, location="header", parameter=header)
     return HttpScheme(name=header, scheme="basic" if isinstance(headers[header], BasicCredentials) else "bearer")
-
-
-def _exactly(url: str) -> object:
-    """What two URLs have in common only if they are the same; an ambiguous URL is like no other."""
-    with suppress(MalformedError):
-        parts = url_of(url)
-        return parts.origin, parts.path, parts.query
-    return None
 
 
 def _with_query(url: str) -> str:

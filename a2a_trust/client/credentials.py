@@ -28,16 +28,8 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.files.watched import Stamp, Watched, log_outcome, open_regular, reason_of, stamp_of, stamp_of_path
-from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace
-from a2a_trust.card.view import (
-    WORDS_FOR_TOKENS,
-    ApiKeyScheme,
-    HttpScheme,
-    NamedScheme,
-    OAuth2Scheme,
-    OpenIdConnectScheme,
-    SecurityScheme,
-)
+from a2a_trust.card.places import WORDS_FOR_TOKENS, CookiePlace, HeaderPlace, QueryPlace
+from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
@@ -192,11 +184,6 @@ class Credential(HoldsSecret, ABC):
     @abstractmethod
     def renew(self, value: CredentialValue) -> bool:
         """Forget a value that was rejected; whether ``obtain`` may give another one."""
-
-    @property
-    def all_scopes(self) -> frozenset[str]:
-        """The scopes that it may ask for, if no card names them."""
-        return frozenset()
 
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str] | None:  # noqa: ARG002
         """The scopes that a step-up may request; None: this credential has no step-up."""

@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from enum import Enum
+from heapq import nsmallest
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -319,7 +320,7 @@ class RejectingReply:
                 shown = shorten(ascii(each)[:80] for each in audiences)
                 return f"; the token is for {shown}, and the agent is the resource {resource!r}: {fix}"
             if isinstance(scopes, str) and (missing := part.scopes.difference(scopes.split())):
-                return f"; the token lacks the scopes {shorten(sorted(missing), ' ')}: grant them to the client"
+                return f"; the token lacks the scopes {shorten(nsmallest(9, missing), ' ')[:200]}: grant them"
             if not audiences and getattr(part.credential, "lacks_resource", False):
                 return f"; the token was asked for without resource=, so it may be for another agent: {fix}"
         return ""

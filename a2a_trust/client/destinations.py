@@ -204,10 +204,8 @@ def origins_of(view: CardView) -> frozenset[str]:
 
 
 def check_names(view: CardView, agent: str) -> None:
-    """CardVerificationError: a card that came from elsewhere has no interface at the agent's URL, or below it.
-
-    Interfaces of gRPC have no path, and a port of their own: one of the agent's host is enough, if its URL has no path.
-    """
+    """CardVerificationError: a card that came from elsewhere has no interface at the agent's URL, or below it. gRPC has
+    no paths, and ports of its own: an interface on the agent's host is enough, if the agent's URL has no path."""
     wanted = Destination._read(url_of(agent))
     for interface in view.interfaces:
         with suppress(MalformedError):

@@ -126,13 +126,13 @@ def fetching(
     return (yield from _at_first(places, lambda each: _fetching_from(each, verification, kept_in, headers, agent)))
 
 
-def finding(url: str, headers: Headers = EMPTY) -> Flow[tuple[str, Fetched]]:
-    """The URL of the agent's card, and the answer from there, unverified."""
+def finding(url: str, headers: Headers = EMPTY, *, is_place: bool = False) -> Flow[tuple[str, Fetched]]:
+    """The URL of the agent's card, and the answer from there, unverified. ``is_place``: the URL itself, as it is."""
 
     def get(place: str) -> Flow[tuple[str, Fetched]]:
         return place, (yield Get(url=place, headers=headers))
 
-    return (yield from _at_first(card_urls(url)[: 1 if headers else 2], get))
+    return (yield from _at_first((url,) if is_place else card_urls(url)[: 1 if headers else 2], get))
 
 
 def _at_first(places: tuple[str, ...], attempt: Callable[[str], Flow[T]]) -> Flow[T]:

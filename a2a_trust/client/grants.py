@@ -41,27 +41,20 @@ class _Grant(Credential):
                 f"{type(self).__name__}(OAuthClient(…), …)"
             )
         self._client = client
-        self._allowed = frozenset(allowed_scopes)
-        if isinstance(allowed_scopes, str) or not all(map(SCOPE.fullmatch, self._allowed)):
+        self.allowed_scopes: frozenset[str] = frozenset(allowed_scopes)
+        if isinstance(allowed_scopes, str) or not all(map(SCOPE.fullmatch, self.allowed_scopes)):
             raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows no scope')
         self._resources = (resource,) if isinstance(resource, str) else tuple(resource)
         self._audience = audience
+        self.lacks_resource = not (self._resources or audience)
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
-        beyond = scopes - self._allowed
+        beyond = scopes - self.allowed_scopes
         missing = f"allowed_scopes does not have '{shorten(nsmallest(9, beyond), ' ')}'" if beyond else ""
         return self._client.mismatch(scheme) or missing
 
-    @property
-    def all_scopes(self) -> frozenset[str]:
-        return self._allowed
-
-    @property
-    def lacks_resource(self) -> bool:
-        return not (self._resources or self._audience)
-
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str]:
-        return scopes & self._allowed
+        return scopes & self.allowed_scopes
 
     def renew(self, value: CredentialValue) -> bool:
         self._client.forget(value)

@@ -166,15 +166,15 @@ class Verification(FetchOptions):
     def verify(
         self, document: bytes | Mapping[str, Any], url: str, *, is_elsewhere: bool = False
     ) -> Flow[VerifiedCard]:
-        """The verified card of the agent at ``url``. If it came from elsewhere, it must name an interface there."""
         verified, _ = yield from self.verify_signatures(document, url)
-        if is_elsewhere:
-            check_names(read_card(verified.card), url)
-        yield from self.admit(verified, url)
+        yield from self.admit(verified, url, is_elsewhere=is_elsewhere)
         return verified
 
-    def admit(self, verified: VerifiedCard, url: str) -> Flow[None]:
-        """Check a verified card against the memory, which then remembers it."""
+    def admit(self, verified: VerifiedCard, url: str, *, is_elsewhere: bool = False) -> Flow[None]:
+        """Check a verified card against the memory, which then remembers it. If it came from elsewhere than the agent
+        at ``url``, it must name an interface there."""
+        if is_elsewhere:
+            check_names(read_card(verified.card), url)
         if self.memory is not None:
             yield InThread(partial(self.memory.admit, verified, named_location(url), now=self.clock()))
 

@@ -74,7 +74,7 @@ def check_allow_private(options: argparse.Namespace) -> None:
             or not (url.partition("?")[0].endswith(".json") or is_elsewhere(url, options.origin))
         ):
             raise ConfigurationError(
-                "--header-from and --client-certificate: name only one URL, that of the card, which ends in .json"
+                "--header-from and --client-certificate: name only the URL of one card, which ends in .json"
             )
     if options.allow_private and not any(map(is_url, options.files)):
         raise ConfigurationError(

@@ -8,7 +8,7 @@ The rules:
    (``base.net.urls``).
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
-   The URL of a card of 0.1 is that of JSON-RPC, or the base of its own paths (``/tasks/send``).
+   The URL of a card of 0.1 is for JSON-RPC, or the base of its own paths (``/tasks/send``).
 
 Source: A2A 1.0.1 section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 """

@@ -87,7 +87,7 @@ def test_they_are_for_one_card(agent: Agent, run: Run, option: tuple[str, ...]) 
     one, other, agents = url_of(agent), url_of(agent, "/b.json"), url_of(agent, "")
     for names in ([one, other], [agents], ["keys.json"]):
         done = run("verify", *names, "--any-origin", "--allow-private", "--jwks", "keys.json", *option)
-        assert (done.code, "name only one URL, that of the card" in done.err) == (2, True), done
+        assert (done.code, "name only the URL of one card" in done.err) == (2, True), done
     assert agent.asked == []
 
 

@@ -334,9 +334,7 @@ class RejectingReply:
         asked = ", ".join([*kinds, f"metadata at {metadata}"] if metadata else kinds)
         if any(value.is_in(asked) for value in self.values):
             asked, scopes, metadata = "something that repeats a credential", NO_SCOPES, ""
-        if self.reply.status == 401:
-            cause = self._cause(metadata)
-            hint += "" if any(value.is_in(cause) for value in self.values) else cause
+        hint += self._cause(metadata) if self.reply.status == 401 else ""
         sent = "with " + shorten(f"'{name}'" for name in names) if names else "without a credential"
         return RejectedCredentials(
             f"{'/'.join(self.request.address.split('/', 3)[:3])} answers {self.reply.status} to a request {sent}. "

@@ -6,8 +6,8 @@ The rules:
 2. The newer well-known path is fetched first, the older one only after a 404; a URL that ends in ``.json`` as it is.
 3. Answers are cached as the server allows, and revalidated.
 4. The card is verified for the host of the URL before any member is used. With ``origin``, the URL is only a place,
-   such as an entry of a registry, and fetched as it is. The card is verified for the host of ``origin``, names an interface
-   at or below it, and the memory keeps it by ``origin``.
+   such as an entry of a registry, and fetched as it is. The card is verified for the host of ``origin``, names an
+   interface at or below it, and the memory keeps it by ``origin``.
 5. The memory of cards comes last, so only verified cards are in it.
 6. With headers, only one URL is fetched: they are for no other name of the card, no key set, and no redirect.
 

@@ -274,5 +274,6 @@ def test_a_place_beside_the_place_of_the_card_is_an_error() -> None:
 
 @pytest.mark.parametrize("word", ["OAuth2", "openIdConnect"])
 def test_words_for_tokens_are_the_same_as_on_the_server(word: str) -> None:
-    [part] = answered(read_card({**OF_0_1, "authentication": {"schemes": [word]}}), **{word: TOKEN})
+    given: dict[str, Any] = {word: TOKEN}
+    [part] = answered(read_card({**OF_0_1, "authentication": {"schemes": [word]}}), **given)
     assert (part.place, part.word) == (None, "Bearer")

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from a2a_trust import SqliteApiKeys, generate_signer
-from a2a_trust.keys import private_key_bytes
+from a2a_trust.keys.files import private_key_bytes
 from tests.examples.waiting import until
 from tests.servers.serving import free_port, serving
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from a2a_trust import publish_jwks
+from tests.certificates import SERVER
+from tests.certificates import Authority as Certificates
 from tests.cli.conftest import Run
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
 
@@ -97,3 +102,23 @@ def test_a_certificate_that_is_missing(agent: Agent, run: Run) -> None:
     )
     assert (done.code, agent.asked) == (6, [])
     assert "a.pem" in done.out
+
+
+def test_a_certificate_is_shown_for_the_card(run: Run, tmp_path: Path) -> None:
+    authority = Certificates()
+    (tmp_path / "ca.pem").write_bytes(authority.pem)
+    authority.issue(x509.DNSName("client.example")).write(tmp_path, "client")[1].chmod(0o600)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue(x509.IPAddress(ip_address("127.0.0.1")), usage=SERVER).load_into(context, tmp_path)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(tmp_path / "ca.pem")
+    with serving_agent(context) as agent:
+        origin = agent.origin("127.0.0.1")
+        agent.pages[NEW] = signed(card_of(origin))
+        (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
+        given = ("verify", f"{origin}{NEW}", "--allow-private", "--jwks", "keys.json")
+        trusted = {"SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+        assert run(*given, **trusted).code == 6
+        done = run(*given, "--client-certificate", "client.pem", "client.key", **trusted)
+        assert done.code == 0, done
+        assert agent.paths() == [NEW]

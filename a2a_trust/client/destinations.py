@@ -214,7 +214,7 @@ def check_names(view: CardView, agent: str) -> None:
             is_same_host = not wanted.path and interface_host(interface.url) == host_of(agent)
             if named.below(wanted) is not None if is_web else is_same_host:
                 return
-    urls = shorten(ascii(interface.url)[1:81] for interface in view.interfaces)
+    urls = shorten(ascii(interface.url)[1:-1][:80] for interface in view.interfaces)
     raise CardVerificationError(
         f"the card names no interface at {wanted} or below it, but {urls or 'none at all'}: it is the card of another "
         "agent, or the URL of the agent is wrong; write the URL that the agent is called at"

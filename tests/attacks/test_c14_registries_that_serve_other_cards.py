@@ -117,7 +117,9 @@ def test_a_key_for_all_hosts_of_a_company_does_not_mix_its_agents(registry: Regi
     )
     options = FetchOptions(fetcher=Fetcher(private_origins=[registry.url], timeout=60))
     registry.cards[BAD] = card_bytes(6, 2)
-    with pytest.raises(CardVerificationError, match=r"names no interface at https://agent-7\.test/2"):
+    with pytest.raises(
+        CardVerificationError, match=r"at https://agent-7\.test/2 or below it, but https://agent-6\.test/2/rpc: it is"
+    ):
         fetch_card(registry.card_url(*BAD), trust, options, origin=agent_url(*BAD))
 
 

@@ -18,6 +18,7 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
 from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, cache_of, verification_of
 from a2a_trust.base.net.metadata import SCOPE
+from a2a_trust.card.places import WORDS_FOR_TOKENS
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -322,7 +323,7 @@ def _place_of(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> Ex
                 f'{scheme.name!r}: write CredentialAt(HttpAuthorization("bearer"), …); DPoP needs no CredentialAt'
             )
         return given.place
-    if scheme.name.lower() in _WORDS_FOR_TOKENS:
+    if scheme.name.lower() in WORDS_FOR_TOKENS:
         return HttpAuthorization("bearer")
     if scheme.name.lower() == "basic":
         return _BASIC
@@ -380,7 +381,6 @@ _WORDS: Final = {
     CredentialKind.PASSWORD: ("passwords", "BasicVerifier(store)", "HTTP basic"),
 }
 _OF_ONE_PLACE: Final = (CredentialKind.CERTIFICATE, CredentialKind.PASSWORD)
-_WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")
 
 
 def _demanded_kind(scheme: SecurityScheme, place: Extractor) -> CredentialKind | None:
@@ -398,7 +398,7 @@ def _demanded_kind(scheme: SecurityScheme, place: Extractor) -> CredentialKind |
         word = scheme.name.lower()
         if word == "apikey":
             return CredentialKind.API_KEY
-        return CredentialKind.ACCESS_TOKEN if word in _WORDS_FOR_TOKENS else None
+        return CredentialKind.ACCESS_TOKEN if word in WORDS_FOR_TOKENS else None
     return CredentialKind.API_KEY if isinstance(scheme, ApiKeyScheme) else CredentialKind.ACCESS_TOKEN
 
 

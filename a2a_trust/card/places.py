@@ -23,6 +23,9 @@ _UNSAFE_HEADERS: Final = re.compile(
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")  # RFC 9110 5.6.2, without the underscore
 _PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+")
 
+WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")
+"""The words of cards of 0.1, in lower case, whose credential is a token in ``Authorization``."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeaderPlace:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.base.net.urls import DEFAULT_PORTS, read_url
+from a2a_trust.card.places import HeaderPlace
 from a2a_trust.cli.named_cards import is_url
 from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import default_memory_path, in_pipeline, needing_client, read_input
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
+from a2a_trust.keys.trust.origins import host_of
 
 if TYPE_CHECKING:
     from a2a_trust.base.net.fetcher import Fetcher
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
     from a2a_trust.signing.verify import VerifiedCard
 
 
-def read_or_fetch(name: str, *, private_origins: bool) -> bytes:
-    """The unverified bytes of the card of that name, from the agent at that URL or from a file.
+def read_or_fetch(name: str, options: argparse.Namespace) -> bytes:
+    """The unverified bytes of the card of that name, from the agent at that URL or from a file. The headers and the
+    certificate of the arguments go to this one URL, and not with a request for keys.
 
     FetchError, OSError: it cannot be fetched or read. ConfigurationError: the URL could mean an agent or a card.
     """
@@ -29,13 +33,49 @@ def read_or_fetch(name: str, *, private_origins: bool) -> bytes:
         return read_input(name)
     with needing_client("to fetch cards"):
         from a2a_trust.client.fetching import finding
-        from a2a_trust.client.flow import run
-    _, fetched = run(finding(name), _fetcher(name) if private_origins else None)
+        from a2a_trust.client.flow import HiddenHeaders, run
+    headers = HiddenHeaders(_headers_in(options.header_from) if options.header_from else {})
+    fetcher = _fetcher(name, private=options.private_origins, certificate=options.client_certificate)
+    _, fetched = run(finding(name, headers, is_place=is_elsewhere(name, options.origin)), fetcher)
     return fetched.body
 
 
+def is_elsewhere(url: str, origin: str | None) -> bool:
+    """Whether the URL is only a place of the card, such as a registry's, and --origin the agent."""
+    return origin is not None and host_of(url) != host_of(origin)
+
+
+def _headers_in(name: str) -> dict[str, str]:
+    """The headers in the file of --header-from, one on a line. ConfigurationError: one is malformed, or not safe."""
+    headers: dict[str, str] = {}
+    for number, line in enumerate(read_input(name).decode("ascii", errors="replace").rstrip("\n").split("\n"), 1):
+        header, colon, value = line.partition(": ")
+        try:
+            if header.lower() != "authorization":
+                HeaderPlace(header)
+        except ConfigurationError:
+            colon = ""  # the line may be a secret, and is not shown
+        if not colon or header.lower() in map(str.lower, headers):
+            raise ConfigurationError(
+                f"--header-from {name}: line {number}: not a header for a credential, or not once; write lines such as "
+                "Authorization: Bearer … or X-API-Key: …, without Host, Cookie and headers of the connection"
+            )
+        headers[header] = value
+    return headers
+
+
 def check_private_origins(options: argparse.Namespace) -> None:
-    """ConfigurationError for --private-origins without the URL of an agent."""
+    """ConfigurationError for --private-origins without the URL of an agent, and for a credential for several cards."""
+    if options.header_from or options.client_certificate:
+        (url, *more) = options.files or [""]
+        if (
+            more
+            or not is_url(url)
+            or not (url.partition("?")[0].endswith(".json") or is_elsewhere(url, options.origin))
+        ):
+            raise ConfigurationError(
+                "--header-from and --client-certificate: name only the URL of one card, which ends in .json"
+            )
     if options.private_origins and not any(map(is_url, options.files)):
         raise ConfigurationError(
             "--private-origins works only with the URL of an agent, such as http://localhost:8000; leave it out for "
@@ -43,9 +83,12 @@ def check_private_origins(options: argparse.Namespace) -> None:
         )
 
 
-def _fetcher(url: str) -> Fetcher | None:
-    """A fetcher for an agent at a private address; None for a URL that no fetcher accepts."""
+def _fetcher(url: str, *, private: bool, certificate: Sequence[str] | None = None) -> Fetcher | None:
+    """A fetcher for an agent at a private address, or that asks for a certificate; None: the default one will do."""
+    if not private and not certificate:
+        return None
     from a2a_trust.base.net.fetcher import Fetcher
+    from a2a_trust.client.certificates import CertificateFiles, client_context
 
     try:
         parts = read_url(url)
@@ -58,8 +101,9 @@ def _fetcher(url: str) -> Fetcher | None:
         )
     if parts.scheme not in DEFAULT_PORTS:
         return None
+    context = client_context(CertificateFiles(*certificate, origins=[parts.origin])) if certificate else None
     try:
-        return Fetcher(private_origins=[parts.origin])
+        return Fetcher(private_origins=[parts.origin] if private else (), ssl_context=context)
     except ConfigurationError:
         raise FetchError(
             f"{parts.origin}: cards are never fetched from link-local, metadata and other special addresses; write "
@@ -86,7 +130,8 @@ class FetchSettings:
             from a2a_trust.client.verification import TrustOnFirstUse, Verification
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
         verification = Verification(trust=trust, memory=self.memory, on_first_use=on_first_use)
-        return run(verification.verify(document, origin), _fetcher(url) if self.private_origins else None)
+        verifying = verification.verify(document, origin, is_elsewhere=is_elsewhere(url, origin))
+        return run(verifying, _fetcher(url, private=self.private_origins))
 
 
 def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:

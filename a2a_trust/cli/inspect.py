@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     results = Results("inspect", options.json)
     for name in options.files:
         try:
-            entry, code = _inspect(read_or_fetch(name, private_origins=options.private_origins), keys, name)
+            entry, code = _inspect(read_or_fetch(name, options), keys, name)
         except (TrustError, OSError) as error:
             code = exit_of(error)
             entry = {"class": class_of(code), "code": word_of(error), "message": error_text(error, name)}

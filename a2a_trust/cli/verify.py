@@ -73,7 +73,7 @@ class _Verification:
         data = card.line
         try:
             if data is None:
-                data = read_or_fetch(card.name, private_origins=self.options.private_origins)
+                data = read_or_fetch(card.name, self.options)
             verified = self._verify(card, data)
         except (TrustError, OSError) as error:
             return self._failure(card.name, data, error)

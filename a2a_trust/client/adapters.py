@@ -34,7 +34,7 @@ from a2a_trust.client.credentials import Credential
 from a2a_trust.client.decisions import OF_BODIES
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
-from a2a_trust.client.fetching import EMPTY, card_urls
+from a2a_trust.client.fetching import EMPTY
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.library import HttpRequest, HttpResponse, Library, RequestT, ResponseT, derived
 from a2a_trust.client.memory import CardMemory
@@ -161,6 +161,7 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
         cards: Mapping[str, str] = EMPTY,
+        card_headers: Mapping[str, Mapping[str, Credential]] = EMPTY,
         also: Iterable[str] | UnsafePassAnything = (),
         http_within: Iterable[str] = (),
         mutual_tls: Mapping[str, T] = EMPTY,
@@ -172,7 +173,9 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
             self._library.check("mutual_tls", each, self._wrapped)
         self._network = self._driver(self._library, transport, mutual_tls)
         verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
-        self._connection = Connection(verification, self._network, cards, also, HttpWithin(http_within), resolver)
+        self._connection = Connection(
+            verification, self._network, cards, also, HttpWithin(http_within), resolver, card_headers
+        )
         #: The requests that the client of one agent is sending for the program.
         self._own = WeakSet[RequestT]()
 
@@ -204,7 +207,10 @@ class BlockingTransport(_Verifying[RequestT, ResponseT, T]):
     names below that path, upwards to the root, or from ``cards[interface URL]``.
 
     - ``trust``, ``memory``, ``policy``, ``clock``: as for ``fetch_card``.
-    - ``cards``: URLs of cards by the URLs of interfaces, for cards at other URLs.
+    - ``cards``: URLs of cards by the URLs of interfaces, for cards at other URLs. At another origin (a registry) the
+      card is verified for the interface's host, and must name that interface.
+    - ``card_headers``: credentials for cards behind authentication, by the exact URL of the card, then by header:
+      ``{"https://agent.example.com/.well-known/agent-card.json": {"X-API-Key": ApiKey(…, origins=[…])}}``.
     - ``also``: origins (``"https://idp.example.com"``) and URLs that need no card, each with all paths below it.
       ``UnsafePassAnything()`` permits every URL.
     - ``http_within``: suffixes of names in a service mesh, as for ``Fetcher``. Each request over plain http goes to a
@@ -339,6 +345,7 @@ class SharedOptions(TypedDict, Generic[TimeoutT], total=False):
     memory: CardMemory | None
     policy: Policy
     cards: Mapping[str, str]
+    card_headers: Mapping[str, Mapping[str, Credential]]
     also: Iterable[str] | UnsafePassAnything
     http_within: Iterable[str]
     authorities: Path | str | None
@@ -363,7 +370,9 @@ class Clients(Generic[ClientT, TimeoutT]):
         skills: Iterable[str] = (),
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
+        card: str | Path | bytes | VerifiedCard | None = None,
         cards: Mapping[str, str] = EMPTY,
+        card_headers: Mapping[str, Mapping[str, Credential]] = EMPTY,
         also: Iterable[str] | UnsafePassAnything = (),
         http_within: Iterable[str] = (),
         authorities: Path | str | None = None,
@@ -374,8 +383,12 @@ class Clients(Generic[ClientT, TimeoutT]):
 
         - ``url``: the URL of the agent, or of its card, which ends in ``.json``. Write the URL of the card if its
           server demands the client's certificate for it.
+        - ``card``: the card, if the agent does not serve it: its URL elsewhere, such as a registry, a ``Path``, its
+          bytes, or a ``VerifiedCard``. It is verified for the host of ``url``, and must name an interface at ``url`` or
+          below it.
         - ``credentials``, ``skills``: as for ``CardAuth``. Their origins may use http within ``http_within``.
-        - ``trust``, ``memory``, ``policy``, ``cards``, ``also``, ``http_within``: as for ``VerifyingTransport``.
+        - ``trust``, ``memory``, ``policy``, ``cards``, ``card_headers``, ``also``, ``http_within``: as for
+          ``VerifyingTransport``.
         - ``authorities``: a file of CA certificates in PEM, for agents in a private network.
         - ``timeout``: the limit for each step of a request; by default 10 seconds, and 300 for reading an answer.
 
@@ -397,22 +410,21 @@ class Clients(Generic[ClientT, TimeoutT]):
         if certificates:
             certified = self.network(verify=client_context(certificates[0], authorities=authorities))
             mutual_tls = dict.fromkeys(certificates[0].origins, certified)
-        places = card_urls(url)
+        agent = CalledAgent(url=url, card=card, credentials=dict(credentials), skills=_skill_ids(skills))
         transport = self.transport(
             self.network(verify=ssl.create_default_context(cafile=authorities)),
             trust,
             memory=memory,
             policy=policy,
-            cards=cards if len(places) > 1 else {url.partition("?")[0]: url, **cards},
+            cards={**agent.cards, **cards},
+            card_headers=card_headers,
             also=also,
             http_within=mesh.suffixes,
             mutual_tls=mutual_tls,
             clock=clock,
         )
         own = derived(_Own, library.module.Auth)(transport._own)
-        transport._connection.agent = CalledAgent(
-            places=places, credentials=dict(credentials), skills=_skill_ids(skills)
-        )
+        transport._connection.agent = agent
         return self.client(transport=transport, auth=own, timeout=timeout, trust_env=False)
 
     def verifying_clients(

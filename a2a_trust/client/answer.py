@@ -162,7 +162,7 @@ def _parts(
         credential = credentials.get(name)
         if problems or not isinstance(credential, Credential):
             continue
-        place = key_place(scheme) if isinstance(scheme, ApiKeyScheme) else None
+        place = key_place(scheme) if isinstance(scheme, ApiKeyScheme) else getattr(credential, "place", None)
         where = place.header if isinstance(place, HeaderPlace) else place  # X-Key and x-key are one header
         if where in taken:
             names = shorten((taken[where], name), " and ")

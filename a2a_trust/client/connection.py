@@ -11,11 +11,14 @@ The rules:
 3. The first request to another URL starts a search for its card. It ends with the first card that the memory rejects. A
    failed search is not repeated for 10 seconds.
 4. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
+   A card of ``cards`` from another origin than its interface is one from elsewhere, such as a registry: it is verified
+   for the interface's host, names that interface, and the memory keeps it by the interface. So is a given card.
 5. A client of one agent gets the agent's card before its first request: from the first of its URLs, and from the next
    one only after a 404. A card from another of these URLs never takes its place. The agent's card chooses the
    credentials of the requests that it permits. Other cards permit requests without credentials, as for redirects.
 6. A permit is checked once more whenever a request is sent: meanwhile a token was fetched, or the agent has answered.
 7. After a rejection, and after a 401 to a request without credentials, the agent's card is fetched again.
+8. The credentials of ``card_headers`` go only with the GET of exactly the URL that they are bound to, in its spelling.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -35,11 +39,13 @@ from a2a_trust.base.net.addresses import Address
 from a2a_trust.base.net.fetcher import MeshNames, Resolver
 from a2a_trust.base.net.urls import DEFAULT_PORTS, HttpWithin
 from a2a_trust.base.strict_json import MAX_BYTES
-from a2a_trust.card.view import CardView, read_card
+from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, HttpScheme, SecurityScheme, read_card
 from a2a_trust.client import decisions
-from a2a_trust.client.answer import Credentials
+from a2a_trust.client.answer import Credentials, answer_for, check_credentials
+from a2a_trust.client.credentials import BasicCredentials, Credential
 from a2a_trust.client.demands import Demands
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything, check_extension, origins_of
+from a2a_trust.client.fetching import card_urls
 from a2a_trust.client.flow import Awaited, Flow, Slots, Within
 from a2a_trust.client.location import Location, location_of
 from a2a_trust.client.messages import (
@@ -62,33 +68,53 @@ from a2a_trust.errors import (
     ConfigurationError,
     FetchError,
     MalformedError,
+    MissingCredentialsError,
     TrustError,
 )
 from a2a_trust.keys.trust.store import TrustStore
+from a2a_trust.signing.verify import VerifiedCard
 
 _MAX_CACHED: Final = 256
 _MAX_CACHED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
 _FAILED_SECONDS: Final = 10.0
 _MOST_PERMITS: Final = 4
+_GIVEN: Final = "given"  # which is no URL
 _FETCH_SECONDS: Final = 5.0
 """For a whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile."""
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CalledAgent:
-    """The agent of a client: the URLs of its card, in their order, and the credentials for it.
+    """The agent of a client: the URLs of its card, in their order, or its ``given`` card, and the credentials for it.
 
     ``place`` and ``key`` are of its card: other cards from there do not take its place while it counts.
     """
 
-    places: tuple[str, ...]
+    url: str
+    card: str | Path | bytes | VerifiedCard | None
     credentials: Credentials
     skills: tuple[str, ...]
+    places: tuple[str, ...] = field(init=False)
+    given: bytes | None = field(init=False)
     place: str = field(init=False)
     key: str = ""
 
     def __post_init__(self) -> None:
-        self.place = _with_query(self.places[0])
+        card = self.card
+        self.places = (card,) if isinstance(card, str) else card_urls(self.url)
+        if isinstance(card, Path | VerifiedCard):
+            card = card.read_bytes() if isinstance(card, Path) else card._served.document
+        if not isinstance(card, bytes | str | None):
+            raise ConfigurationError("card: write the URL of the card, a Path, its bytes, or a VerifiedCard")
+        self.given = card if isinstance(card, bytes) else None
+        self.place = _with_query(self.places[0]) if self.given is None else _GIVEN
+
+    @property
+    def cards(self) -> dict[str, str]:
+        """The card that the program named by its URL, as for ``cards`` of the transports."""
+        if isinstance(self.card, str):
+            return {self.url: self.card}
+        return {self.url.partition("?")[0]: self.url} if len(self.places) == 1 else {}
 
 
 class Network(Protocol):
@@ -99,7 +125,7 @@ class Network(Protocol):
     mutual_tls: frozenset[str]  # the origins that may see the client's certificate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class _Source:
     """Where a card is from; its URL may hold a secret, and tracebacks show locals.
 
@@ -111,6 +137,7 @@ class _Source:
     place: str
     key: str
     location: Location
+    is_elsewhere: bool = False
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -148,17 +175,26 @@ class Connection:
         also: Iterable[str] | UnsafePassAnything,
         mesh: HttpWithin,
         resolver: Resolver | None,
+        card_headers: Mapping[str, Mapping[str, Credential]],
     ) -> None:
         self.agent: CalledAgent | None = None
         self._verification, self._network, self._mesh = verification, network, mesh
         self._cards = {_read_option("cards", interface, mesh): card for interface, card in cards.items()}
         self._card_destinations = {_read_option("cards", card, mesh, may_have_query=True) for card in cards.values()}
-        self._card_urls = frozenset(map(decisions.place_of, cards.values()))
+        self._card_urls = frozenset(map(decisions.place_of, [*cards.values(), *card_headers]))
         if isinstance(also, str):
             raise ConfigurationError(f"also: write a list: also=[{also[:80]!a}]")
         self._also = None if isinstance(also, UnsafePassAnything) else [_read_option("also", url, mesh) for url in also]
         #: URL of a card whose query counts -> where the memory keeps it
         self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
+        #: URL of a card that is elsewhere -> the agent
+        self._elsewhere = {
+            _with_query(url): location_of(interface)
+            for interface, url in reversed([*cards.items()])
+            if Destination.origin_of(url) != Destination.origin_of(interface)
+        }
+        #: URL of a card -> the credentials that it is fetched with
+        self._access = {url: _access(url, each, mesh) for url, each in card_headers.items()}
         #: key of a source -> the public card, while that counts without verifying it
         self._public = BoundedCache[str, _Public](max_entries=_MAX_CACHED)
         #: base of an interface -> why the search for its card failed
@@ -185,7 +221,7 @@ class Connection:
             raise NoReply.of(NoReplyReason.NOT_SENT, request.address, error) from None
         if permit is None:
             return (yield from self._fetch_card(_bare(request.url, request))).without(decisions.OF_UNVERIFIED)
-        answer = self._send(request, permit) if gets_card else self._send_with_credentials(request, permit)
+        answer = self._send_for_card(request, permit) if gets_card else self._send_with_credentials(request, permit)
         return (yield from answer if purpose is None else self._card(purpose, request, answer))
 
     def _permit(self, request: Request, *, gets_card: bool) -> Flow[_Permit | None]:
@@ -312,6 +348,13 @@ class Connection:
         yield from self._verify_again(lambda public: public.source.key == agent.key)
         if self._counting(agent.key) is not None:
             return
+        if agent.given is not None:
+            try:
+                source = _Source(agent.url, agent.place, _GIVEN, location_of(agent.url), is_elsewhere=True)
+                yield from self._verify_public(agent.given, source)
+            except TrustError as error:
+                raise NoReply.of(NoReplyReason.NO_CREDENTIALS, agent.url, error) from None
+            return
         status = 0
         for url in agent.places:
             Destination.of(url, self._mesh)
@@ -327,8 +370,8 @@ class Connection:
         raise NoReply(
             NoReplyReason.NO_CREDENTIALS,
             f"cannot fetch the card of the agent: {agent.places[0].partition('?')[0]} answers with status {status}; "
-            "write the URL of the agent, not the URL of an interface. If the card itself needs a credential, use "
-            "fetch_card(url, trust, credentials=…) and CardAuth",
+            "write the URL of the agent, not the URL of an interface; if the card itself needs a credential, write "
+            f"card_headers={{{agent.places[0].partition('?')[0]!r}: {{'X-API-Key': ApiKey(…, origins=[…])}}}}",
         )
 
     def _send_with_credentials(self, request: Request, permit: _Permit) -> Flow[Reply]:
@@ -356,6 +399,18 @@ class Connection:
         except RejectedCredentials:
             self._public.remove(agent.key)  # it may have changed
             raise
+
+    def _send_for_card(self, request: Request, permit: _Permit) -> Flow[Reply]:
+        """The answer to the GET of a card, with the credentials that are bound to exactly its URL: rule 8."""
+
+        def send(attachment: Attachment) -> Flow[Reply]:
+            self._check(permit)
+            return self._send(request, permit, attachment)
+
+        if request.url not in self._access:
+            return (yield from self._send(request, permit))
+        demands, origin = self._access[request.url], Destination.of(request.url, self._mesh).origin
+        return (yield from demands.send(request, origin, self._verification.clock, send))
 
     def _send(self, request: Request, permit: _Permit, attachment: Attachment = NOTHING) -> Flow[Reply]:
         """The answer of the network. The client's certificate goes along: rule 2."""
@@ -398,7 +453,7 @@ class Connection:
 
     def _fetch_card(self, bare: Request) -> Flow[Reply]:
         """The card at a URL that no verified card names, or an error in its place, within the deadline."""
-        card = self._card(decisions.Purpose.CARD, bare, self._send(bare, _Permit()), _FETCH_SECONDS)
+        card = self._card(decisions.Purpose.CARD, bare, self._send_for_card(bare, _Permit()), _FETCH_SECONDS)
         try:
             reply: Reply = yield Within(_FETCH_SECONDS, card)
         except TimeoutError:
@@ -447,12 +502,14 @@ class Connection:
 
     def _source(self, request: Request) -> _Source:
         place, headers = _with_query(request.url), request.headers
+        agent = self._elsewhere.get(place)
         is_private = "authorization" in headers or "cookie" in headers
         return _Source(
             url=request.url,
             place="" if is_private else place,
             key=f"{place} {headers.get('a2a-version')} {headers.get('accept-language')} {is_private}",
-            location=self._locations.get(place) or location_of(request.url.partition("?")[0]),
+            location=agent or self._locations.get(place) or location_of(request.url.partition("?")[0]),
+            is_elsewhere=agent is not None,
         )
 
     def _verify_public(self, document: bytes, source: _Source, before: _Public | None = None) -> Flow[None]:
@@ -460,7 +517,7 @@ class Connection:
         verified, store = yield from self._verification.verify_signatures(document, source.location)
         check_whole(verified)
         now, view = self._verification.clock(), read_card(verified.card)
-        yield from self._verification.admit(verified, source.location)
+        yield from self._verification.admit(verified, source.location, is_elsewhere=source.is_elsewhere)
         known = self._public.get(source.key)
         if before is not None and known is not before:
             return  # a newer card has come meanwhile
@@ -500,6 +557,26 @@ def _read_option(option: str, url: str, mesh: HttpWithin, *, may_have_query: boo
         return Destination.of(url, mesh)
     except (MalformedError, ValueError, TypeError) as error:
         raise ConfigurationError(f"{option}: {ascii(str(url).partition('?')[0])[:80]}: {error}") from None
+
+
+def _access(url: str, headers: Mapping[str, Credential], mesh: HttpWithin) -> Demands:
+    """The credentials in these headers, which no card demands: the operator has bound them to the URL of a card."""
+    origin = _read_option("card_headers", url, mesh, may_have_query=True).origin
+    try:
+        check_credentials(headers, mesh)
+        scopes = {name: getattr(each, "allowed_scopes", decisions.NO_SCOPES) for name, each in headers.items()}
+        demanded = (Alternative(tuple(sorted(scopes.items()))),)
+        view = replace(read_card({}), requirements=demanded, schemes={each: _scheme(each, headers) for each in headers})
+        answer_for(view, demanded, headers, origin, is_whole=True)
+    except (ConfigurationError, MissingCredentialsError) as error:
+        raise ConfigurationError(f"card_headers: {url.partition('?')[0][:80]!a}: {error}") from None
+    return Demands(view, headers, (), is_whole=True)
+
+
+def _scheme(header: str, headers: Mapping[str, Credential]) -> SecurityScheme:
+    if header.lower() != "authorization":
+        return ApiKeyScheme(name=header, location="header", parameter=header)
+    return HttpScheme(name=header, scheme="basic" if isinstance(headers[header], BasicCredentials) else "bearer")
 
 
 def _with_query(url: str) -> str:

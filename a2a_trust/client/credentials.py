@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.files.watched import Stamp, Watched, log_outcome, open_regular, reason_of, stamp_of, stamp_of_path
+from a2a_trust.card.places import WORDS_FOR_TOKENS, CookiePlace, HeaderPlace, QueryPlace
 from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
 from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.flow import Ask, Flow
@@ -42,6 +43,7 @@ PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # a s
 TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a token in a header (RFC 9110 11.2)
 _NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")  # 1*NQCHAR (RFC 9449 8.1), of bounded length
 _MAX_ORIGINS: Final = 64  # with a cached nonce, for one key
+_PLACE: Final = 'InHeader("X-API-Key")'
 _FROM_SERVER: Final = "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
 
 
@@ -213,15 +215,29 @@ class _Held(Credential):
 
 
 class ApiKey(_Held):
-    """An API key, sent where the card's scheme says: in a header, a query parameter or a cookie."""
+    """An API key, sent where the card's scheme says: in a header, a query parameter or a cookie.
 
-    def __init__(self, key: Secret, *, origins: Iterable[str]) -> None:
+    ``place`` is only for cards of 0.1, which do not name a place: the same as in ``CredentialAt`` of the server.
+    """
+
+    def __init__(
+        self, key: Secret, *, origins: Iterable[str], place: HeaderPlace | QueryPlace | CookiePlace | None = None
+    ) -> None:
         secret = hide(key)
         del key  # tracebacks show locals
         super().__init__(secret, origins)
+        if not isinstance(place, HeaderPlace | QueryPlace | CookiePlace | None):
+            raise ConfigurationError(
+                'ApiKey: place is not a place; write place=InHeader("X-API-Key"), from a2a_trust.auth'
+            )
+        self.place: Final[HeaderPlace | QueryPlace | CookiePlace | None] = place
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:  # noqa: ARG002
-        return "" if isinstance(scheme, ApiKeyScheme) else "an ApiKey does not answer it"
+        if isinstance(scheme, NamedScheme) and http_scheme(scheme) not in ("basic", "bearer"):
+            return "" if self.place else f"the card does not say where: pass ApiKey(…, place={_PLACE})"
+        if not isinstance(scheme, ApiKeyScheme):
+            return "an ApiKey does not answer it"
+        return "the card says where: leave out place=" if self.place else ""
 
 
 class BasicCredentials(_Held):
@@ -272,7 +288,8 @@ def http_scheme(scheme: SecurityScheme) -> str:
     """The HTTP authentication scheme, also from a 0.1 card; "" for another kind of scheme."""
     if isinstance(scheme, HttpScheme):
         return scheme.scheme
-    return scheme.name.lower() if isinstance(scheme, NamedScheme) else ""
+    word = scheme.name.lower() if isinstance(scheme, NamedScheme) else ""
+    return "bearer" if word in WORDS_FOR_TOKENS else word
 
 
 def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
@@ -292,6 +309,9 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
                 return "HTTP Basic", "BasicCredentials(…, origins=[…])"
             if name == "bearer":
                 return "an HTTP bearer token", "BearerToken(…, origins=[…])"
+            if name == "apikey":
+                text = "an API key, as cards of 0.1 do, which do not say where: ask the agent's operator for its place"
+                return text, f"ApiKey(…, origins=[…], place={_PLACE})"
             return f"a scheme that a2a-trust does not know ({_cut(name)})", "another alternative"
     return "a client certificate", "CertificateFiles(…, origins=[…])"
 

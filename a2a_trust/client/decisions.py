@@ -22,9 +22,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from enum import Enum
+from heapq import nsmallest
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -41,6 +43,7 @@ from a2a_trust.client.destinations import Destination
 from a2a_trust.client.location import plain_url
 from a2a_trust.client.messages import Attachment, RejectedCredentials, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
+from a2a_trust.keys import base64url
 from a2a_trust.signing.forms import shorten
 
 _GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
@@ -257,6 +260,7 @@ class RejectingReply:
     values: list[CredentialValue]
     request: Request
     reply: Reply
+    now: float = 0.0
 
     @property
     def challenges(self) -> tuple[Challenge, ...]:
@@ -299,6 +303,28 @@ class RejectingReply:
                 return f"; allowed_scopes does not have {shorten(sorted(denied), ' ')}"
         return ""
 
+    def _cause(self, metadata: str) -> str:
+        """The likely cause of a 401: from the claims of the token, and the URL of the metadata (RFC 9728 3.1), if that
+        is of its own origin. Both are unverified, and only shown."""
+        origin = "/".join(self.request.address.split("/", 3)[:3])
+        resource = metadata.replace("/.well-known/oauth-protected-resource", "", 1)
+        resource = resource if metadata.startswith(f"{origin}/.well-known/") else ""
+        fix = f"pass resource={resource or 'the resource of the agent'!r} to the credential"
+        for part, value in zip(self.answer.parts, self.values, strict=True):
+            claims = _claims_of(value.text) if part.place is None and part.word == "Bearer" else {}
+            until, audience, scopes = claims.get("exp"), claims.get("aud"), claims.get("scope")
+            audiences = audience if isinstance(audience, list) else [audience] if audience else []
+            if isinstance(until, int | float) and until <= self.now:
+                return "; the token has expired: get a new one, or correct the clocks"
+            if resource and audiences and resource not in audiences:
+                shown = shorten(ascii(each)[:80] for each in audiences)
+                return f"; the token is for {shown}, and the agent is the resource {resource!r}: {fix}"
+            if isinstance(scopes, str) and (missing := part.scopes.difference(scopes.split())):
+                return f"; the token lacks the scopes {shorten(nsmallest(9, missing), ' ')[:200]}: grant them"
+            if not audiences and getattr(part.credential, "lacks_resource", False):
+                return f"; the token was asked for without resource=, so it may be for another agent: {fix}"
+        return ""
+
     def error(self, hint: str = "") -> RejectedCredentials:
         names, scopes = self.answer.schemes, self.scopes
         demanded = NO_SCOPES.union(*[part.scopes for part in self.answer.parts])
@@ -308,6 +334,7 @@ class RejectingReply:
         asked = ", ".join([*kinds, f"metadata at {metadata}"] if metadata else kinds)
         if any(value.is_in(asked) for value in self.values):
             asked, scopes, metadata = "something that repeats a credential", NO_SCOPES, ""
+        hint += self._cause(metadata) if self.reply.status == 401 else ""
         sent = "with " + shorten(f"'{name}'" for name in names) if names else "without a credential"
         return RejectedCredentials(
             f"{'/'.join(self.request.address.split('/', 3)[:3])} answers {self.reply.status} to a request {sent}. "
@@ -318,6 +345,14 @@ class RejectingReply:
             scopes=tuple(sorted(scopes | demanded)),
             resource_metadata=metadata,
         )
+
+
+def _claims_of(token: str) -> dict[str, Any]:
+    """The claims of a token that is a JWT, unverified."""
+    with suppress(MalformedError, IndexError):
+        claims = strict_json.parse(base64url.decode(token.split(".")[1], "token"))
+        return claims if isinstance(claims, dict) else {}
+    return {}
 
 
 def _show(challenge: Challenge) -> str:

@@ -75,7 +75,7 @@ class Demands:
                 if reply.status not in (401, 403):
                     return reply
                 try:
-                    again = yield from self._once_more(request, origin, sent, reply, tried)
+                    again = yield from self._once_more(request, origin, sent, reply, tried, now())
                 except BaseException:
                     yield Close(reply)
                     raise
@@ -97,10 +97,10 @@ class Demands:
         return sent
 
     def _once_more(
-        self, request: Request, origin: str, sent: _Sent, reply: Reply, tried: set[Again]
+        self, request: Request, origin: str, sent: _Sent, reply: Reply, tried: set[Again], now: float
     ) -> Flow[_Sent | None]:
         """The credentials for sending the request once more; None: the answer is passed on."""
-        rejection = RejectingReply(self._view, self._demands, sent.answer, sent.values, request, reply)
+        rejection = RejectingReply(self._view, self._demands, sent.answer, sent.values, request, reply, now)
         again, more_scopes = once_more(rejection, sent.more_scopes, tried)
         if again is None or (again is Again.WITH_OTHER_VALUES and not sent.renew()):
             if reply.status == 403 and not rejection.is_for_scopes:

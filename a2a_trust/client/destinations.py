@@ -8,6 +8,7 @@ The rules:
    (``base.net.urls``).
 3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
    without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
+   The URL of a card of 0.1 is for JSON-RPC, or the base of its own paths (``/tasks/send``).
 
 Source: A2A 1.0.1 section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 """
@@ -24,9 +25,9 @@ from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.base.net.urls import NO_MESH, HttpWithin, Url, with_plain_escapes
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding, path_expression
 from a2a_trust.card.schema import CARD_PATHS, Generation
-from a2a_trust.card.view import CardView
+from a2a_trust.card.view import CardView, NamedScheme
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError
-from a2a_trust.keys.trust.origins import url_of
+from a2a_trust.keys.trust.origins import host_of, interface_host, url_of
 from a2a_trust.signing.forms import shorten
 
 #: A segment that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
@@ -42,6 +43,7 @@ _OPERATION_BELOW_BASE: Final = re.compile(
 )
 _OPERATION_AT_END: Final = re.compile(rf"(?:/v1)?(?:{_OPERATION}|/card|{EXTENDED_CARD_0_2})\Z")
 _URL_ITSELF: Final = re.compile(r"")
+_ROUTE_OF_0_1: Final = re.compile("|".join(path_expression(route.template) for route in ROUTES[Generation.V0_1]))
 _EXTENDED_OF_0_2: Final = re.compile(EXTENDED_CARD_0_2)
 
 _MOST_FOLDERS: Final = 4  # with two card URLs each
@@ -73,10 +75,14 @@ class Destination:
                 "URL: it is neither https, nor http to this machine; write https://…, or for a service mesh "
                 "verifying_client(…, http_within=[…])"
             )
-        origin, path = parts.origin, with_plain_escapes(parts.path).removesuffix("/")
+        return cls._read(parts)
+
+    @classmethod
+    def _read(cls, parts: Url) -> Self:
+        path = with_plain_escapes(parts.path).removesuffix("/")
         if _AMBIGUOUS.search(path):
             raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
-        return cls(origin, path, parts.query or "")
+        return cls(parts.origin, path, parts.query or "")
 
     @staticmethod
     def origin_of(url: str) -> str:
@@ -121,6 +127,7 @@ class Destinations:
     def of(cls, view: CardView, url: str, mesh: HttpWithin = NO_MESH) -> Self:
         """The URLs of a verified card that came from ``url``, without those that rules 1 and 2 do not permit."""
         named: list[tuple[Destination, re.Pattern[str]]] = []
+        has_words = any(isinstance(scheme, NamedScheme) for scheme in view.schemes.values())
         for interface in view.interfaces:
             with suppress(MalformedError):
                 destination = Destination.of(interface.url, mesh)
@@ -128,6 +135,8 @@ class Destinations:
                 named.append((destination, rest))
                 if interface.is_legacy:
                     named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(destination, url, mesh)]
+                if interface.generation is Generation.V0_1 or (has_words and interface.is_legacy):
+                    named.append((destination, _ROUTE_OF_0_1))
         return cls(tuple(named))
 
     def cover(self, called: Destination) -> bool:
@@ -192,6 +201,24 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
 
 def origins_of(view: CardView) -> frozenset[str]:
     return frozenset(Destination.origin_of(each.url) for each in view.interfaces)
+
+
+def check_names(view: CardView, agent: str) -> None:
+    """CardVerificationError: a card that came from elsewhere has no interface at the agent's URL, or below it. gRPC has
+    no paths, and ports of its own: an interface on the agent's host is enough, if the agent's URL has no path."""
+    wanted = Destination._read(url_of(agent))
+    for interface in view.interfaces:
+        with suppress(MalformedError):
+            named = Destination._read(url_of(interface.url))
+            is_web = named.origin.startswith(("https:", "http:"))
+            is_same_host = not wanted.path and interface_host(interface.url) == host_of(agent)
+            if named.below(wanted) is not None if is_web else is_same_host:
+                return
+    urls = shorten(ascii(interface.url)[1:-1][:80] for interface in view.interfaces)
+    raise CardVerificationError(
+        f"the card names no interface at {wanted} or below it, but {urls or 'none at all'}: it is the card of another "
+        "agent, or the URL of the agent is wrong; write the URL that the agent is called at"
+    )
 
 
 def check_extension(public: Iterable[CardView], extended: CardView) -> None:

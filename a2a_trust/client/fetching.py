@@ -5,8 +5,11 @@ The rules:
 1. The fetcher sends requests: https, checked addresses, no redirects, limits of bytes and time (``base.net.fetcher``).
 2. The newer well-known path is fetched first, the older one only after a 404; a URL that ends in ``.json`` as it is.
 3. Answers are cached as the server allows, and revalidated.
-4. The card is verified for the host of the URL before any member is used.
+4. The card is verified for the host of the URL before any member is used. With ``origin``, the URL is only a place,
+   such as an entry of a registry, and fetched as it is. The card is verified for the host of ``origin``, names an
+   interface at or below it, and the memory keeps it by ``origin``.
 5. The memory of cards comes last, so only verified cards are in it.
+6. With headers, only one URL is fetched: they are for no other name of the card, no key set, and no redirect.
 
 The extended card is fetched with credentials, and it must not lead further than the public card. The credentials go to
 one URL: an interface of the verified card, over https, on the host of the card. Over http they go only to this machine,
@@ -21,6 +24,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlsplit
@@ -35,6 +39,7 @@ from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import Interface, read_card
 from a2a_trust.client.destinations import check_extension
 from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
+from a2a_trust.client.location import Location, named_location
 from a2a_trust.client.verification import DEFAULTS, CardCache, FetchOptions, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.trust.origins import interface_host, is_unencrypted, url_of
@@ -51,27 +56,40 @@ _CALL_ID: Final = "extended-card"
 
 
 def fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = EMPTY
+    url: str,
+    trust: TrustSource,
+    options: FetchOptions = DEFAULTS,
+    *,
+    headers: Headers = EMPTY,
+    origin: str | None = None,
 ) -> VerifiedCard:
     """Fetch the card of the agent at that URL, and verify it with the keys of ``trust``.
 
     ``url`` is the URL of the agent (``https://agent.example.com``), or of the card, which ends in ``.json``.
-    ``credentials`` are headers for a card behind authentication, such as ``{"Authorization": "Bearer …"}``. They are
-    sent only to that URL, and the answer is not cached.
+    ``headers`` are for a card behind authentication, such as ``{"Authorization": "Bearer …"}``. They are sent only to
+    the URL of the card: for an agent, to the newer well-known path. The answer is not cached.
+    ``origin`` is the URL of the agent if ``url`` is a place elsewhere, such as an entry of a registry, whatever its
+    name. The keys must be trusted for the agent's host; the place is not trusted.
 
     FetchError: the card cannot be fetched. MalformedError, CardVerificationError and its subclasses: it is not
     verified. CardMemoryUnavailableError: the memory cannot be read or written, so an older card cannot be detected.
     """
-    credentials = HiddenHeaders(credentials)
-    return run(fetching(url, Verification.by(options, trust), options.cache, credentials), options.fetcher)
+    headers = HiddenHeaders(headers)
+    return run(fetching(url, Verification.by(options, trust), options.cache, headers, origin), options.fetcher)
 
 
 async def async_fetch_card(
-    url: str, trust: TrustSource, options: FetchOptions = DEFAULTS, *, credentials: Headers = EMPTY
+    url: str,
+    trust: TrustSource,
+    options: FetchOptions = DEFAULTS,
+    *,
+    headers: Headers = EMPTY,
+    origin: str | None = None,
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
-    credentials = HiddenHeaders(credentials)
-    return await run_async(fetching(url, Verification.by(options, trust), options.cache, credentials), options.fetcher)
+    headers = HiddenHeaders(headers)
+    steps = fetching(url, Verification.by(options, trust), options.cache, headers, origin)
+    return await run_async(steps, options.fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -96,24 +114,30 @@ def card_urls(url: str) -> tuple[str, ...]:
 
 
 def fetching(
-    url: str, verification: Verification, cache: CardCache | None, credentials: Headers = EMPTY
+    url: str,
+    verification: Verification,
+    cache: CardCache | None,
+    headers: Headers = EMPTY,
+    origin: str | None = None,
 ) -> Flow[VerifiedCard]:
-    kept_in = CardCache(1) if cache is None or credentials else cache  # one that ends with this flow
-    return (yield from _at_first(url, lambda place: _fetching_from(place, verification, kept_in, credentials)))
+    kept_in = CardCache(1) if cache is None or headers else cache  # one that ends with this flow
+    agent = None if origin is None else named_location(origin)
+    places = card_urls(url)[: 1 if headers else 2] if agent is None else (url,)
+    return (yield from _at_first(places, lambda each: _fetching_from(each, verification, kept_in, headers, agent)))
 
 
-def finding(url: str) -> Flow[tuple[str, Fetched]]:
-    """The URL of the agent's card, and the answer from there, unverified."""
+def finding(url: str, headers: Headers = EMPTY, *, is_place: bool = False) -> Flow[tuple[str, Fetched]]:
+    """The URL of the agent's card, and the answer from there, unverified. ``is_place``: the URL itself, as it is."""
 
     def get(place: str) -> Flow[tuple[str, Fetched]]:
-        return place, (yield Get(url=place))
+        return place, (yield Get(url=place, headers=headers))
 
-    return (yield from _at_first(url, get))
+    return (yield from _at_first((url,) if is_place else card_urls(url)[: 1 if headers else 2], get))
 
 
-def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
+def _at_first(places: tuple[str, ...], attempt: Callable[[str], Flow[T]]) -> Flow[T]:
     """The result of the attempt at the first URL that does not answer 404."""
-    *newer, oldest = card_urls(url)
+    *newer, oldest = places
     for place in newer:
         try:
             return (yield from attempt(place))
@@ -124,17 +148,18 @@ def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
 
 
 def _fetching_from(
-    place: str, verification: Verification, cache: CardCache, credentials: Headers
+    place: str, verification: Verification, cache: CardCache, headers: Headers, agent: Location | None
 ) -> Flow[VerifiedCard]:
+    verify = partial(verification.verify, url=agent or place, is_elsewhere=agent is not None)
     fresh = cache.fresh(place, verification.clock())
     if fresh is not None:
         try:
-            return (yield from verification.verify(fresh.body, place))
+            return (yield from verify(fresh.body))
         except CardVerificationError:
             pass  # a key was revoked, or a signature has expired: the server may have a newer card
     now = verification.clock()  # before the request: its answer may be as old as that
-    fetched = yield Get(url=place, known=cache.known(place), headers=credentials)
-    verified = yield from verification.verify(fetched.body, place)
+    fetched = yield Get(url=place, known=cache.known(place), headers=headers)
+    verified = yield from verify(fetched.body)
     cache.keep(place, fetched, now)
     return verified
 
@@ -186,33 +211,33 @@ class UnsafeReportOnly:
 
 
 def fetch_extended_card(
-    card: VerifiedCard, trust: TrustSource, *, credentials: Headers, tenant: str = "", options: FetchOptions = DEFAULTS
+    card: VerifiedCard, trust: TrustSource, *, headers: Headers, tenant: str = "", options: FetchOptions = DEFAULTS
 ) -> VerifiedCard:
     """The extended card of the agent whose public card is ``card``, to use in its place.
 
-    ``credentials`` are headers, such as ``{"Authorization": "Bearer …"}``; they are sent only to one interface of the
+    ``headers`` are credentials, such as ``{"Authorization": "Bearer …"}``; they are sent only to one interface of the
     card. ``tenant`` is the tenant, unless the card names one. ``trust`` and ``options`` are as in ``fetch_card``.
 
     FetchError: the card promises no extended card, or it cannot be fetched (``status`` 401 or 403: not with these
     credentials). MalformedError, CardVerificationError: one of the two cards is not verified now, or the extended one
     names origins of interfaces, or URLs for credentials, that the public card does not name.
     """
-    credentials = HiddenHeaders(credentials)
-    return run(_extending(card, Verification.by(options, trust), credentials, tenant), options.fetcher)
+    headers = HiddenHeaders(headers)
+    return run(_extending(card, Verification.by(options, trust), headers, tenant), options.fetcher)
 
 
 async def async_fetch_extended_card(
-    card: VerifiedCard, trust: TrustSource, *, credentials: Headers, tenant: str = "", options: FetchOptions = DEFAULTS
+    card: VerifiedCard, trust: TrustSource, *, headers: Headers, tenant: str = "", options: FetchOptions = DEFAULTS
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
-    credentials = HiddenHeaders(credentials)
-    return await run_async(_extending(card, Verification.by(options, trust), credentials, tenant), options.fetcher)
+    headers = HiddenHeaders(headers)
+    return await run_async(_extending(card, Verification.by(options, trust), headers, tenant), options.fetcher)
 
 
-def _extending(card: VerifiedCard, verification: Verification, credentials: Headers, tenant: str) -> Flow[VerifiedCard]:
+def _extending(card: VerifiedCard, verification: Verification, headers: Headers, tenant: str) -> Flow[VerifiedCard]:
     verification = verification.without_memory()
     card, _ = yield from verification.verify_again(card)  # the request has credentials for what it names
-    request = _request(card, credentials, tenant)
+    request = _request(card, headers, tenant)
     fetched = yield request
     document = fetched.body if request.content is None else _result(fetched.body)
     extended, _ = yield from verification.verify_signatures(document, request.url)
@@ -220,7 +245,7 @@ def _extending(card: VerifiedCard, verification: Verification, credentials: Head
     return extended
 
 
-def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
+def _request(card: VerifiedCard, headers: Headers, tenant: str) -> Get:
     if card.origin is None:
         raise ConfigurationError(
             "card: it was verified without a host, so credentials cannot be bound to it; verify it with its URL as "
@@ -233,8 +258,8 @@ def _request(card: VerifiedCard, credentials: Headers, tenant: str) -> Get:
         scheme, host = url_of(interface.url).scheme, interface_host(interface.url)
         is_safe = scheme == "https" or (scheme == "http" and is_this_machine(host))
         if host == card.origin and is_safe and interface.binding in (Binding.JSONRPC, Binding.HTTP_JSON):
-            url, headers, content = _request_at(interface, tenant)
-            return Get(url=url, headers={**headers, **credentials}, content=content)
+            url, named, content = _request_at(interface, tenant)
+            return Get(url=url, headers={**named, **headers}, content=content)
     raise FetchError(
         f"the card has no interface of HTTP+JSON or JSON-RPC over https on its own host {card.origin}, and credentials "
         "are sent to no other host"

@@ -51,19 +51,20 @@ class _Grant(Credential):
                 f"{type(self).__name__}(OAuthClient(…), …)"
             )
         self._client = client
-        self._allowed = frozenset(allowed_scopes)
-        if isinstance(allowed_scopes, str) or not all(map(SCOPE.fullmatch, self._allowed)):
+        self.allowed_scopes: frozenset[str] = frozenset(allowed_scopes)
+        if isinstance(allowed_scopes, str) or not all(map(SCOPE.fullmatch, self.allowed_scopes)):
             raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows no scope')
         self._resources = (resource,) if isinstance(resource, str) else tuple(resource)
         self._audience = audience
+        self.lacks_resource = not (self._resources or audience)
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
-        beyond = scopes - self._allowed
+        beyond = scopes - self.allowed_scopes
         missing = f"allowed_scopes does not have '{shorten(nsmallest(9, beyond), ' ')}'" if beyond else ""
         return self._client.mismatch(scheme) or missing
 
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str]:
-        return scopes & self._allowed
+        return scopes & self.allowed_scopes
 
     def renew(self, value: CredentialValue) -> bool:
         self._client.forget(value)
@@ -230,7 +231,7 @@ class IdentityAssertion(_OnBehalf):
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
         subject, verified = yield from self._subject()
-        provider, at_most, expires_at, kind = self._provider, self._allowed, math.inf, ID_TOKEN_TYPE
+        provider, at_most, expires_at, kind = self._provider, self.allowed_scopes, math.inf, ID_TOKEN_TYPE
         if verified is not None:
             if verified.issuer != provider.issuer:  # which must not get the tokens of others
                 raise TokenRequestError(

@@ -14,6 +14,8 @@ from typing import Any, Final, Self
 
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.net.fetcher import Fetched, Fetcher, check_fetcher
+from a2a_trust.card.view import read_card
+from a2a_trust.client.destinations import check_names
 from a2a_trust.client.flow import Awaited, Flow, Get, InThread
 from a2a_trust.client.location import named_location
 from a2a_trust.client.memory import CardMemory
@@ -161,13 +163,18 @@ class Verification(FetchOptions):
             )
         return cls(trust=trust, **{each.name: getattr(options, each.name) for each in fields(FetchOptions)})
 
-    def verify(self, document: bytes | Mapping[str, Any], url: str) -> Flow[VerifiedCard]:
+    def verify(
+        self, document: bytes | Mapping[str, Any], url: str, *, is_elsewhere: bool = False
+    ) -> Flow[VerifiedCard]:
         verified, _ = yield from self.verify_signatures(document, url)
-        yield from self.admit(verified, url)
+        yield from self.admit(verified, url, is_elsewhere=is_elsewhere)
         return verified
 
-    def admit(self, verified: VerifiedCard, url: str) -> Flow[None]:
-        """Check a verified card against the memory, which then remembers it."""
+    def admit(self, verified: VerifiedCard, url: str, *, is_elsewhere: bool = False) -> Flow[None]:
+        """Check a verified card against the memory, which then remembers it. If it came from elsewhere than the agent
+        at ``url``, it must name an interface there."""
+        if is_elsewhere:
+            check_names(read_card(verified.card), url)
         if self.memory is not None:
             yield InThread(partial(self.memory.admit, verified, named_location(url), now=self.clock()))
 

@@ -1,7 +1,8 @@
 """Three agents of the first generation (A2A 0.1) that write a document together: outline, document, summary.
 
-Each declares that callers need an API key. They share one store of keys, so one key opens all three, and one
-revocation closes them. Cards of 0.1 have no word for scopes; cards of 0.2 and later can demand one of each.
+Each declares that callers need an API key, and signs its card. They share one store of keys, so one key opens all
+three, and one revocation closes them. Cards of 0.1 have no word for scopes; cards of 0.2 and later can demand one of
+each.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.types import ASGIApp
 
-from a2a_trust import ApiKeyVerifier, SqliteApiKeys, principal_of, protect
+from a2a_trust import ApiKeyVerifier, CardServing, SqliteApiKeys, load_private_key, principal_of, protect
 from a2a_trust.auth import CredentialAt, InHeader
 
 __all__ = ["WRITERS", "agent"]
@@ -34,8 +35,8 @@ def summary(text: str) -> str:
 WRITERS: dict[str, Callable[[str], str]] = {"outline": outline, "document": document, "summary": summary}
 
 
-def agent(name: str, url: str, store: Path | str) -> ASGIApp:
-    """One of the three, behind its card."""
+def agent(name: str, url: str, store: Path | str, key: Path | str) -> ASGIApp:
+    """One of the three, behind its card, which is signed with the key in that file."""
     card: dict[str, Any] = {
         "name": name.title(),
         "description": f"Writes the {name}.",
@@ -48,10 +49,6 @@ def agent(name: str, url: str, store: Path | str) -> ASGIApp:
         "skills": [{"id": name, "name": name.title(), "description": f"Writes the {name}.", "tags": ["writing"]}],
     }
     app = FastAPI()
-
-    @app.get("/.well-known/agent.json")
-    def public_card() -> dict[str, Any]:
-        return card
 
     @app.post("/tasks/send")
     def send(request: dict[str, Any], http: Request) -> dict[str, Any]:
@@ -66,4 +63,5 @@ def agent(name: str, url: str, store: Path | str) -> ASGIApp:
         }
 
     keys = ApiKeyVerifier(SqliteApiKeys(store))
-    return protect(app, card=card, verifiers={"apiKey": CredentialAt(InHeader("X-API-Key"), keys)})
+    places = {"apiKey": CredentialAt(InHeader("X-API-Key"), keys)}
+    return protect(app, card=card, verifiers=places, serving=CardServing(signer=load_private_key(key)))

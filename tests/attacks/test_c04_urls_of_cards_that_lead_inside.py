@@ -186,7 +186,7 @@ def test_a_name_that_changes_before_the_extended_card_gets_no_credentials(agent:
     fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
     card = fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     with pytest.raises(FetchError, match=f"has the address {METADATA}"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+        fetch_extended_card(card, trusting(HOST), headers=KEY, options=FetchOptions(fetcher=fetcher))
     assert agent.paths() == [NEW]
 
 
@@ -262,7 +262,7 @@ async def test_an_interface_elsewhere_gets_no_credentials(agent: Agent, authorit
     card = verify_card(document, trust, origin=agent.origin(), now=time.time())
     with pytest.raises(FetchError, match="credentials are sent to no other host"):
         await async_fetch_extended_card(
-            card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher_for(agent, authority))
+            card, trust, headers=KEY, options=FetchOptions(fetcher=fetcher_for(agent, authority))
         )
     assert agent.asked == []
 
@@ -275,7 +275,7 @@ async def test_a_card_that_is_bound_to_no_host_leads_credentials_nowhere(agent: 
         card = verify_card(document, trust, origin=origin, now=time.time())
         with pytest.raises(ConfigurationError, match="verified without a host"):
             await async_fetch_extended_card(
-                card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher_for(agent, authority))
+                card, trust, headers=KEY, options=FetchOptions(fetcher=fetcher_for(agent, authority))
             )
     assert agent.asked == []
 
@@ -290,7 +290,7 @@ def test_a_redirect_carries_no_credentials(agent: Agent, authority: Authority, s
     fetcher = fetcher_for(agent, authority)
     card = fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     with pytest.raises(FetchError, match="redirects") as caught:
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+        fetch_extended_card(card, trusting(HOST), headers=KEY, options=FetchOptions(fetcher=fetcher))
     assert agent.paths() == [NEW, "/rpc"]
     assert "a secret" not in str(caught.value)
 
@@ -328,11 +328,11 @@ def test_an_extended_card_leads_further_than_the_public_one(
     agent.pages = {NEW: signed(public), "/rpc": b'{"id": "extended-card", "result": %b}' % signed(wider)}
     card = fetch_card(agent.origin(), trust, options=FetchOptions(fetcher=fetcher))
     with pytest.raises(Exception, match="the public card does not name") as caught:
-        fetch_extended_card(card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher))
+        fetch_extended_card(card, trust, headers=KEY, options=FetchOptions(fetcher=fetcher))
     assert named in str(caught.value)
     assert interface not in str(caught.value)
     agent.pages["/rpc"] = b'{"id": "extended-card", "result": %b}' % signed(public)
-    assert fetch_extended_card(card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher)).card == public
+    assert fetch_extended_card(card, trust, headers=KEY, options=FetchOptions(fetcher=fetcher)).card == public
 
 
 # --- dot segments: the server reads another path than the one that was checked or shown ----------------------------
@@ -347,7 +347,7 @@ def test_a_tenant_leads_out_of_the_interface(agent: Agent, authority: Authority,
     options = FetchOptions(fetcher=fetcher_for(agent, authority))
     card = fetch_card(agent.origin(), trusting(HOST), options=options)
     with pytest.raises(ConfigurationError, match=r"^tenant: .*dot segment"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, tenant=tenant, options=options)
+        fetch_extended_card(card, trusting(HOST), headers=KEY, tenant=tenant, options=options)
     assert agent.paths() == [NEW]
 
 
@@ -359,7 +359,7 @@ def test_a_card_leads_credentials_out_of_its_interface(agent: Agent, authority: 
     options = FetchOptions(fetcher=fetcher_for(agent, authority))
     card = fetch_card(agent.origin(), trusting(HOST), options=options)
     with pytest.raises((MalformedError, FetchError), match="dot segment"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=options)
+        fetch_extended_card(card, trusting(HOST), headers=KEY, options=options)
     assert agent.paths() == [NEW]
 
 

@@ -328,14 +328,14 @@ def test_a_fetch_of_a_card_with_credentials_that_fails_shows_nothing(
             def fetch(given: dict[str, str] = credentials) -> None:
                 url, trust = f"{servers.origin}/card.json", trusting(VICTIM)
                 if kind == "sync":
-                    fetch_card(url, trust, options, credentials=given)
+                    fetch_card(url, trust, options, headers=given)
                 else:
-                    asyncio.run(async_fetch_card(url, trust, options, credentials=given))
+                    asyncio.run(async_fetch_card(url, trust, options, headers=given))
 
             assert_untold(*traces_of(raised(fetch)), caplog.text)
     card = card_with(servers.origin, {"s": key_scheme()}, {"s": []})
     extended = lambda: fetch_extended_card(  # noqa: E731
-        card, trusting(VICTIM), credentials={"X-Key": KEY}, options=options
+        card, trusting(VICTIM), headers={"X-Key": KEY}, options=options
     )
     assert_untold(*traces_of(raised(extended)))
 

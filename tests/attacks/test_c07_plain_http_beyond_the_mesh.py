@@ -253,7 +253,7 @@ def test_no_credential_goes_over_http_by_a_client_that_checks_no_address(agent: 
         http.post(f"{here(agent)}/rpc")
     options = FetchOptions(fetcher=Fetcher(http_within=[MESH], resolver=Names(**{NAME: [["127.0.0.1"]]})))
     with pytest.raises(FetchError, match="credentials are sent to no other host"):
-        fetch_extended_card(card, trusting(NAME), credentials={"X-API-Key": KEY}, options=options)
+        fetch_extended_card(card, trusting(NAME), headers={"X-API-Key": KEY}, options=options)
     assert_got_nothing(agent)
     assert agent.asked == []
 

@@ -280,7 +280,7 @@ def test_no_credential_for_the_extended_card_of_a_card_that_is_not_verified_any_
         fetch_extended_card(
             card,
             TrustStore([trusted(revoked=True)]),
-            credentials={"X-API-Key": KEY},
+            headers={"X-API-Key": KEY},
             options=FetchOptions(fetcher=fetcher),
         )
     assert servers.agent.asked == []

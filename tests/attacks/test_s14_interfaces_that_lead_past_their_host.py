@@ -180,7 +180,7 @@ def test_credentials_are_sent_over_no_interface_that_is_not_encrypted(
     )
     with pytest.raises(FetchError, match="credentials are sent to no other host"):
         fetch_extended_card(
-            card, trusting("agent.test"), credentials={"X-API-Key": "secret"}, options=FetchOptions(fetcher=fetcher)
+            card, trusting("agent.test"), headers={"X-API-Key": "secret"}, options=FetchOptions(fetcher=fetcher)
         )
     assert eavesdropper.asked == []
 
@@ -197,7 +197,7 @@ def test_an_encrypted_interface_goes_before_one_that_is_not(agent: Agent, author
         )
         with pytest.raises(FetchError, match="404"):
             fetch_extended_card(
-                card, trusting("localhost"), credentials={"X-API-Key": "secret"}, options=FetchOptions(fetcher=fetcher)
+                card, trusting("localhost"), headers={"X-API-Key": "secret"}, options=FetchOptions(fetcher=fetcher)
             )
         assert (plain.paths(), agent.paths()) == ([], ["/rpc"])
 
@@ -269,11 +269,11 @@ def test_control_the_extended_card_of_an_agent_of_this_machine_needs_permission(
         key = {"X-API-Key": "secret"}
         with pytest.raises(FetchError, match="only https URLs are fetched"):
             fetch_extended_card(
-                card, trusting("localhost"), credentials=key, options=FetchOptions(fetcher=Fetcher(resolver=names))
+                card, trusting("localhost"), headers=key, options=FetchOptions(fetcher=Fetcher(resolver=names))
             )
         assert plain.asked == []
         fetcher = Fetcher(private_origins=[url], resolver=names)
         assert fetch_extended_card(
-            card, trusting("localhost"), credentials=key, options=FetchOptions(fetcher=fetcher)
+            card, trusting("localhost"), headers=key, options=FetchOptions(fetcher=fetcher)
         ).card == card_of(url)
         assert [each.headers["x-api-key"] for each in plain.asked] == ["secret"]

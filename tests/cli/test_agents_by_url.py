@@ -142,10 +142,14 @@ def test_keys_that_are_named_one_by_one_speak_for_the_host_that_was_asked_alone(
 def test_a_mirror_is_believed_only_where_the_origin_is_named(command: Command, agent: Agent) -> None:
     mirror = agent.origin(MIRROR)
     assert command("verify", mirror, *KEYS).code == 4
-    done = command("verify", mirror, *KEYS, "--origin", agent.origin(HOST))
-    assert done.code == 0
-    assert f", origin {HOST}\n" in done.out
-    assert command("verify", agent.origin(HOST), *KEYS, "--origin", mirror).code == 4
+    agent.pages["/entries/7"] = agent.pages[NEW]
+    for place in (NEW, "/entries/7"):  # the URL as it is
+        done = command("verify", mirror + place, *KEYS, "--origin", agent.origin(HOST))
+        assert done.code == 0
+        assert f", origin {HOST}\n" in done.out
+    assert command("verify", agent.origin(HOST) + NEW, *KEYS, "--origin", mirror).code == 4
+    done = command("verify", f"{mirror}{NEW}", *KEYS, "--origin", f"{agent.origin(HOST)}/other")
+    assert (done.code, "names no interface at" in done.out) == (1, True)
 
 
 def test_the_keys_of_a_trust_file_may_be_on_the_network(command: Command, agent: Agent) -> None:
@@ -449,7 +453,8 @@ def test_private_addresses_are_those_of_the_origin_that_was_typed(
 ) -> None:
     made: list[list[str]] = []
 
-    def fetcher(private_origins: Sequence[str] = ()) -> Fetcher:
+    def fetcher(private_origins: Sequence[str] = (), ssl_context: None = None) -> Fetcher:
+        assert ssl_context is None
         made.append([*private_origins])
         names = Names(agent_test=[["127.0.0.1"]], mirror_test=[["127.0.0.1"]])
         return Fetcher(private_origins=private_origins, ssl_context=authority.client(), resolver=names)
@@ -462,7 +467,7 @@ def test_private_addresses_are_those_of_the_origin_that_was_typed(
     assert (refused.code, agent.asked) == (6, [])
     assert "for a private agent add --private-origins" in refused.out
     assert command("verify", here, *KEYS, "--private-origins").code == 0
-    done = command("verify", here, "--on-first-use", "--origin", mirror, "--private-origins")
+    done = command("verify", here + NEW, "--on-first-use", "--origin", mirror, "--private-origins")
     assert (done.code, KEY_SET in agent.paths()) == (4, False)
     Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\njwks_url = "{here}{KEY_SET}"\n')
     done = command("verify", here, "--trust", "trust.toml", "--private-origins")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from a2a_trust import ConfigurationError, generate_signer
+from a2a_trust.auth import InCookie, InHeader, InQuery
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.client import ApiKey, BasicCredentials, BearerToken
 from a2a_trust.client.answer import Part, answer_for, check_credentials, demands_of, scopes_named
@@ -240,3 +241,39 @@ def test_a_word_of_a_0_1_card_that_nothing_answers() -> None:
     card = {"name": "a", "url": f"{ORIGIN}/rpc", "authentication": {"schemes": ["public"]}, "skills": []}
     with pytest.raises(MissingCredentialsError, match=r"does not know \(public\)"):
         answered(read_card(card))
+
+
+OF_0_1: Final = {"name": "a", "url": f"{ORIGIN}/rpc", "authentication": {"schemes": ["apiKey"]}, "skills": []}
+
+
+@pytest.mark.parametrize("place", [InHeader("X-API-Key"), InQuery("key"), InCookie("key")])
+def test_the_program_says_where_the_key_of_a_0_1_card_goes(place: Any) -> None:
+    [part] = answered(read_card(OF_0_1), apiKey=ApiKey("k", origins=[ORIGIN], place=place))
+    assert part.place == place
+
+
+def test_what_is_missing_for_the_key_of_a_0_1_card() -> None:
+    with pytest.raises(MissingCredentialsError, match=r'ask the agent.s operator.*place=InHeader\("X-API-Key"\)'):
+        answered(read_card(OF_0_1))
+    with pytest.raises(MissingCredentialsError, match=r"the card does not say where: pass ApiKey\(…, place="):
+        answered(read_card(OF_0_1), apiKey=KEY)
+    with pytest.raises(ConfigurationError, match="place is not a place"):
+        ApiKey("k", origins=[ORIGIN], place="X-API-Key")  # type: ignore[arg-type]
+
+
+def test_a_place_beside_the_place_of_the_card_is_an_error() -> None:
+    card = {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}, "security": [{"key": []}]}
+    with pytest.raises(MissingCredentialsError, match="the card says where: leave out place="):
+        answered(read_card(card), key=ApiKey("k", origins=[ORIGIN], place=InHeader("X-Key")))
+    with pytest.raises(MissingCredentialsError, match="an ApiKey does not answer it"):
+        answered(
+            read_card({**OF_0_1, "authentication": {"schemes": ["bearer"]}}),
+            bearer=ApiKey("k", origins=[ORIGIN], place=InHeader("X-Key")),
+        )
+
+
+@pytest.mark.parametrize("word", ["OAuth2", "openIdConnect"])
+def test_words_for_tokens_are_the_same_as_on_the_server(word: str) -> None:
+    given: dict[str, Any] = {word: TOKEN}
+    [part] = answered(read_card({**OF_0_1, "authentication": {"schemes": [word]}}), **given)
+    assert (part.place, part.word) == (None, "Bearer")

@@ -26,11 +26,11 @@ from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 
 GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-FETCH, OFFLINE, FIRST_USE, REPORT, EXTENDED, SDK, HOOK, OTHERS, MESH, REGISTRY = re.findall(
+FETCH, PLACE, OFFLINE, FIRST_USE, REPORT, EXTENDED, SDK, HOOK, OTHERS, MESH, REGISTRY = re.findall(
     r"```python\n(.*?)```", GUIDE, re.DOTALL
 )
 HOST = "127.0.0.1"
-NAMES = ("agent.example.com", "new-agent.example.com", "unsigned-agent.example.com")
+NAMES = ("agent.example.com", "new-agent.example.com", "unsigned-agent.example.com", "registry.example.com")
 
 
 class FetcherToHere(Fetcher):
@@ -75,7 +75,7 @@ def many(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agen
 
 
 def test_cards_are_fetched_as_the_guide_says(folder: Path, many: Agent, caplog: pytest.LogCaptureFixture) -> None:
-    agent, new, unsigned = (f"https://{name}" for name in NAMES)
+    agent, new, unsigned, _ = (f"https://{name}" for name in NAMES)
     stranger = generate_signer(kid="stranger")
     cards = {
         agent: signed(card_of(agent)),
@@ -99,6 +99,10 @@ def test_cards_are_fetched_as_the_guide_says(folder: Path, many: Agent, caplog: 
     (folder / "card.json").write_bytes(cards[agent])
     names = run_block(FETCH, {})
     assert names["card"] == card_of(agent)
+    many.pages["/agents/ledger"] = cards[agent]
+    assert run_block(PLACE, {**names})["verified"].card == card_of(agent)
+    assert many.asked.pop().headers["host"].startswith("registry.example.com")
+    assert [record.location for record in names["memory"].records()] == [agent]
     assert run_block(OFFLINE, names)["verified"].card == card_of(agent)
     run_block("verified = " + FETCH.partition("verified = ")[2], names)
     assert many.paths() == [NEW]  # the answer was fresh

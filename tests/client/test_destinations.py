@@ -166,6 +166,19 @@ def test_a_card_before_1_0_also_names_the_paths_of_its_extended_card() -> None:
     assert covered(named_by(card), [*named, NEW, "/a2a", "/a2a/rpc/v1/message:send", "/agent"]) == named
 
 
+def test_a_card_of_0_1_names_its_url_and_the_first_paths_below_it() -> None:
+    card = {"name": "a", "url": f"{AGENT}/a", "version": "1", "authentication": {"schemes": ["apiKey"]}, "skills": []}
+    named = named_by(card)
+    paths = ["/a", "/a/tasks/send", "/a/tasks/sendSubscribe", "/a/tasks/7"]
+    assert (
+        covered(named, [*paths, "/a/tasks", "/a/tasks/7/8", "/tasks/send", "/a/message:send", "/a/t/tasks/send"])
+        == paths
+    )
+    plain = {name: value for name, value in card.items() if name != "authentication"}
+    assert covered(named_by(plain), paths) == ["/a"]
+    assert covered(named_by({**plain, "protocolVersion": "0.1"}), paths) == paths
+
+
 def test_what_is_beside_a_copy_of_a_card_is_not_of_its_agent() -> None:
     card = card_of(AGENT, url=f"{AGENT}/a2a/rpc", protocolVersion="0.2.6")
     del card["supportedInterfaces"]

@@ -686,7 +686,7 @@ def test_an_extended_card_is_had_by_every_name(
     card = public(agent, fetcher, supportedInterfaces=supported)
     more = card_of(agent.origin(), supportedInterfaces=supported, description="More.")
     agent.pages[path] = by_json_rpc(signed(more)) if method else signed(more)
-    options: Any = {"credentials": KEY, "tenant": tenant, "options": FetchOptions(fetcher=fetcher)}
+    options: Any = {"headers": KEY, "tenant": tenant, "options": FetchOptions(fetcher=fetcher)}
     if waits:
         extended = fetch_extended_card(card, trusting(HOST), **options)
     else:
@@ -704,9 +704,7 @@ def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, fet
     (supported,) = interfaces(agent, ("/rest", "HTTP+JSON", "1.0"))
     card = public(agent, fetcher, supportedInterfaces=[{**supported, "tenant": "own"}])
     with pytest.raises(FetchError, match="404"):
-        fetch_extended_card(
-            card, trusting(HOST), credentials=KEY, tenant="other", options=FetchOptions(fetcher=fetcher)
-        )
+        fetch_extended_card(card, trusting(HOST), headers=KEY, tenant="other", options=FetchOptions(fetcher=fetcher))
     assert agent.paths() == ["/rest/own/extendedAgentCard"]
 
 
@@ -729,7 +727,7 @@ def test_an_answer_without_a_verified_card_is_an_error(
     card = public(agent, fetcher)
     agent.pages["/rpc"] = answer
     with pytest.raises(error, match=match):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+        fetch_extended_card(card, trusting(HOST), headers=KEY, options=FetchOptions(fetcher=fetcher))
 
 
 def test_the_memory_neither_gets_an_extended_card_nor_rejects_an_older_one(agent: Agent, fetcher: Fetcher) -> None:
@@ -739,7 +737,7 @@ def test_the_memory_neither_gets_an_extended_card_nor_rejects_an_older_one(agent
     known = memory.records()
     agent.pages["/rpc"] = by_json_rpc(signed(card_of(agent.origin(), description="More."), iat=time.time() - 60))
     options = FetchOptions(fetcher=fetcher, memory=memory)
-    fetch_extended_card(card, trusting(HOST), credentials=KEY, options=options)
+    fetch_extended_card(card, trusting(HOST), headers=KEY, options=options)
     assert memory.records() == known
 
 
@@ -748,14 +746,14 @@ def test_credentials_that_do_not_suffice_are_told_by_the_status(agent: Agent, fe
     card = public(agent, fetcher)
     agent.pages["/rpc"] = Page(status=status)
     with pytest.raises(FetchError) as caught:
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+        fetch_extended_card(card, trusting(HOST), headers=KEY, options=FetchOptions(fetcher=fetcher))
     assert caught.value.status == status
 
 
 def test_a_card_that_promises_none_is_not_asked(agent: Agent, fetcher: Fetcher) -> None:
     card = public(agent, fetcher, capabilities={})
     with pytest.raises(FetchError, match="promises no extended card"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+        fetch_extended_card(card, trusting(HOST), headers=KEY, options=FetchOptions(fetcher=fetcher))
     assert agent.asked == []
 
 
@@ -766,7 +764,7 @@ def test_a_card_that_promises_none_is_not_asked(agent: Agent, fetcher: Fetcher) 
 def test_headers_that_are_not_credentials_are_refused(agent: Agent, fetcher: Fetcher, headers: dict[str, str]) -> None:
     card = public(agent, fetcher)
     with pytest.raises(ConfigurationError, match="is set by the fetcher"):
-        fetch_extended_card(card, trusting(HOST), credentials=headers, options=FetchOptions(fetcher=fetcher))
+        fetch_extended_card(card, trusting(HOST), headers=headers, options=FetchOptions(fetcher=fetcher))
     assert agent.asked == []
 
 
@@ -774,9 +772,7 @@ def test_headers_that_are_not_credentials_are_refused(agent: Agent, fetcher: Fet
 def test_a_value_that_is_no_header_is_refused_and_not_repeated(agent: Agent, fetcher: Fetcher, value: str) -> None:
     card = public(agent, fetcher)
     with pytest.raises(ConfigurationError, match="the value of X-API-Key must be") as caught:
-        fetch_extended_card(
-            card, trusting(HOST), credentials={"X-API-Key": value}, options=FetchOptions(fetcher=fetcher)
-        )
+        fetch_extended_card(card, trusting(HOST), headers={"X-API-Key": value}, options=FetchOptions(fetcher=fetcher))
     assert not value.strip() or value.strip() not in str(caught.value)
     assert agent.asked == []
 
@@ -788,7 +784,7 @@ def test_uncovered_members_of_an_extended_card_are_refused(agent: Agent, fetcher
     agent.pages["/rpc"] = by_json_rpc(served({**more, "x": "y"}, made))
     key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
     with pytest.raises(UncoveredFieldsError):
-        fetch_extended_card(card, TrustStore([key]), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+        fetch_extended_card(card, TrustStore([key]), headers=KEY, options=FetchOptions(fetcher=fetcher))
 
 
 @pytest.mark.parametrize("given", ["x", Fetcher])

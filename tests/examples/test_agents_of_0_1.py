@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust import SqliteApiKeys
+from a2a_trust import SqliteApiKeys, generate_signer
+from a2a_trust.keys.files import private_key_bytes
 from tests.examples.waiting import until
 from tests.servers.serving import free_port, serving
 
@@ -133,12 +134,17 @@ def test_an_orchestrator_writes_with_three_agents_until_its_key_is_revoked() -> 
         "== summary",
     ]
     assert "1. Why agents need identities; 2. How agents need identities" in done.stdout
-    assert done.stdout.rstrip().endswith("{'outline': 401, 'document': 401, 'summary': 401}")
+    assert "the asynchronous client gets the same: True\n" in done.stdout
+    assert done.stdout.rstrip().endswith("after the user's key is revoked: 401")
 
 
 @pytest.mark.parametrize("writer", ["outline", "document", "summary"])
 def test_each_writer_knows_its_caller_and_refuses_strangers(writer: str, store: Path, key: str) -> None:
-    url, running = started("serve:app", EXAMPLES / "writers", WRITER=writer, API_KEYS=str(store))
+    card_key = store.with_name("card.key")
+    card_key.write_bytes(private_key_bytes(generate_signer(), format="pem"))
+    card_key.chmod(0o600)
+    settings = {"WRITER": writer, "API_KEYS": str(store), "CARD_KEY": str(card_key)}
+    url, running = started("serve:app", EXAMPLES / "writers", **settings)
     with running:
         assert ask(url, "POST", "/tasks/send").status_code == 401
         assert ask(url, "POST", "/tasks/send", **{"X-API-Key": key[:-1] + "?"}).status_code == 401

@@ -136,8 +136,14 @@ def test_a_fetched_card_is_answered(
     assert capsys.readouterr().out == "200\n"
     sent = agent.asked[-1].headers
     assert (sent["x-api-key"], sent.get("authorization")) == (KEY, None)
+    agent.asked.clear()
     run_block(lines(BEHIND).replace("…", KEY), names)
-    assert agent.asked[-1].headers["x-api-key"] == KEY
+    asyncio.run(names["behind"].post(f"{agent.origin('127.0.0.1')}/rpc", json={}))
+    assert [(asked.path, asked.headers["x-api-key"]) for asked in agent.asked] == [
+        (NEW, KEY),
+        (NEW, KEY),
+        ("/rpc", KEY),
+    ]
 
 
 def test_two_callers_at_once_have_a_token_each(

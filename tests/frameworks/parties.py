@@ -77,7 +77,7 @@ class Parties:
     def fetch_extended(self, url: str) -> VerifiedCard:
         """The verified extended card of an agent, as a caller with the scope ``read`` gets it."""
         known = {"X-API-Key": self.key("read")}
-        return fetch_extended_card(self.fetch(url), self._trust, credentials=known, options=self._options(url))
+        return fetch_extended_card(self.fetch(url), self._trust, headers=known, options=self._options(url))
 
     def _options(self, url: str) -> FetchOptions:
         return FetchOptions(fetcher=Fetcher(private_origins=["/".join(url.split("/")[:3])], timeout=60))

@@ -34,7 +34,7 @@ FLOORS = (
     ("middleware", "client"),
     ("probe", "servers"),
     ("serve",),
-    ("cli", "proxies", "certificates", "endpoints", "providers", "telemetry", "testing"),
+    ("cli", "proxies", "certificates", "endpoints", "fastapi", "providers", "telemetry", "testing"),
     ("__main__",),
 )
 
@@ -100,7 +100,8 @@ HOMES = {
     ),
     "httpx2": ("client/httpx2.py",),
     "authlib": ("client/oauth.py",),
-    "starlette": ("middleware/", "testing/"),
+    "starlette": ("middleware/", "testing/", "fastapi.py"),
+    "fastapi": ("fastapi.py",),
     "opentelemetry": ("telemetry.py",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),

@@ -22,6 +22,7 @@ from a2a_trust.auth.credentials import lines_without
 from a2a_trust.base.cache import SingleFlight
 from a2a_trust.card.operations import fold_path, is_foldable
 from a2a_trust.card.schema import CARD_PATHS
+from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.caller import Running, this_task
@@ -172,6 +173,13 @@ class Agents:
     async def _close(self) -> None:
         for each in self._guarded():
             await each.door.access.guard.aclose()
+
+    def card_for(self, method: str, path: str) -> tuple[str, CardView] | None:
+        """As for a ``Door``; None also for paths of no agent."""
+        prefix = self._prefixes.longest(path)
+        guarded = None if prefix is None else self._agents[prefix].guarded
+        found = None if guarded is None else guarded.door.card_for(method, path)
+        return None if found is None else (prefix or "", found[1])
 
     def readiness(self) -> Readiness:
         """Ready when all agents are."""

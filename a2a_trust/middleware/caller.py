@@ -18,11 +18,13 @@ from asyncio import Task, TaskGroup, all_tasks, current_task
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from inspect import Parameter, Signature
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import anyio
 from anyio import from_thread
 from starlette.authentication import AuthCredentials
+from starlette.requests import HTTPConnection
 
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.principal import Anonymous, Principal, SubjectToken
@@ -114,6 +116,10 @@ def principal_of(context: Context) -> Caller:
     ``scope["auth"]`` was replaced. A handler must not treat that as any caller.
     """
     return _caller_of(context, "principal_of")
+
+
+# FastAPI gives the request to ``Depends(principal_of)`` only if the argument has this one type.
+principal_of.__signature__ = Signature([Parameter("context", Parameter.POSITIONAL_ONLY, annotation=HTTPConnection)])
 
 
 def subject_token_of(context: Context) -> SubjectToken:

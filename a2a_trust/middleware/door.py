@@ -139,6 +139,11 @@ class Door:
         with Running(None, None):
             await self._serve(None, seen, receive, send)
 
+    def card_for(self, method: str, path: str) -> tuple[str, CardView] | None:
+        """The card that the guard enforces for such a request, after the prefix of its agent; None for public paths."""
+        seen = self.access.see({"type": "http", "method": method, "path": path, "headers": []})
+        return None if seen.is_public or path in self._documents else ("", self.access.card)
+
     def hides(self, method: str | None, path: str) -> bool:
         """Whether the application never gets such a request. A websocket has no method."""
         kind = "websocket" if method is None else "http"
@@ -343,7 +348,7 @@ class Installation(Generic[AppT]):
             await guard(scope, receive, send)
 
         members = {"__call__": guarded_call, "__module__": kind.__module__, **({} if is_swapped else {"__slots__": ()})}
-        members["_a2a_trust_readiness"] = staticmethod(guard.readiness)
+        members["_a2a_trust_guard"] = guard
         guarded = new_class(kind.__name__, (kind, _Guarded), exec_body=lambda space: space.update(members))
         if not is_swapped:
             return cast("AppT", guarded(self._app))

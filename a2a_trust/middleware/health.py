@@ -39,12 +39,17 @@ def readiness(app: Any) -> Readiness:
     ConfigurationError: it is not such an application.
     """
     this_task()
-    known = getattr(type(app), "_a2a_trust_readiness", None)
-    if known is None:
+    return cast("Readiness", guard_of(app, "readiness").readiness())
+
+
+def guard_of(app: Any, what: str) -> Any:
+    """The guard of ``app``, a ``Door`` or ``Agents``, for the function ``what``; ConfigurationError without one."""
+    guard = getattr(type(app), "_a2a_trust_guard", None)
+    if guard is None:
         raise ConfigurationError(
-            f"readiness: {type(app).__name__} is not protected; pass what protect(…) or protect_agents(…) returned"
+            f"{what}: {type(app).__name__} is not protected; pass what protect(…) or protect_agents(…) returned"
         )
-    return cast("Readiness", known())
+    return guard
 
 
 def readiness_of(guard: Guard, card: CardSource, clock: Callable[[], float]) -> Readiness:

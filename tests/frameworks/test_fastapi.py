@@ -139,6 +139,41 @@ def test_the_lifespan_has_run_and_dependencies_know_the_caller(agent: Agent) -> 
     assert found["bob"].status_code == 404
 
 
+def test_docs_show_what_the_guard_demands(agent: Agent) -> None:
+    document = agent.get("/openapi.json", key_of(agent, "read")).json()
+    assert document["components"]["securitySchemes"] == {
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "login": {
+            "type": "openIdConnect",
+            "openIdConnectUrl": f"{agent.of.issuer.url}/.well-known/openid-configuration",
+        },
+    }
+    demanded = [{"key": ["read"]}, {"login": ["read"]}]
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    assert [operation["security"] for operation in operations] == [demanded] * 3
+    assert "swagger" in agent.get("/docs", key_of(agent, "read")).text
+
+
+def test_the_extended_card_is_for_callers(agent: Agent) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+    url, headers = f"{agent.url}/rpc", key_of(agent, "read")
+    answer = httpx.post(url, json=call, headers={"A2A-Version": "1.0", **headers}, trust_env=False)
+    assert answer.json()["result"]["description"].endswith("for administrators.")
+    assert httpx.post(url, json=call, trust_env=False).status_code == 401
+
+
+def test_a_skill_needs_its_own_credential(agent: Agent) -> None:
+    key = key_of(agent, "read", owner="cid")
+
+    def delete(headers: dict[str, str]) -> int:
+        return httpx.delete(f"{agent.url}/invoices/8", headers=headers, trust_env=False, timeout=60).status_code
+
+    def token(scope: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {agent.of.issuer.token(audience=agent.url, scope=scope)}"}
+
+    assert [delete(headers) for headers in (key, token("read"), key | token("read admin"))] == [401, 403, 200]
+
+
 def test_a_browser_of_the_allowed_origin_may_ask(agent: Agent) -> None:
     for origin, allowed in (("https://app.example.com", True), ("https://evil.example", False)):
         asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key"}

@@ -136,7 +136,7 @@ async def test_a_lost_store_is_tried_by_one_look_up_at_a_time() -> None:
         return Found(1, ())
 
     asked_for: list[tuple[bytes, ...]] = []
-    guard = type(app)._a2a_trust_readiness.args[0]
+    guard = type(app)._a2a_trust_guard.access.guard
     guard._schemes["key"].verifier._records._find_in_store = hang
     clock.now += 60
     for _ in range(1000):

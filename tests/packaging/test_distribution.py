@@ -34,6 +34,7 @@ NEEDS = {
     "auth.providers": {"server", "client", "client-httpx2", "serve"},
     "middleware": {"server", "serve"},
     "servers": {"uvicorn"},
+    "fastapi": set(),  # it is for those who have FastAPI
     "telemetry": {"otel"},
     "testing.callers": {"server", "serve"},
     "testing.agents": set(),  # it needs two extras

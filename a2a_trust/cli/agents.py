@@ -35,7 +35,8 @@ def read_or_fetch(name: str, options: argparse.Namespace) -> bytes:
         from a2a_trust.client.fetching import finding
         from a2a_trust.client.flow import HiddenHeaders, run
     headers = HiddenHeaders(_headers_in(options.header_from) if options.header_from else {})
-    fetcher = _fetcher(name, private=options.private_origins, certificate=options.client_certificate)
+    certificate = options.client_certificate and (options.client_certificate, options.client_key)
+    fetcher = _fetcher(name, private=options.private_origins, certificate=certificate)
     _, fetched = run(finding(name, headers, is_place=is_elsewhere(name, options.origin)), fetcher)
     return fetched.body
 
@@ -66,13 +67,13 @@ def _headers_in(name: str) -> dict[str, str]:
 
 def check_private_origins(options: argparse.Namespace) -> None:
     """ConfigurationError for --private-origins without the URL of an agent, and for a credential for several cards."""
-    if options.header_from or options.client_certificate:
+    has_certificate, has_key = options.client_certificate is not None, options.client_key is not None
+    if has_certificate is not has_key:
+        raise ConfigurationError("--client-certificate and --client-key: give both, or leave out both")
+    if options.header_from is not None or has_certificate:
         (url, *more) = options.files or [""]
-        if (
-            more
-            or not is_url(url)
-            or not (url.partition("?")[0].endswith(".json") or is_elsewhere(url, options.origin))
-        ):
+        is_card = url.partition("?")[0].endswith(".json") or is_elsewhere(url, options.origin)
+        if more or not is_card or not is_url(url):
             raise ConfigurationError(
                 "--header-from and --client-certificate: name only the URL of one card, which ends in .json"
             )

@@ -516,12 +516,12 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="allow URLs of agents on this machine (http too) and at private addresses (https)",
     )
-    command.add_argument(
-        "--header-from", metavar="FILE", help="headers for the URL of a card, one on a line: Authorization: Bearer …"
-    )
-    command.add_argument(
-        "--client-certificate", nargs=2, metavar=("FILE", "KEY"), help="certificate for the URL of a card, and its key"
-    )
+    for name, text in (
+        ("--header-from", "headers for the URL of a card, one on a line: Authorization: Bearer …"),
+        ("--client-certificate", "certificate for the URL of a card, in PEM; needs --client-key"),
+        ("--client-key", "private key of --client-certificate"),
+    ):
+        command.add_argument(name, metavar="FILE", help=text)
 
 
 def _add_serve(command: argparse.ArgumentParser) -> None:

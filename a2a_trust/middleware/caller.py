@@ -119,7 +119,9 @@ def principal_of(context: Context) -> Caller:
 
 
 # FastAPI gives the request to ``Depends(principal_of)`` only if the argument has this one type.
-principal_of.__signature__ = Signature([Parameter("context", Parameter.POSITIONAL_ONLY, annotation=HTTPConnection)])
+principal_of.__signature__ = Signature(  # type: ignore[attr-defined]
+    [Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=HTTPConnection)]
+)
 
 
 def subject_token_of(context: Context) -> SubjectToken:

@@ -346,9 +346,9 @@ def _guard(
         check_urls([interface.url for interface in view.interfaces], agent.url)
     resource = None
     if agent.url is not None:
-        certificate_bound = agent.client_certificates is not None
+        bound = agent.client_certificates is not None
         resource = ProtectedResource(
-            agent.url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=certificate_bound, clock=clock
+            agent.url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=bound, clock=clock
         )
     access = Access(
         view,
@@ -388,8 +388,9 @@ def _guard(
         clock=clock,
     )
     door.readiness = ready
-    named = (*rules.other_paths, *rules.public_paths)
-    return GuardedAgent({} if is_alone else documents, door, interfaces.served_paths, named)
+    return GuardedAgent(
+        {} if is_alone else documents, door, interfaces.served_paths, (*rules.other_paths, *rules.public_paths)
+    )
 
 
 def _of_url(

@@ -87,7 +87,9 @@ def test_other_headers_are_errors(agent: Agent, run: Run, tmp_path: Path, text: 
     assert agent.asked == []
 
 
-@pytest.mark.parametrize("option", [("--header-from", "headers"), ("--client-certificate", "a.pem", "a.key")])
+@pytest.mark.parametrize(
+    "option", [("--header-from", "headers"), ("--client-certificate", "a.pem", "--client-key", "a.key")]
+)
 def test_they_are_for_one_card(agent: Agent, run: Run, option: tuple[str, ...]) -> None:
     one, other, agents = url_of(agent), url_of(agent, "/b.json"), url_of(agent, "")
     for names in ([one, other], [agents], ["keys.json"]):
@@ -98,7 +100,15 @@ def test_they_are_for_one_card(agent: Agent, run: Run, option: tuple[str, ...]) 
 
 def test_a_certificate_that_is_missing(agent: Agent, run: Run) -> None:
     done = run(
-        "verify", url_of(agent), "--private-origins", "--jwks", "keys.json", "--client-certificate", "a.pem", "a.key"
+        "verify",
+        url_of(agent),
+        "--private-origins",
+        "--jwks",
+        "keys.json",
+        "--client-certificate",
+        "a.pem",
+        "--client-key",
+        "a.key",
     )
     assert (done.code, agent.asked) == (6, [])
     assert "a.pem" in done.out
@@ -119,6 +129,7 @@ def test_a_certificate_is_shown_for_the_card(run: Run, tmp_path: Path) -> None:
         given = ("verify", f"{origin}{NEW}", "--private-origins", "--jwks", "keys.json")
         trusted = {"SSL_CERT_FILE": str(tmp_path / "ca.pem")}
         assert run(*given, **trusted).code == 6
-        done = run(*given, "--client-certificate", "client.pem", "client.key", **trusted)
+        done = run(*given, "--client-certificate", "client.pem", "--client-key", "client.key", **trusted)
+        assert run(*given, "--client-key", "client.key", **trusted).code == 2
         assert done.code == 0, done
         assert agent.paths() == [NEW]

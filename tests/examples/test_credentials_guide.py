@@ -138,7 +138,12 @@ def test_a_fetched_card_is_answered(
     assert (sent["x-api-key"], sent.get("authorization")) == (KEY, None)
     agent.asked.clear()
     run_block(lines(BEHIND).replace("…", KEY), names)
-    asyncio.run(names["behind"].post(f"{agent.origin('127.0.0.1')}/rpc", json={}))
+
+    async def call() -> None:
+        async with names["behind"] as http:
+            await http.post(f"{agent.origin('127.0.0.1')}/rpc", json={})
+
+    asyncio.run(call())
     assert [(asked.path, asked.headers["x-api-key"]) for asked in agent.asked] == [
         (NEW, KEY),
         (NEW, KEY),

@@ -397,19 +397,11 @@ class Clients(Generic[ClientT, TimeoutT]):
         """
         mesh = HttpWithin(http_within)
         check_credentials(credentials, mesh)
-        certificates = [each for each in credentials.values() if not isinstance(each, Credential)]
-        if len(certificates) > 1:
-            raise ConfigurationError(
-                "credentials: there are several certificates, and a connection uses one; give one for all schemes"
-            )
         library = self.transport._library
         if timeout is None:
             timeout = library.module.Timeout(10.0, read=300.0)  # agents think for minutes
         library.check("timeout", timeout, library.module.Timeout)
-        mutual_tls = {}
-        if certificates:
-            certified = self.network(verify=client_context(certificates[0], authorities=authorities))
-            mutual_tls = dict.fromkeys(certificates[0].origins, certified)
+        mutual_tls = self._mutual_tls(credentials, authorities)
         agent = CalledAgent(url=url, card=card, credentials=dict(credentials), skills=_skill_ids(skills))
         transport = self.transport(
             self.network(verify=ssl.create_default_context(cafile=authorities)),
@@ -426,6 +418,20 @@ class Clients(Generic[ClientT, TimeoutT]):
         own = derived(_Own, library.module.Auth)(transport._own)
         transport._connection.agent = agent
         return self.client(transport=transport, auth=own, timeout=timeout, trust_env=False)
+
+    def _mutual_tls(
+        self, credentials: Mapping[str, Credential | OwnCertificate], authorities: Path | str | None
+    ) -> dict[str, Any]:
+        """By origin, the network that shows the certificate of ``credentials``."""
+        certificates = [each for each in credentials.values() if not isinstance(each, Credential)]
+        if len(certificates) > 1:
+            raise ConfigurationError(
+                "credentials: there are several certificates, and a connection uses one; give one for all schemes"
+            )
+        if not certificates:
+            return {}
+        certified = self.network(verify=client_context(certificates[0], authorities=authorities))
+        return dict.fromkeys(certificates[0].origins, certified)
 
     def verifying_clients(
         self,

@@ -344,12 +344,7 @@ def _guard(
     _warn_of_unspecified(agent.url, view)
     if isinstance(agent.card, FromApplication):
         check_urls([interface.url for interface in view.interfaces], agent.url)
-    resource = None
-    if agent.url is not None:
-        bound = agent.client_certificates is not None
-        resource = ProtectedResource(
-            agent.url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=bound, clock=clock
-        )
+    resource = _resource_of(agent, view, clock)
     access = Access(
         view,
         agent.verifiers,
@@ -391,6 +386,13 @@ def _guard(
     return GuardedAgent(
         {} if is_alone else documents, door, interfaces.served_paths, (*rules.other_paths, *rules.public_paths)
     )
+
+
+def _resource_of(agent: ProtectedAgent, view: CardView, clock: Callable[[], float]) -> ProtectedResource | None:
+    if agent.url is None:
+        return None
+    bound = agent.client_certificates is not None
+    return ProtectedResource(agent.url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=bound, clock=clock)
 
 
 def _of_url(

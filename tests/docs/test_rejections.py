@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from a2a_trust.auth.peers import Networks
-from a2a_trust.auth.principal import Identity
+from a2a_trust.auth.principal import Actor, Identity
 from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.base.state_changes import StateKind
 from a2a_trust.errors import KeySourceUnavailableError
@@ -24,7 +24,7 @@ from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware.audit import Reason
 from a2a_trust.middleware.card import CardFile
 from a2a_trust.middleware.extended_card import ExtendedCard
-from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.options import ActorRules, RequestRules
 from a2a_trust.middleware.protection import CardServing, protect
 from a2a_trust.signing.sign import sign_card
 from tests.conftest import ROOT
@@ -50,6 +50,16 @@ class Down:
         raise KeySourceUnavailableError("https://login.example.com: unreachable, and no usable keys are known")
 
 
+class Acting:
+    async def verify(self, credential: str, now: float) -> Identity:
+        planner = Actor(issuer="https://login.example.com", subject="planner")
+        return Identity(issuer=planner.issuer, subject="ann", scopes=frozenset({"read"}), actors=(planner,))
+
+
+def acting() -> dict[str, Any]:
+    return {"verifiers": {**verifiers(), "oauth": Acting()}, "rules": RequestRules(actors=ActorRules(may_act=lambda actor: False))}
+
+
 def extended(**options: Any) -> dict[str, Any]:
     return {"card": PROMISING, "extended_card": ExtendedCard(PROMISING, may_read=lambda caller: False), **options}
 
@@ -65,6 +75,7 @@ TEXT: dict[str, Any] = {"content": b"{}", "headers": {**GOOD, "Content-Type": "t
 CAUSES: list[tuple[dict[str, Any], list[tuple[str, str, dict[str, Any]]]]] = [
     ({}, [("POST", "/rpc", {})]),
     ({}, [("POST", "/rpc", WRONG)]),
+    (acting(), [("POST", "/rpc", {"headers": {"Authorization": "Bearer x"}})]),
     ({}, [("POST", "/rpc", {"headers": {"X-API-Key": POOR_KEY}})]),
     ({"card": COOKIE, "verifiers": {"key": verifiers()["key"]}}, [("POST", "/rpc", {"headers": ANOTHER_SITE})]),
     (limited(), [("POST", "/rpc", WRONG), ("POST", "/rpc", WRONG)]),

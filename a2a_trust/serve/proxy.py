@@ -83,6 +83,7 @@ class ReverseProxy:
         parts = read_url("http://localhost" if path else url)
         self._scheme, self._host, self._port = b"http", parts.host.strip("[]").encode(), parts.port
         self._tokens, self._plain = tokens, plain
+        self._running, self._is_stopped = 0, False
         self._extensions = {
             "timeout": {"connect": _CONNECT_SECONDS, "pool": _POOL_SECONDS, "read": timeout, "write": timeout}
         }
@@ -95,13 +96,24 @@ class ReverseProxy:
             await receive()
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            await self._pool.aclose()
+            self._is_stopped = True
+            if not self._running:  # else the last request closes it: a reload cuts no answer
+                await self._pool.aclose()
             await send({"type": "lifespan.shutdown.complete"})
             return
         if scope["type"] == "websocket":  # no binding of A2A uses one
             await close_websocket(receive, send)
             return
-        body = _Body(await receive(), receive)
+        self._running += 1
+        try:
+            await self._serve(_Body(await receive(), receive), scope, receive, send)
+        finally:
+            self._running -= 1
+            if self._is_stopped and not self._running:
+                with anyio.CancelScope(shield=True):
+                    await self._pool.aclose()
+
+    async def _serve(self, body: _Body, scope: Scope, receive: Receive, send: Send) -> None:
         with anyio.CancelScope() as gone:
             watching = asyncio.create_task(body.wait_for_disconnect(gone))
             try:
@@ -219,6 +231,9 @@ def _without_hop_by_hop(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tupl
     lines = [(name.lower(), value) for name, value in headers]
     named = {word.strip().lower() for name, value in lines if name == b"connection" for word in value.split(b",")}
     named -= {b"host", b"content-length", b"content-type", b"cache-control", b"vary", b"www-authenticate"}
+    named -= {b"a2a-version", b"a2a-extensions"}  # the guard has read them
+    if any(name == b"transfer-encoding" for name, _ in lines):
+        named.add(b"content-length")  # it does not count (RFC 9112 6.3)
     return ((name, value) for name, value in lines if name not in _HOP_BY_HOP and name not in named)
 
 

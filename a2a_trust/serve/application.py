@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from anyio.abc import TaskGroup
 
 from a2a_trust.auth.throttle import FailureLimits, KeptLimits
+from a2a_trust.base.databases.availability import Pooled
 from a2a_trust.base.files.watched import Stamp, stamp_of_path
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.ring_file import KeyRingFile
@@ -48,11 +50,17 @@ class Version:
     objects: Objects
     rules: RequestRules
     app: ASGIApp
+    proxy: ReverseProxy | None
     files: dict[Path, Stamp | None]
 
-    @property
-    def is_changed(self) -> bool:
-        return any(stamp_of_path(path) != stamp for path, stamp in self.files.items())
+    async def close(self, after: Version) -> None:
+        """Close what the version after it does not use, and the connections to the agent when no request needs them."""
+        kept = {id(each) for each in after.objects.made.values()}
+        for each in self.objects.made.values():
+            if isinstance(each, Pooled) and id(each) not in kept:
+                await each.aclose()
+        if self.proxy is not None:
+            await self.proxy.stop()
 
 
 def make_agent(path: Path, before: Version | None = None) -> Version:
@@ -72,17 +80,17 @@ def make_agent(path: Path, before: Version | None = None) -> Version:
     stamps = {file: stamp_of_path(file) for file in objects.files}  # before they are read
     about = {"tokens": _tokens_of(configuration, objects), "plain": configuration.caller.plain}
     objects.before = None  # else every version would keep all that were before it
+    proxy = None
     if is_proxy:
         upstream = configuration.upstream
         proxy = ReverseProxy(upstream.url, timeout=upstream.timeout, connections=upstream.connections, **about)
-        app: ASGIApp = protect(proxy, **arguments)
-    else:
-        app = ForwardAuth(**arguments, **about)
+    app: ASGIApp = ForwardAuth(**arguments, **about) if proxy is None else protect(proxy, **arguments)
     return Version(
         configuration=configuration,
         objects=objects,
         rules=arguments["rules"],
         app=app,
+        proxy=proxy,
         files={path: stamp, **stamps},
     )
 
@@ -156,64 +164,66 @@ class ServedAgent:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()  # lifespan.startup
         async with anyio.create_task_group() as tasks:
-            lifespan = _begin(tasks, self._agent)
-            failure = await lifespan.started()
-            if failure:
-                await lifespan.stop()
-                tasks.cancel_scope.cancel()
-            else:
+            self._life = _Life(self._agent.app)
+            failure = await self._life.begin(tasks)
+            if not failure:
                 await send({"type": "lifespan.startup.complete"})
-                watching: asyncio.Task[Any] = asyncio.create_task(self._watch(tasks, lifespan))
+                watching = asyncio.create_task(self._watch(tasks))
                 await receive()  # lifespan.shutdown
                 watching.cancel()
                 with suppress(asyncio.CancelledError):
                     await watching
-                await self._lifespan.stop()
-                tasks.cancel_scope.cancel()
-        await send({"type": "lifespan.startup.failed", "message": failure} if failure else _STOPPED)
+            await self._life.lifespan.stop()
+            tasks.cancel_scope.cancel()
+        ended = {"type": "lifespan.shutdown.complete"}
+        await send({"type": "lifespan.startup.failed", "message": failure} if failure else ended)
 
-    async def _watch(self, tasks: anyio.abc.TaskGroup, lifespan: Lifespan) -> None:
+    async def _watch(self, tasks: TaskGroup) -> None:
         """Read the file again whenever it has changed, or SIGHUP has come."""
-        self._lifespan = lifespan
         with suppress(NotImplementedError, RuntimeError, ValueError, AttributeError):  # only the main thread can
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._told.set)
-        failed: dict[Path, Stamp | None] | None = None
+        seen = self._agent.files
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._told.wait()
             stamps = {path: stamp_of_path(path) for path in self._agent.files}
-            if not self._told.is_set() and (not self._agent.is_changed or stamps == failed):
-                continue
-            self._told.clear()
-            failed = None if await self._reload(tasks) else stamps
+            if self._told.is_set() or stamps != seen:
+                self._told.clear()
+                seen = self._agent.files if await self._reload(tasks) else stamps
 
-    async def _reload(self, tasks: anyio.abc.TaskGroup) -> bool:
+    async def _reload(self, tasks: TaskGroup) -> bool:
         before = self._agent
         try:
             agent = await asyncio.to_thread(make_agent, self._path, before)
             if agent.configuration.listen != before.configuration.listen:
                 raise ConfigurationError("listen: it changes only with a restart")
             self.renew_certificate()
-        except (TrustError, OSError) as error:
+            life = _Life(agent.app)
+            if failure := await life.begin(tasks):
+                raise ConfigurationError(f"the agent does not start: {failure}")
+        except (TrustError, OSError, ValueError) as error:
             _log.error("%s cannot be used; keeping the previous version: %s", self._path, error)
             return False
-        lifespan = _begin(tasks, agent)
-        failure = await lifespan.started()
-        if failure:
-            _log.error("the agent of %s does not start; keeping the previous version: %s", self._path, failure)
-            await lifespan.stop()
-            return False
-        old, self._lifespan, self._agent = self._lifespan, lifespan, agent
+        old, self._life, self._agent = self._life, life, agent
         _log.warning("%s was read again", self._path)
-        await old.stop()
+        old.scope.cancel()  # not stopped, because it would close the stores that both use
+        await before.close(agent)
         return True
 
 
-_STOPPED: Final = {"type": "lifespan.shutdown.complete"}
+class _Life:
+    """The lifespan of one version."""
 
+    def __init__(self, app: ASGIApp) -> None:
+        self.lifespan = Lifespan(app, {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}})
+        self.scope = anyio.CancelScope()
 
-def _begin(tasks: anyio.abc.TaskGroup, agent: Version) -> Lifespan:
-    lifespan = Lifespan(agent.app, {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}})
-    tasks.start_soon(lifespan.run)
-    return lifespan
+    async def begin(self, tasks: TaskGroup) -> str:
+        """Start; returns the failure, or an empty string."""
+        tasks.start_soon(self._run)
+        return await self.lifespan.started()
+
+    async def _run(self) -> None:
+        with self.scope:
+            await self.lifespan.run()

@@ -64,7 +64,7 @@ _PACKAGES: Final = (
     "a2a_trust.certificates", "a2a_trust.providers", "a2a_trust.telemetry",
 )  # fmt: skip
 _ALONE: Final = ("CredentialAt", "CardFile", "FromApplication", "CardSecurity", "CardServing", "ExtendedCard",
-                 "RequestRules", "FailureLimits", "RedisCounters", "RedisTokenCache", "AccessTokenMark", "Fetcher",
+                 "RequestRules", "ActorRules", "Actor", "FailureLimits", "RedisCounters", "RedisTokenCache", "AccessTokenMark", "Fetcher",
                  "JwksCacheTimes", "DPoP", "ServerNonces", "ClientAuthority", "Networks", "UnixSocket", "ProxySecret",
                  "AllIssued", "OnlyIdentities", "OnlyThumbprints")  # fmt: skip
 """Public classes that are types of arguments themselves."""
@@ -145,7 +145,10 @@ class Objects:
 
 def secret_text(*, file: Path | None = None, env: str | None = None) -> str:
     """A secret: the content of a file, without the end of its line, or a variable of the environment."""
-    return secret_octets(file=file, env=env).decode()
+    try:
+        return secret_octets(file=file, env=env).decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"the secret in {file or env} is not UTF-8") from None
 
 
 def secret_octets(*, file: Path | None = None, env: str | None = None) -> bytes:

@@ -40,8 +40,9 @@ _IDLE_SECONDS: Final = 1.5
 """An unused connection is closed before the agent closes it: Node does so after 5 seconds, others after 2."""
 
 _HOP_BY_HOP: Final = frozenset(
-    {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect", b"http2-settings"}
-)
+    {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect", b"http2-settings",
+     b"close", b"proxy-connection"}
+)  # fmt: skip
 _METHOD: Final = re.compile(r"[A-Z]{1,32}(?:-[A-Z]{1,32})*")
 _PATH: Final = re.compile(rb"(?:/(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})*)+")
 _AMBIGUOUS: Final = re.compile(rb"//|/\.{1,2}(?:/|\Z)|%(?:2[fF]|5[cC]|3[bB]|[01][0-9A-Fa-f]|7[fF])")
@@ -67,6 +68,8 @@ def reason_to_reject(scope: Mapping[str, Any]) -> str | None:
             lengths.append(value)
         elif name == b"transfer-encoding":
             is_chunked = True
+        elif name == b"connection" and not _HOP_BY_HOP.issuperset(word.strip().lower() for word in value.split(b",")):
+            return "the header Connection names a header that the guard reads, or that the agent must get"
         if b"\n" in value or b"\r" in value or b"\0" in value:
             return "a header has a line break"
     if hosts > 1 or len(lengths) > 1 or (lengths and (is_chunked or not lengths[0].isdigit())):
@@ -96,9 +99,7 @@ class ReverseProxy:
             await receive()
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            self._is_stopped = True
-            if not self._running:  # else the last request closes it: a reload cuts no answer
-                await self._pool.aclose()
+            await self.stop()
             await send({"type": "lifespan.shutdown.complete"})
             return
         if scope["type"] == "websocket":  # no binding of A2A uses one
@@ -112,6 +113,12 @@ class ReverseProxy:
             if self._is_stopped and not self._running:
                 with anyio.CancelScope(shield=True):
                     await self._pool.aclose()
+
+    async def stop(self) -> None:
+        """Close the connections, at the end of the last request."""
+        self._is_stopped = True
+        if not self._running:
+            await self._pool.aclose()
 
     async def _serve(self, body: _Body, scope: Scope, receive: Receive, send: Send) -> None:
         with anyio.CancelScope() as gone:
@@ -226,15 +233,13 @@ class _Body:
 
 
 def _without_hop_by_hop(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
-    """The headers for the next hop (RFC 9110 7.6.1): without hop-by-hop headers, also those
-    that Connection names."""
+    """The headers for the next hop (RFC 9110 7.6.1), without hop-by-hop headers and their aliases in CGI."""
     lines = [(name.lower(), value) for name, value in headers]
-    named = {word.strip().lower() for name, value in lines if name == b"connection" for word in value.split(b",")}
-    named -= {b"host", b"content-length", b"content-type", b"cache-control", b"vary", b"www-authenticate"}
-    named -= {b"a2a-version", b"a2a-extensions"}  # the guard has read them
+    removed = {word.strip().lower() for name, value in lines if name == b"connection" for word in value.split(b",")}
+    removed |= _HOP_BY_HOP
     if any(name == b"transfer-encoding" for name, _ in lines):
-        named.add(b"content-length")  # it does not count (RFC 9112 6.3)
-    return ((name, value) for name, value in lines if name not in _HOP_BY_HOP and name not in named)
+        removed.add(b"content-length")  # it does not count (RFC 9112 6.3)
+    return ((name, value) for name, value in lines if name.replace(b"_", b"-") not in removed)
 
 
 def _error_of(error: Exception) -> Error:

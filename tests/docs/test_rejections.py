@@ -57,7 +57,10 @@ class Acting:
 
 
 def acting() -> dict[str, Any]:
-    return {"verifiers": {**verifiers(), "oauth": Acting()}, "rules": RequestRules(actors=ActorRules(may_act=lambda actor: False))}
+    return {
+        "verifiers": {**verifiers(), "oauth": Acting()},
+        "rules": RequestRules(actors=ActorRules(may_act=lambda actor: False)),
+    }
 
 
 def extended(**options: Any) -> dict[str, Any]:

@@ -49,7 +49,7 @@ BESIDE = {
         **dict.fromkeys(("EndpointAuthentication",), "a protocol"),
         **dict.fromkeys(("MemoryApiKeys", "MemoryPasswords"), "its records are of a program"),
         **dict.fromkeys(("ApiKeyRecord", "PasswordRecord", "IssuedApiKey", "IssuedPassword"), "a record"),
-        **dict.fromkeys(("Identity", "Actor", "Anonymous", "Principal", "SubjectToken", "KeyBinding"), "a caller"),
+        **dict.fromkeys(("Identity", "Anonymous", "Principal", "SubjectToken", "KeyBinding"), "a caller"),
         **dict.fromkeys(("CredentialKind",), "for verifiers of a program"),
         **dict.fromkeys(("TokenBinding", "TokenProfile"), "an enum: its words are in the file"),
     },

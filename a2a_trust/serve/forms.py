@@ -63,10 +63,12 @@ _PACKAGES: Final = (
     "a2a_trust", "a2a_trust.auth", "a2a_trust.middleware", "a2a_trust.keys", "a2a_trust.client", "a2a_trust.proxies",
     "a2a_trust.certificates", "a2a_trust.providers", "a2a_trust.telemetry",
 )  # fmt: skip
-_ALONE: Final = ("CredentialAt", "CardFile", "FromApplication", "CardSecurity", "CardServing", "ExtendedCard",
-                 "RequestRules", "ActorRules", "Actor", "FailureLimits", "RedisCounters", "RedisTokenCache", "AccessTokenMark", "Fetcher",
-                 "JwksCacheTimes", "DPoP", "ServerNonces", "ClientAuthority", "Networks", "UnixSocket", "ProxySecret",
-                 "AllIssued", "OnlyIdentities", "OnlyThumbprints")  # fmt: skip
+_ALONE: Final = (
+    "CredentialAt", "CardFile", "FromApplication", "CardSecurity", "CardServing", "ExtendedCard", "RequestRules",
+    "ActorRules", "Actor", "FailureLimits", "RedisCounters", "RedisTokenCache", "AccessTokenMark", "Fetcher",
+    "JwksCacheTimes", "DPoP", "ServerNonces", "ClientAuthority", "Networks", "UnixSocket", "ProxySecret", "AllIssued",
+    "OnlyIdentities", "OnlyThumbprints",
+)  # fmt: skip
 """Public classes that are types of arguments themselves."""
 
 #: (class or function, argument) -> why a file has no form for it; "*" is any.

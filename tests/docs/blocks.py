@@ -35,6 +35,7 @@ RUN_BY: Final = {
     "docs/deployment.md": ["tests/docs/test_deployment.py"],
     "docs/dpop.md": ["tests/examples/test_dpop_guide.py"],
     "docs/errors.md": ["tests/docs/test_reference.py"],
+    "docs/forward-auth.md": ["tests/real/test_forward_auth.py"],
     **{
         f"docs/frameworks/{page.name}": [f"tests/frameworks/test_{page.stem.replace('-', '_')}.py"]
         for page in (ROOT / "docs" / "frameworks").glob("*.md")

@@ -31,7 +31,12 @@ _PROGRAMS: Final = {
         "caddy": "caddy",
         "curl": "curl",
     },
-    "databases": {"redis-server": "redis-server", "initdb": "postgresql", "sqlite3": "sqlite3", "prometheus": "prometheus"},
+    "databases": {
+        "redis-server": "redis-server",
+        "initdb": "postgresql",
+        "sqlite3": "sqlite3",
+        "prometheus": "prometheus",
+    },
     "pipelines": {"rsync": "rsync", "git": "git", **_NODE},
     "packaging": {"openssl": "openssl", **_NODE},
 }

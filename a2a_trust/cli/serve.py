@@ -18,6 +18,7 @@ from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.report import exit_of_setup, printable, put, run_and_report
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.trust.origins import origin_of
 
 if TYPE_CHECKING:
     from a2a_trust.serve.application import ServedAgent
@@ -145,7 +146,7 @@ allowed = {{ type = "AllIssued" }}"""
 def _init(card: str) -> None:
     """Print a file for a card, with a verifier for every scheme that its requirements name."""
     view = read_card(read_input(card))
-    url = json.dumps(view.interfaces[0].url if view.interfaces else "https://agent.example.com")
+    url = json.dumps(origin_of(view.interfaces[0].url) if view.interfaces else "https://agent.example.com")
     put(_HEAD.format(card=json.dumps(card), url=url))
     if any(interface.tenant for interface in view.interfaces):
         put('may_use_tenant = { scope = "tenant:{tenant}" }')

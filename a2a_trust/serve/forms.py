@@ -296,9 +296,15 @@ def _tables(names: Iterable[str]) -> Any:
             made.append(table_of(_public(name)))
         except ImportError as error:
             MISSING[name] = str(error)
+    if not made and MISSING.keys() & {*names}:
+        return Annotated[Any, AfterValidator(partial(_say_missing, tuple(names)))]
     if len(made) == 1:
         return table_of(made[0].maker, named=False)
     return Annotated[reduce(or_, made), Field(discriminator="type")] if made else None
+
+
+def _say_missing(names: tuple[str, ...], _: object) -> None:
+    raise ConfigurationError("; ".join(dict.fromkeys(MISSING[name] for name in names)))
 
 
 def _union(hints: tuple[Any, ...]) -> Any:

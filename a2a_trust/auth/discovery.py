@@ -206,7 +206,8 @@ class SeveralKeySources:
     """
 
     def __init__(self, sources: Iterable[JwksCache]) -> None:
-        self._sources = self.parts = (sources,) if isinstance(sources, JwksCache) else tuple(sources)
+        self._sources = (sources,) if isinstance(sources, JwksCache) else tuple(sources)
+        self.parts: Final[tuple[object, ...]] = self._sources
         if not self._sources or not all(isinstance(source, JwksCache) for source in self._sources):
             raise ConfigurationError(
                 "SeveralKeySources: write a list of key sets, as in [JwksFile('a.json'), "

@@ -109,7 +109,7 @@ class DPoP:
             raise ConfigurationError("DPoP: memory has no method first_use; write memory=VolatileProofMemory()")
         self.url: Final = base.rstrip("/")
         self._window, self._memory, self._nonces = window, memory, nonces
-        self.parts: Final = (memory,)
+        self.parts: Final[tuple[object, ...]] = (memory,)
         #: Thumbprint -> the header of a proof, and the key in it. One for each key, so varied headers of one client
         #: evict no entry of another.
         self._keys: BoundedCache[str, tuple[str, PublicKey]] = BoundedCache(max_entries=_CACHED_KEYS)

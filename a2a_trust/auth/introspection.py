@@ -160,7 +160,8 @@ class IntrospectionVerifier(ClaimsVerifier):
         #: Tokens that were valid. They are only introspected first: before unknown tokens.
         self._were_valid: BoundedCache[bytes, bool] = BoundedCache(max_entries=remember)
         self._requests = SingleFlight[tuple[int, bytes], _Outcome]()
-        self._shared, self.parts = shared, (shared,)
+        self._shared = shared
+        self.parts: Final[tuple[object, ...]] = (shared,)
         #: Shared answers to verifiers of another configuration are not read.
         decides = [issuer, sorted(self.audiences), endpoint, client_id, signed_answers is not None]
         self._configuration = hashlib.sha256(json.dumps(decides).encode()).digest()

@@ -54,7 +54,7 @@ class SeveralIssuers(BoundVerifier[str]):
                     f"SeveralIssuers: two verifiers are for the issuer {issuer!a}; write one, with a list of audiences "
                     "or profiles"
                 )
-        self.parts: Final = self._verifiers
+        self.parts: Final[tuple[object, ...]] = self._verifiers
         self._verify = tuple(verification_of(each) for each in self._verifiers)
 
     @property

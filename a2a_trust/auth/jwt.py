@@ -134,7 +134,7 @@ class JwtVerifier(ClaimsVerifier):
         if not 0 <= skew <= MAX_SKEW:
             raise ConfigurationError(f"JwtVerifier: skew={skew!r:.40} must be 0 to {MAX_SKEW:.0f} seconds")
         self._keys, self._skew, self._audience_from = keys, skew, audience_from
-        self.parts: Final = (keys,)
+        self.parts: Final[tuple[object, ...]] = (keys,)
         profiles = (profile,) if isinstance(profile, str) else tuple(profile)
         if not profiles or not all(each in [*TokenProfile] for each in profiles):
             raise ConfigurationError(

@@ -132,7 +132,8 @@ class Throttle:
         self._clock = clock
         #: Failures, and when the window ends. The counter that was not used for the longest time is evicted first.
         self._counters = BoundedCache[str, tuple[int, float]](max_entries=_COUNTERS)
-        self._shared, self.parts = limits.shared, (limits.shared,)
+        self._shared = limits.shared
+        self.parts: Final[tuple[object, ...]] = (limits.shared,)
         #: The shared counters that have reached their limits, and when they end: they are not read until then.
         self._full = BoundedCache[str, float](max_entries=_COUNTERS)
         #: How many requests of each counter are being verified, and which requests wait for their end.

@@ -37,6 +37,7 @@ NEEDS = {
     "fastapi": set(),  # it is for those who have FastAPI
     "telemetry": {"otel"},
     "testing.callers": {"server", "serve"},
+    "testing.authorization_server": set(),  # it needs two extras
     "testing.agents": set(),  # it needs two extras
     "testing.enforcement": set(),  # so does this
     "servers.hypercorn": {"serve"},

@@ -341,7 +341,7 @@ class ApiKeyVerifier:
             stale_if_error=stale_if_error,
             clock=clock,
         )
-        self.parts: Final = (self._records, store)
+        self.parts: Final[tuple[object, ...]] = (self._records, store)
         self._known, self._look_again_after = self._records.known, self._records.look_again_after
         self._uses = _Uses(store, clock)
         if (watch := getattr(store, "watch", None)) is not None:

@@ -87,6 +87,7 @@ class BasicVerifier:
             )
         self.stores_by_issuer: Final[Mapping[str, object]] = {issuer: source} if callable(find) else {}
         self._passwords: _FromStore | _FromFunction
+        self.parts: tuple[object, ...] = ()
         if callable(find):
             self._passwords = _FromStore(find, issuer, refresh, stale_if_error, clock)
             self.parts = (self._passwords.records,)

@@ -15,8 +15,8 @@ from a2a_trust.middleware.audit import DECISION, Decision
 
 try:
     from opentelemetry import metrics, propagate, trace
-except ModuleNotFoundError as error:
-    error.msg = 'a2a_trust.telemetry needs OpenTelemetry: pip install "./a2a-trust[otel]"'
+except ModuleNotFoundError as _error:
+    _error.msg = 'a2a_trust.telemetry needs OpenTelemetry: pip install "./a2a-trust[otel]"'
     raise
 
 _BUCKETS: Final = (1e-5, 2.5e-5, 1e-4, 2.5e-4, 1e-3, 2.5e-3, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10)

@@ -56,7 +56,7 @@ class _Grant(Credential):
             raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows no scope')
         self._resources = (resource,) if isinstance(resource, str) else tuple(resource)
         self._audience = audience
-        self.lacks_resource = not (self._resources or audience)
+        self.lacks_resource: bool = not (self._resources or audience)
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
         beyond = scopes - self.allowed_scopes

@@ -72,7 +72,7 @@ class Agent:
         its proxy writes the client's certificate."""
         self.guarded, self._make = guarded, make
         self.certificate_headers = certificate_headers
-        self.name = f"agent {name!r}: " if name else ""
+        self.name: str = f"agent {name!r}: " if name else ""
         self._flights = SingleFlight[str, None]()
         self._failed_at, self._logged = -inf, ""
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, ValidationError, create_model
 
@@ -31,7 +31,10 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.serve.forms import FORWARD_AUTH, MISSING, PROTECT, Table, secret_text, table_of
 
 _MAX_BYTES: Final = 1_048_576
-_Secret: Any = table_of(secret_text, named=False)
+if TYPE_CHECKING:
+    _Secret = Table
+else:
+    _Secret = table_of(secret_text, named=False)
 _File = Annotated[Path, Field(strict=False)]
 
 

@@ -87,7 +87,7 @@ NO_FORM: Final[Mapping[tuple[str, str], str]] = {
 class Table(BaseModel):
     """A table of the file. Its repr, and errors about it, do not show values."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
     maker: ClassVar[Callable[..., Any]]
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
@@ -332,5 +332,5 @@ def _member(kind: type[Enum], word: str) -> Enum:
     return next(each for each in kind if _word(each) == word)
 
 
-PROTECT: Final = table_of(protect, named=False)
-FORWARD_AUTH: Final = table_of(ForwardAuth, named=False)
+PROTECT: Final[type[Table]] = table_of(protect, named=False)
+FORWARD_AUTH: Final[type[Table]] = table_of(ForwardAuth, named=False)

@@ -47,7 +47,7 @@ class Database(ABC):
         self.url: Final = url
         self.what: Final = f"{what} in {url.shown}"
         self._unavailable, self._timeout = unavailable, timeout
-        self.lost = ""
+        self.lost: str = ""
         """Why it cannot be used, since its last use failed; "" if it can."""
 
     @abstractmethod

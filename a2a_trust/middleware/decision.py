@@ -287,11 +287,12 @@ class Access:
     def _check_caller(self, scope: Request, caller: Caller) -> Caller | Rejected:
         """The caller, unless others act for it that may not, or a browser attached the credential by itself, for a page
         of another site."""
-        for name, identity in (*caller.identities, *caller.for_skills):
+        found = caller.identities + caller.for_skills if caller.for_skills else caller.identities
+        for name, identity in found:
             if identity.actors and (why := self._actors.objection(identity.actors)):
                 by_dpop = identity.bound_to is not None and identity.bound_to.jkt is not None
                 return Rejected(InvalidActorsError(why), name, by_dpop, caller)
-        if self._attached and any(name in self._attached for name, _ in (*caller.identities, *caller.for_skills)):
+        if self._attached and any(name in self._attached for name, _ in found):
             try:
                 self._browsers.check(scope)
             except CrossSiteError as error:

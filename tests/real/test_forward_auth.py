@@ -26,16 +26,23 @@ PAGE = (ROOT / "docs" / "forward-auth.md").read_text(encoding="utf-8")
 (NGINX,) = re.findall(r"```nginx\n(.*?)```", PAGE, re.DOTALL)
 (CADDY,) = re.findall(r"```caddyfile\n(.*?)```", PAGE, re.DOTALL)
 SECRET = "of-the-proxy-" + "0" * 32
-#: An agent that answers with the request that it got, under uvicorn.
+#: An agent that answers with the request that it got, under uvicorn. It states the length of its answer: Caddy 2.6.2
+#: passes on 1 of 1,000 chunked answers to a POST as an empty one, also without ``forward_auth``.
 AGENT = """
 import json
 
 async def app(scope, receive, send):
     if scope["type"] != "http":
         return
-    got = {"path": scope["raw_path"].decode(), "headers": [[n.decode(), v.decode()] for n, v in scope["headers"]]}
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
-    await send({"type": "http.response.body", "body": json.dumps(got).encode()})
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    got = {"body": body.decode(), "path": scope["raw_path"].decode(), "headers": [[n.decode(), v.decode()] for n, v in scope["headers"]]}
+    answer = json.dumps(got).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": answer})
 """
 TRICKS = ("//rpc", "/./rpc", "/a/../rpc", "/%2e%2e/rpc", "/a%2frpc", "/rpc;a", "/a//rpc", "/rpc%00", "/a%5crpc")
 
@@ -92,7 +99,7 @@ def test_the_proxy_of_the_page_admits_whom_the_card_admits(name: str, tmp_path: 
         assert admitted.status_code == 200
         got = admitted.json()
         names = [header.lower() for header, _ in got["headers"]]
-        assert got["path"] == "/rpc"
+        assert (got["path"], got["body"]) == ("/rpc", "{}")
         assert dict(got["headers"])["a2a-caller-id"] == "ann@api-keys"
         assert names.count("a2a-caller-id") == 1
         assert not {"x-api-key", "a2a_caller_id", "a2a-caller-token"} & {*names}

@@ -38,7 +38,7 @@ def is_secret(name: str, *, may_be_new: bool = False, may_be_database: bool = Fa
     word = last if folder and os.path.isdir(folder) else name  # noqa: PTH112  a name may have a NUL in it
     long = _WORD.search(word)
     is_long = long and (not may_be_new or len(_CHANGE_OF_CASE.findall(long[0])) >= _CHANGES_IN_KEYS)
-    return bool(is_long) or secret_kind(name) is not None or looks_random(word, by_name=False)
+    return bool(is_long) or secret_kind(name) is not None or looks_random(word)
 
 
 def without_secrets(text: str) -> str:

@@ -46,12 +46,14 @@ from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import Arguments, check_own_work, make_claims, sign_unverified
 
-#: Rules of lint whose errors make a card ambiguous or contradictory. Such a card is signed only with --allow RULE.
+#: Rules of lint whose errors make a card ambiguous or contradictory, or publish a secret. Such a card is signed only
+#: with --allow RULE.
 #: ``ambiguous-member`` is missing here, because ``sign_card`` rejects such a card and no option allows it.
 _REJECTED: Final = (
     "missing-member",
     "proto-name",
     "requirement-spelling",
+    "secret",
     "undeclared-scheme",
     "unclear-url",
     "unread-member",
@@ -64,7 +66,7 @@ class _RejectedCardError(SigningError):
 
     def __init__(self, name: str, findings: Sequence[Finding]) -> None:
         self.findings = findings
-        lines = ["the card is ambiguous or contradictory, so it was not signed:"]
+        lines = ["the card has errors, so it was not signed:"]
         for finding in findings[:_SHOWN]:
             lines.append(f"  {printable(finding.pointer)} {finding.rule}: {printable(finding.message)}")
             lines.append(f"    {printable(finding.fix)}")

@@ -43,6 +43,9 @@ _PLACEHOLDER: Final = re.compile(
 )
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]{0,31}:\S")
 _QUERY_SECRET: Final = re.compile(r"[?&][a-z_-]{0,32}(?:key|token|secret|password|sig)=([^&#\s]{12,})", re.IGNORECASE)
+#: Hexadecimal, base32 and UUIDs, which have no capital beside small letters.
+_LONG_WORD: Final = re.compile(r"[A-Za-z0-9]{20,}|[A-Fa-f0-9-]{32,}")
+_HAS_BOTH: Final = re.compile(r"(?=.*[A-Za-z])(?:.*[0-9]){2}")
 _ENTROPY: Final = 4.3
 """Bits per character: above what hexadecimal (4.0) and words joined by dashes reach, below 32 random characters of
 base64 (4.5 or so)."""
@@ -74,16 +77,26 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(words) is not None
 
 
-def looks_random(text: str, *, by_name: bool) -> bool:
-    """Whether the text has a word that only a generator writes; with ``by_name``, the name of the member suggests a
-    secret, so shorter words count, too."""
-    if _PLACEHOLDER.search(text):
+def stands_as_secret(text: str) -> bool:
+    """Whether the text, below a name that suggests a secret, is a generated one."""
+    return len(text) >= 12 and not re.search(r"\s|://", text) and _is_generated(text)
+
+
+def has_secret_query(text: str) -> bool:
+    """Whether a parameter in the query of a URL has the name of a secret and a generated value."""
+    return "?" in text and _URI.match(text) is not None and any(map(_is_generated, _QUERY_SECRET.findall(text)))
+
+
+def looks_random(text: str) -> bool:
+    """Whether the text has a word that only a generator writes. URLs, DIDs and chain ids are full of public ones."""
+    if _PLACEHOLDER.search(text) or _URI.match(text):
         return False
-    if by_name:
-        return len(text) >= 12 and not re.search(r"\s|://", text) and _is_mixed(text) and _entropy(text) >= 3.0
-    if _URI.match(text):  # URLs, DIDs, images and chain ids are full of public random words
-        return any(_is_mixed(value) and _entropy(value) >= 3.0 for value in _QUERY_SECRET.findall(text))
     return any(_is_mixed(word) and _entropy(word) >= _ENTROPY for word in _WORD.findall(text))
+
+
+def _is_generated(text: str) -> bool:
+    is_generated = any(map(_HAS_BOTH.match, _LONG_WORD.findall(text))) or _is_mixed(text)
+    return is_generated and not _PLACEHOLDER.search(text) and _entropy(text) >= 3.0
 
 
 def _is_mixed(word: str) -> bool:

@@ -529,6 +529,10 @@ REJECTED = {
         ),
         "/securitySchemes/bearer",
     ),
+    "secret": (
+        having(documentationUrl="https://docs.example.net/?api_key=9f86d081884c7d659a2feaa0" + "c55ad015"),
+        "/documentationUrl",
+    ),
 }
 
 
@@ -540,9 +544,7 @@ def test_a_card_that_contradicts_itself_is_signed_only_by_naming_the_exception(
     card.write_text(text)
     done = run("card.json", "--key", "key.pem")
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith(
-        "a2a-sign: error: card.json: the card is ambiguous or contradictory, so it was not signed:\n"
-    )
+    assert done.err.startswith("a2a-sign: error: card.json: the card has errors, so it was not signed:\n")
     assert f"\n  {pointer} {rule}: " in done.err
     assert done.err.endswith(f"\n  fix it, or sign it as it is with --allow {rule}\n")
     error = run("card.json", "--key", "key.pem", "--json").json["results"][0]
@@ -573,7 +575,7 @@ def test_a_scheme_that_no_verifier_accepts_is_named_and_cannot_be_allowed(
 
 
 def test_what_the_gate_refuses_cannot_be_allowed(run: Run, card: Path, key: Path) -> None:
-    for rule in ("ambiguous-member", "unreadable-document", "secret", "no-such-rule", ""):
+    for rule in ("ambiguous-member", "unreadable-document", "http-url", "no-such-rule", ""):
         done = run("card.json", "--key", "key.pem", "--allow", rule)
         assert (done.code, "this rule cannot be allowed; these can: missing-member" in done.err) == (2, True)
     card.write_text(having(securitySchemes={"bearer": {"httpAuthSecurityScheme": {}, "mtlsSecurityScheme": {}}}))

@@ -38,7 +38,8 @@ async def app(scope, receive, send):
     while more:
         message = await receive()
         body, more = body + message.get("body", b""), message.get("more_body", False)
-    got = {"body": body.decode(), "path": scope["raw_path"].decode(), "headers": [[n.decode(), v.decode()] for n, v in scope["headers"]]}
+    headers = [[name.decode(), value.decode()] for name, value in scope["headers"]]
+    got = {"body": body.decode(), "path": scope["raw_path"].decode(), "headers": headers}
     answer = json.dumps(got).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -7,6 +7,7 @@ from typing import Final
 
 from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.base.strict_json.pointer import Path
+from a2a_trust.card.places import WORDS_FOR_TOKENS
 from a2a_trust.card.schema import MESSAGES
 from a2a_trust.card.view import Alternative, NamedScheme
 from a2a_trust.lint.document import Subject, at, member_of, pointer_of, shown_name, spelling_of
@@ -109,6 +110,24 @@ def unused_scheme(subject: Subject) -> Iterator[Problem]:
                 "no requirement names this scheme, so clients do not use it",
                 "Name it in a requirement, or remove it.",
             )
+
+
+@rule(
+    "unplaced-scheme",
+    Severity.WARNING,
+    "A card of 0.1 names a scheme with a word that does not say where its credential goes.",
+    "A.2",
+)
+def unplaced_scheme(subject: Subject) -> Iterator[Problem]:
+    for pointer, alternative in _alternatives(subject):
+        for name, _ in alternative.schemes if pointer.startswith("/authentication") else ():
+            if name.lower() not in ("basic", *WORDS_FOR_TOKENS):
+                yield Problem(
+                    pointer,
+                    "clients do not know where the credential goes: each has to be told by its operator",
+                    "Declare the scheme in securitySchemes of 0.3 or 1.0; in a card of 0.1 only Basic and Bearer have "
+                    "a place.",
+                )
 
 
 @rule("anonymous-alternative", Severity.WARNING, "An alternative without any scheme admits everybody.", "7.4")

@@ -8,7 +8,15 @@ from typing import Final
 from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Problem, Severity, rule
-from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, may_hold_secret, secret_kind
+from a2a_trust.lint.secret_shapes import (
+    has_secret_query,
+    is_private_jwk,
+    is_secret_name,
+    looks_random,
+    may_hold_secret,
+    secret_kind,
+    stands_as_secret,
+)
 
 
 @rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
@@ -25,33 +33,43 @@ def secret(subject: Subject) -> Iterator[Problem]:
         elif private is not None:
             yield Problem(pointer_of((path, private)), "this is a private key, and everybody can read the card", fix)
     texts = list(subject.texts())
-    if not may_hold_secret(text for _, text, _ in texts):
-        return
+    may_be_known = may_hold_secret(text for _, text, _ in texts)
     for path, text, is_name in texts:
-        kind = secret_kind(text)
+        kind = secret_kind(text) if may_be_known else None
         if kind is not None:
             where = "the name of a member" if is_name else "the text"
             yield Problem(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)
+        elif not is_name and _is_below_secret_name(path) and stands_as_secret(text):
+            yield Problem(pointer_of(path), "a generated text stands where secrets do, and everybody can read it", fix)
+        elif not is_name and has_secret_query(text):
+            yield Problem(pointer_of(path), "the query of the URL has a secret, and everybody can read it", fix)
 
 
 #: Ends of names of members with random texts that are public. Names of one or two letters are members of public JWKs.
 _PUBLIC: Final = ("key", "hash", "digest", "signature", "address", "fingerprint", "thumbprint", "did", "cid", "id")
 
 
-@rule("possible-secret", Severity.WARNING, "A text is as random as a key or token, or stands where secrets do.", "13.4")
+@rule("possible-secret", Severity.WARNING, "A text is as random as a key or token.", "13.4")
 def possible_secret(subject: Subject) -> Iterator[Problem]:
     for path, text, is_name in subject.texts():
         name = _member_name(path)
-        by_name = is_secret_name(name)
-        is_public_name = not by_name and (name.lower().endswith(_PUBLIC) or len(name) <= 2)
-        if is_name or is_public_name or not looks_random(text, by_name=by_name) or _is_signature(path):
+        if is_name or name.lower().endswith(_PUBLIC) or len(name) <= 2 or _is_signature(path):
             continue
-        if secret_kind(text) is None:
+        if looks_random(text) and secret_kind(text) is None and not _is_below_secret_name(path):
             yield Problem(
                 pointer_of(path),
                 "the text looks like a secret, and everybody can read the card",
                 "If it is a secret, remove it; if it was published, revoke it, too.",
             )
+
+
+def _is_below_secret_name(path: Path) -> bool:
+    """Whether people write secrets there: below such a name, or as the value of a scheme."""
+    name = _member_name(path)
+    if name == "value" and path is not None and path[0] is not None:
+        parent = path[0][0]
+        return parent in ((None, "securitySchemes"), (None, "security_schemes"))
+    return is_secret_name(name)
 
 
 def _is_signature(path: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from a2a_trust.base.net.addresses import is_loopback, is_public
 from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.ambiguity import field_of
+from a2a_trust.card.schema import Generation
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.trust.origins import host_of, interface_host, url_of
 from a2a_trust.lint.document import Subject, pointer_of
@@ -116,3 +117,37 @@ def unclear_url(subject: Subject) -> Iterator[Problem]:
                 "Write https://host/path with names in their xn-- form, or host:port for gRPC; no other scheme, and no "
                 "user name or password.",
             )
+
+
+@rule(
+    "transport-rules",
+    Severity.WARNING,
+    "A card of 0.3 breaks its rules of transports: which URL is for which one (0.3.0, section 5.6).",
+    "A.2",
+)
+def transport_rules(subject: Subject) -> Iterator[Problem]:
+    view = subject.view
+    if view is None or not subject.is_whole or not subject.card.get("url"):
+        return
+    if not subject.card.get("preferredTransport") and view.generation is Generation.V0_3:
+        yield Problem(
+            "/preferredTransport",
+            "0.3 requires it for the main url; without it, clients conclude JSONRPC",
+            "Add the transport of the main url.",
+        )
+    main, *others = [each for each in view.interfaces if not each.pointer.startswith("/supportedInterfaces")]
+    bindings: dict[str, str] = {}
+    for each in (main, *others):
+        if bindings.setdefault(each.url, each.binding) != each.binding:
+            yield Problem(
+                each.pointer,
+                "another interface has the same URL with another transport, which 0.3 forbids: clients may use the "
+                "wrong one",
+                "Give each transport a URL of its own.",
+            )
+    if others and all((each.url, each.binding) != (main.url, main.binding) for each in others):
+        yield Problem(
+            "/additionalInterfaces",
+            "the main url with preferredTransport is not among them: clients that choose from this list miss it",
+            "Add an entry with the main url and its transport.",
+        )

@@ -9,6 +9,8 @@ from tests.lint.cards import GONE, OAUTH, Example, check_examples, clean_card, h
 from tests.tables import walk
 
 FLAT = {"type": "openIdConnect", "openIdConnectUrl": "https://id.example.com/"}
+#: What a card of 0.1 does not have.
+FIRST = tuple((name, GONE) for name in ("/protocolVersion", "/preferredTransport", "/securitySchemes", "/security"))
 
 RULES = rules_of(requirements)
 EXAMPLES: dict[str, list[Example]] = {
@@ -52,6 +54,13 @@ EXAMPLES: dict[str, list[Example]] = {
             "/securitySchemes/old",
             having(("/securityRequirements", [{"schemes": {"bearer": {"list": ["r"]}, "oauth": {"list": ["r"]}}}])),
         )
+    ],
+    "unplaced-scheme": [
+        Example(
+            having(*FIRST, ("/authentication", {"schemes": ["Bearer", "apiKey"]}), card=old_card),
+            "/authentication/schemes/1",
+            having(*FIRST, ("/authentication", {"schemes": ["Bearer", "Basic"]}), card=old_card),
+        ),
     ],
     "anonymous-alternative": [
         Example(having(("/securityRequirements/0", {})), "/securityRequirements/0", clean_card()),

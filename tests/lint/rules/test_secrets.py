@@ -10,7 +10,7 @@ import pytest
 from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules import rules_of, secrets
-from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having, rules_found
+from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.signing.cards import Card
 from tests.tables import walk
 
@@ -32,6 +32,7 @@ SECRETS = {
 }
 PUBLIC_JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 RANDOM = "Zk9vQ2xRt7LmXw" + "4Hs1BvN8cJdE5gYpUaTi03qK6z"
+HEX = "9f86d081884c7d659a2feaa0c55ad015" + "a3bf4f1b2b0b822c"
 
 RULES = rules_of(secrets)
 EXAMPLES: dict[str, list[Example]] = {
@@ -50,13 +51,6 @@ EXAMPLES: dict[str, list[Example]] = {
             "/supportedInterfaces/0/url",
             having(("/skills/0/description", "Write https://{user}:{password}@host/ and AKIAIOSFODNN7EXAMPLE.")),
         ),
-    ],
-    "possible-secret": [
-        Example(
-            having(("/skills/0/examples", [f"Call it with {RANDOM}"])),
-            "/skills/0/examples/0",
-            having(("/skills/0/examples", ["Check " + "0123456789abcdef" * 4])),
-        ),
         Example(
             having(("/capabilities/extensions/0/params", {"apiKey": "Xk7pQ2mZ9vLt"})),
             "/capabilities/extensions/0/params/apiKey",
@@ -71,6 +65,31 @@ EXAMPLES: dict[str, list[Example]] = {
             having(("/documentationUrl", "https://docs.acme.net/?lang=en&api_key=Xk7pQ2mZ9vLt")),
             "/documentationUrl",
             having(("/documentationUrl", "https://docs.acme.net/?page=Xk7pQ2mZ9vLt&key=your-key-goes-here")),
+        ),
+        Example(
+            having(("/documentationUrl", f"https://docs.acme.net/?api_key={HEX}")),
+            "/documentationUrl",
+            having(("/documentationUrl", f"https://docs.acme.net/?page={HEX}")),
+        ),
+        *(
+            Example(
+                having((pointer, value), card=old_card),
+                pointer if type(value) is str else f"{pointer}/{[*value][-1]}",
+                having((pointer, "see https://docs.acme.net/keys"), card=old_card),
+            )
+            for pointer, value in (
+                ("/credentials", {"apiKey": HEX}),
+                ("/authentication", {"schemes": ["bearer"], "credentials": f"api_key={HEX}"}),
+                ("/securitySchemes/key/value", HEX),
+                ("/securitySchemes/key/value", "9f86d081-884c-4d65-9a2f-eaa0c55ad015"),
+            )
+        ),
+    ],
+    "possible-secret": [
+        Example(
+            having(("/skills/0/examples", [f"Call it with {RANDOM}"])),
+            "/skills/0/examples/0",
+            having(("/skills/0/examples", ["Check " + "0123456789abcdef" * 4])),
         ),
     ],
 }

@@ -5,8 +5,11 @@ from __future__ import annotations
 from a2a_trust.lint.findings import Rule, Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules import rules_of, urls
-from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having
+from tests.lint.cards import GONE, OAUTH, Example, check_examples, clean_card, having, old_card
 from tests.tables import walk
+
+MAIN = {"url": "https://old.example.com/a2a", "transport": "JSONRPC"}
+OTHER = {"url": "https://old.example.com/rest", "transport": "HTTP+JSON"}
 
 RULES = rules_of(urls)
 EXAMPLES: dict[str, list[Example]] = {
@@ -24,6 +27,29 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "http-link": [
         Example(having(("/iconUrl", "http://example.com/icon.png")), "/iconUrl", clean_card()),
+    ],
+    "transport-rules": [
+        *(
+            Example(having(*bad, card=old_card), pointer, having(*good, card=old_card))
+            for bad, pointer, good in (
+                ((("/preferredTransport", GONE),), "/preferredTransport", ()),
+                (
+                    (
+                        (
+                            "/additionalInterfaces",
+                            [MAIN, {**MAIN, "transport": "GRPC"}],
+                        ),
+                    ),
+                    "/additionalInterfaces/1/url",
+                    (("/additionalInterfaces", [MAIN]),),
+                ),
+                (
+                    (("/additionalInterfaces", [OTHER]),),
+                    "/additionalInterfaces",
+                    (("/additionalInterfaces", [OTHER, MAIN]),),
+                ),
+            )
+        ),
     ],
     "private-url": [
         *(

@@ -50,9 +50,9 @@ login = OAuthClient(
 )
 
 
-def client_of(url: str, audience: str) -> httpx.AsyncClient:
+def client_of(url: str, resource: str) -> httpx.AsyncClient:
     """The one client for that agent, whoever calls the assistant."""
-    token = TokenExchange(login, caller.get, origins=[url], allowed_scopes=["read"], audience=audience)
+    token = TokenExchange(login, caller.get, origins=[url], allowed_scopes=["read"], resource=resource)
     return verifying_client(url, trust=trust, credentials={"login": token})
 
 

@@ -60,7 +60,7 @@ def _settings(issuer: str) -> dict[str, Any]:
     token = {"class": "idpyoidc.server.token.jwt_token.JWTToken", "kwargs": {"lifetime": LIFETIME}}
     policy = {
         "function": "idpyoidc.server.oauth2.token_helper.validate_token_exchange_policy",
-        "kwargs": {"audience": AUDIENCES, "resource": [f"{BACKEND}/a2a"]},
+        "kwargs": {"audience": AUDIENCES, "resource": [f"{BACKEND}/a2a", *AUDIENCES[1:]]},
     }
     grants = {
         "authorization_code": {"class": "idpyoidc.server.oauth2.token_helper.access_token.AccessTokenHelper"},

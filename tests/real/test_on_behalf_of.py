@@ -98,7 +98,7 @@ async def test_callers_at_once_get_what_is_theirs(agents: dict[str, str], exchan
         texts = [[part["text"] for part in answer["result"]["message"]["parts"]] for answer in answers]
         assert texts == [ANSWERS[user] for user in callers]
     exchanges = Counter(
-        (each.grant, each.audience, each.scope, each.status) for each in exchange_server.token_requests()
+        (each.grant, each.resource, each.scope, each.status) for each in exchange_server.token_requests()
     )
     grant = "urn:ietf:params:oauth:grant-type:token-exchange"
     expected = [(grant, (f"https://{name}.example",), "read", 200) for name in ("calendar", "mail")]

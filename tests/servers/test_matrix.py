@@ -7,15 +7,18 @@ guard: a second server runs it bare.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection, IncompleteRead
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.servers.callers import FOLDER, Callers
 from tests.servers.environments import answer_of, python_of
+from tests.servers.issuer import Issuer
 from tests.servers.serving import ROOT, SERVERS, free_port, serving
 
 pytestmark = pytest.mark.real
@@ -77,19 +80,59 @@ def served() -> Asked:
     return Asked(sorted(paths), routes, found["calls"])
 
 
-@pytest.fixture(scope="module")
-def bare(callers: Callers, hello_worlds: dict[str, str]) -> Iterator[str]:
-    """The origin of the agent without a guard; its card names the place of the guarded one."""
+class Shell(NamedTuple):
+    """A guarded agent, and the same agent without a guard, whose card names the place of the guarded one."""
+
+    origin: str
+    bare: str
+
+
+@pytest.fixture(scope="module", params=["protect", "serve"])
+def shell(
+    request: pytest.FixtureRequest,
+    callers: Callers,
+    issuer: Issuer,
+    hello_worlds: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Shell]:
+    """``protect`` in the agent's own process, and ``a2a-sign serve`` in front of the bare one."""
+    origin = hello_worlds["uvicorn-h11"]
+    if request.param == "serve":
+        origin = f"http://127.0.0.1:{free_port()}"
     port = free_port()
-    command = [
-        str(python_of("server-1.3.0")),
-        "-m",
-        *SERVERS["uvicorn-h11"]("hello_world:new_agent", port),
-        "--factory",
-    ]
-    origin = f"http://127.0.0.1:{port}"
-    with serving(command, origin, callers.settings(hello_worlds["uvicorn-h11"]), FOLDER):
-        yield origin
+    python = str(python_of("server-1.3.0"))
+    command = [python, "-m", *SERVERS["uvicorn-h11"]("hello_world:new_agent", port), "--factory"]
+    bare = f"http://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        stack.enter_context(serving(command, bare, callers.settings(origin), FOLDER))
+        if request.param == "serve":
+            folder = tmp_path_factory.mktemp("serve")
+            (folder / "agent.toml").write_text(served_file(origin, bare, callers, issuer))
+            served = [str(Path(sys.executable).with_name("a2a-sign")), "serve", "agent.toml"]
+            stack.enter_context(serving(served, origin, {}, folder))
+        yield Shell(origin, bare)
+
+
+def served_file(origin: str, bare: str, callers: Callers, issuer: Issuer) -> str:
+    """The configuration with the verifiers of the example."""
+    keys = f'{{ type = "OpenIdKeys", issuer = "{issuer.url}", fetcher = {{ private_origins = ["{issuer.url}"] }} }}'
+    return f"""
+card = {{ type = "FromApplication" }}
+[upstream]
+url = "{bare}"
+[listen]
+address = "{origin.removeprefix("http://")}"
+[rules]
+failures = {{ by_credential = "100000/minute", by_peer = "100000/minute" }}
+[verifiers.key]
+type = "ApiKeyVerifier"
+store = {{ type = "SqliteApiKeys", path = "{callers.path}" }}
+[verifiers.login]
+type = "JwtVerifier"
+keys = {keys}
+issuer = "{issuer.url}"
+audience = "{origin}"
+"""
 
 
 def asked(
@@ -133,7 +176,7 @@ KINDS: list[tuple[str, Callable[[Callers, str], list[dict[str, str]]], int, str]
 
 @pytest.mark.parametrize(("kind", "headers", "status", "challenge"), KINDS, ids=[kind[0] for kind in KINDS])
 def test_whatever_is_asked_for_is_refused_in_the_words_of_its_binding(
-    hello_worlds: dict[str, str],
+    shell: Shell,
     callers: Callers,
     served: Asked,
     kind: str,
@@ -141,7 +184,7 @@ def test_whatever_is_asked_for_is_refused_in_the_words_of_its_binding(
     status: int,
     challenge: str,
 ) -> None:
-    origin = hello_worlds["uvicorn-h11"]
+    origin = shell.origin
     requests = [request for request in everything(served) if not is_public(*request)]
     for carried in headers(callers, origin):
         for (method, path), answer in asked(origin, requests, carried).items():
@@ -172,9 +215,9 @@ def check_body(path: str, status: int, body: Any) -> None:
 
 
 def test_a_good_credential_gives_what_the_agent_answers_without_a_guard(
-    hello_worlds: dict[str, str], bare: str, callers: Callers, served: Asked
+    shell: Shell, callers: Callers, served: Asked
 ) -> None:
-    origin = hello_worlds["uvicorn-h11"]
+    origin, bare = shell
     expected = asked(bare, everything(served), {})
     assert {200, 404, 405} <= {answer.status for answer in expected.values()}
     for carried in callers.good(origin):
@@ -218,10 +261,8 @@ def is_for_a_tenant(method: str, path: str) -> bool:
     return method != "OPTIONS" and (is_v1 or path.startswith(TENANTS))
 
 
-def test_the_card_is_public_whatever_else_comes_with_the_request(
-    hello_worlds: dict[str, str], bare: str, callers: Callers
-) -> None:
-    origin = hello_worlds["uvicorn-h11"]
+def test_the_card_is_public_whatever_else_comes_with_the_request(shell: Shell, callers: Callers) -> None:
+    origin, bare = shell
     requests = [("GET", path) for path in CARD_PATHS]
     # As the members of the card, whose order differs between two processes of the SDK.
     expected = [as_json(answer) for answer in asked(bare, requests, {}).values()]
@@ -248,9 +289,9 @@ def test_every_server_refuses_everything_and_shows_the_card(
 
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
 def test_every_method_of_json_rpc_is_refused_and_with_a_credential_is_not(
-    hello_worlds: dict[str, str], bare: str, callers: Callers, served: Asked, version: str
+    shell: Shell, callers: Callers, served: Asked, version: str
 ) -> None:
-    origin = hello_worlds["uvicorn-h11"]
+    origin, bare = shell
     call, speaks = [("POST", JSON_RPC)], {"A2A-Version": version}
     assert len(served.calls[version]) >= 10
     for method in (*served.calls[version], "no/such/method"):

@@ -22,7 +22,7 @@ from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers
 from tests.middleware.proxies.told import ANN, BOB, TOLD
-from tests.servers.guarded_servers import GROUPS, GuardedServers, guarded_servers
+from tests.servers.guarded_servers import PROXY, SHELLS, GuardedServers, guarded_servers
 from tests.tables import walk
 
 
@@ -34,7 +34,7 @@ def anyio_backend() -> str:
 CARD_PATH = "/.well-known/agent-card.json"
 
 
-@pytest.fixture(scope="module", params=GROUPS)
+@pytest.fixture(scope="module", params=SHELLS)
 def servers(request: pytest.FixtureRequest) -> Iterator[GuardedServers]:
     with guarded_servers(*request.param, FORWARDED_ALLOW_IPS="*") as running:
         yield running
@@ -132,7 +132,11 @@ def test_what_a_proxy_would_write_changes_nothing(servers: GuardedServers, lines
 
 @walk("names", CONNECTION)
 def test_a_connection_header_that_names_credentials_changes_nothing(servers: GuardedServers, names: str) -> None:
-    check(servers, f"Connection: close, {names}")
+    if PROXY in servers.origins:  # the agent behind it must get what the guard has read
+        answers = servers.answers(f"{servers.lines(KEY)}\r\nConnection: close, {names}")
+        assert answers[PROXY][0] == 400
+    else:
+        check(servers, f"Connection: close, {names}")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """M10: servers keep or lose blanks, join or drop lines; what one of them lets in another one refuses.
 
-Seen with httptools and others. The same bytes go to uvicorn (h11, httptools), hypercorn, granian and daphne. A server
-that refuses by itself, with 400, has refused as well.
+Seen with httptools and others. The same bytes go to uvicorn (h11, httptools), hypercorn, granian, daphne and the
+reverse proxy. A server that refuses by itself, with 400, has refused as well.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.guarded_servers import GROUPS, GuardedServers, guarded_servers
+from tests.servers.guarded_servers import SHELLS, GuardedServers, guarded_servers
 from tests.tables import walk
 
 CLOSE = "Connection: close\r\n"
 
 
-@pytest.fixture(scope="module", params=GROUPS)
+@pytest.fixture(scope="module", params=SHELLS)
 def servers(request: pytest.FixtureRequest) -> Iterator[GuardedServers]:
     with guarded_servers(*request.param) as running:
         yield running

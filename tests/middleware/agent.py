@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
+from urllib.parse import unquote
 
 import uvicorn
 
@@ -79,7 +80,9 @@ class Agent:
             message = await receive()
             read += message.get("body", b"")
             more = message.get("more_body", False)
-        said = {"path": scope["path"], "read": len(read), "user": getattr(scope.get("user"), "display_name", None)}
+        caller = dict(scope["headers"]).get(b"a2a-caller-id", b"").decode("latin-1")  # behind a reverse proxy
+        user = getattr(scope.get("user"), "display_name", unquote(caller) or None)
+        said = {"path": scope["path"], "read": len(read), "user": user}
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(said).encode(), "more_body": False})
@@ -88,6 +91,10 @@ class Agent:
     def paths(self) -> list[str]:
         """The paths of the requests that reached the agent."""
         return [scope["path"] for scope in self.scopes if scope["type"] != "lifespan"]
+
+
+alone = Agent()
+"""The agent without a guard, for a process of its own."""
 
 
 def guarded(app: Any, card: dict[str, Any] | None = None, **options: Any) -> CardEnforcementMiddleware:

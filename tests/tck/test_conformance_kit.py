@@ -1,4 +1,4 @@
-"""The A2A conformance kit, run from a checkout of its own: what passes on a bare server passes behind ``protect``."""
+"""The A2A conformance kit, run from a checkout of its own: what passes on a bare server passes behind the guard."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import json
 import os
 import secrets
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import httpx
 import pytest
 
+from a2a_trust.auth import SqliteApiKeys
+from a2a_trust.card.merge import merged_card
 from tests.servers.environments import python_of
 from tests.servers.issuer import Issuer
 from tests.servers.serving import ROOT, SERVERS, free_port, serving
@@ -39,7 +43,26 @@ AGENTS: Final = {
         {"streaming": True, "pushNotifications": True, "extendedAgentCard": True}, ["1.0", "0.3"], "token"
     ),
 }
-APPS: Final = ("bare", "wrapped")
+APPS: Final = ("bare", "wrapped", "served")
+"""``served`` is the bare agent behind ``a2a-sign serve``."""
+_FILE: Final = """
+card = "card.json"
+[upstream]
+url = "{upstream}"
+[listen]
+address = "{address}"
+[verifiers.key]
+type = "ApiKeyVerifier"
+store = {{ type = "SqliteApiKeys", path = "keys.db" }}
+[verifiers.login]
+type = "JwtVerifier"
+keys = {{ type = "JwksFile", path = "keys.json" }}
+issuer = "{issuer}"
+audience = "{url}"
+"""
+_EXTENDED: Final = """[extended_card]
+source = { type = "FromApplication" }
+"""
 
 Outcomes: TypeAlias = dict[str, str]
 """By the ids of the kit's tests: "passed", or what kept a test from passing."""
@@ -84,11 +107,32 @@ def _outcomes(server_python: Path, kit_python: Path, kit: Path, agent: Agent, ap
         "jwks": issuer.documents()["/jwks"].decode(),
     }
     credentials = {"key": {"X-API-Key": key}, "token": {"Authorization": f"Bearer {issuer.token(audience=url)}"}}
-    server = [str(server_python), "-m", *SERVERS["uvicorn-h11"](f"tests.tck.agent:{app}", port)]
-    with serving(server, url, {"AGENT": json.dumps(settings)}, ROOT):
+    with ExitStack() as stack:
+        upstream = free_port() if app == "served" else port
+        inner = "bare" if app == "served" else app
+        server = [str(server_python), "-m", *SERVERS["uvicorn-h11"](f"tests.tck.agent:{inner}", upstream)]
+        stack.enter_context(serving(server, f"http://127.0.0.1:{upstream}", {"AGENT": json.dumps(settings)}, ROOT))
+        if app == "served":
+            folder = report.with_suffix(".serve")
+            folder.mkdir()
+            _write(folder, f"http://127.0.0.1:{upstream}", settings)
+            sign = [str(Path(sys.executable).with_name("a2a-sign")), "serve", "agent.toml"]
+            stack.enter_context(serving(sign, url, {}, folder))
         refused = [httpx.post(url + path, json={}).status_code == 401 for path in ("/", "/a2a/rest/message:send")]
-        assert refused == [app == "wrapped"] * 2, "without credentials"
+        assert refused == [app != "bare"] * 2, "without credentials"
         return _outcomes_at(kit_python, kit, url, credentials[agent.credential], report)
+
+
+def _write(folder: Path, upstream: str, settings: dict[str, Any]) -> None:
+    """The file of the proxy, and those that it names."""
+    card = httpx.get(f"{upstream}/.well-known/agent-card.json").json()
+    (folder / "card.json").write_text(json.dumps(merged_card(card) if "0.3" in settings["versions"] else card))
+    (folder / "keys.json").write_text(settings["jwks"])
+    SqliteApiKeys(folder / "keys.db", create=True).import_key(settings["key"], owner="ann", scopes=["read"])
+    url = settings["url"]
+    text = _FILE.format(upstream=upstream, address=url.removeprefix("http://"), issuer=settings["issuer"], url=url)
+    has_extended = settings["capabilities"].get("extendedAgentCard")
+    (folder / "agent.toml").write_text(text + (_EXTENDED if has_extended else ""))
 
 
 def _outcomes_at(python: Path, kit: Path, url: str, credentials: dict[str, str], report: Path) -> Outcomes:
@@ -117,11 +161,12 @@ def _outcome(case: Any) -> str:
     return "; ".join(f"{found.tag}: {found.get('message')}" for found in troubles) or "passed"
 
 
+@pytest.mark.parametrize("app", APPS[1:])
 @pytest.mark.parametrize("name", AGENTS)
-def test_what_the_kit_passes_on_a_bare_server_of_the_sdk_it_passes_behind_protect(
-    name: str, outcomes: dict[tuple[str, str], Outcomes]
+def test_what_the_kit_passes_on_a_bare_server_of_the_sdk_it_passes_behind_the_guard(
+    name: str, app: str, outcomes: dict[tuple[str, str], Outcomes]
 ) -> None:
-    bare, wrapped = (outcomes[name, app] for app in APPS)
+    bare, wrapped = outcomes[name, "bare"], outcomes[name, app]
     passed = [test for test, outcome in bare.items() if outcome == "passed"]
     assert len(passed) > _MANY, bare
     assert {test: wrapped.get(test, "not there") for test in passed if wrapped.get(test) != "passed"} == {}

@@ -11,6 +11,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext, VerifyMode
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from a2a_trust.card.view import CardView, HttpScheme, MutualTlsScheme, OAuth2Scheme, OpenIdConnectScheme, read_card
@@ -18,6 +19,7 @@ from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.report import exit_of_setup, printable, put, run_and_report
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.keys.trust.origins import origin_of
 
 if TYPE_CHECKING:
@@ -31,17 +33,18 @@ def run(options: argparse.Namespace) -> int:
         elif options.check:
             _check(Path(options.file))
         else:
-            asyncio.run(_serve(_served(Path(options.file)), Path(options.file).absolute().parent))
+            agent = _application().ServedAgent(options.file)
+            asyncio.run(_serve(agent, Path(options.file).absolute().parent))
 
     return run_and_report("serve", act, as_json=False, code_of=exit_of_setup)
 
 
-def _served(path: Path) -> ServedAgent:
+def _application() -> ModuleType:
     try:
-        from a2a_trust.serve.application import ServedAgent
+        from a2a_trust.serve import application
     except ModuleNotFoundError as error:
         raise ConfigurationError(f'serve needs {error.name}: pip install "./a2a-trust[serve]"') from None
-    return ServedAgent(path)
+    return application
 
 
 async def _serve(agent: ServedAgent, folder: Path) -> None:
@@ -89,10 +92,14 @@ class _JsonLines(logging.Formatter):
 
 
 def _check(path: Path) -> None:
-    """Say what would be enforced."""
-    configuration = _served(path).configuration
+    """Fetch the key sets, and say what would be enforced."""
+    agent = _application().make_agent(path)
+    configuration = agent.configuration
+    sets = asyncio.run(_key_sets([*agent.objects.made.values()]))
     asked = getattr(configuration, "form", None)
     put(f"{path}: ok; {f'{asked} asks' if asked else f'requests go to {configuration.upstream.url}'}")
+    for line in sets:
+        put(line)
     card = configuration.card if isinstance(configuration.card, Path) else getattr(configuration.card, "path", None)
     if not isinstance(card, Path):
         put("  the card comes from the agent, when it runs")
@@ -106,6 +113,16 @@ def _check(path: Path) -> None:
             for name, scopes in alternative.schemes
         )
         put(f"  callers need {' and '.join(needs) or 'no credential'}")
+
+
+async def _key_sets(parts: list[Any]) -> list[str]:
+    """A line for each key set of the verifiers. KeySourceUnavailableError: it cannot be fetched."""
+    lines = []
+    for part in parts:  # which grows meanwhile
+        parts += (each for each in getattr(part, "parts", ()) if each not in parts)
+        if isinstance(part, JwksCache):
+            lines.append(f"  {printable(part.name)}: {len(await part.keys())} keys")
+    return lines
 
 
 _HEAD: Final = """\

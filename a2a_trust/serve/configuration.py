@@ -137,6 +137,8 @@ def _explain(error: Any, values: Any) -> str:
         return f"{where}: {MISSING[context['tag']]}"
     if kind in ("union_tag_invalid", "literal_error"):
         return f"{where}: write one of {_expected(context)}"
+    if kind == "value_error":
+        return f"{where}: {context['error']}"
     return f"{where}: {error['msg'][:1].lower()}{error['msg'][1:]}"
 
 

@@ -24,6 +24,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Union, cast, get_ar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from a2a_trust.auth.dpop import DPoP
+from a2a_trust.auth.proofs.memory import VolatileProofMemory
 from a2a_trust.base.databases.addresses import DatabaseUrl
 from a2a_trust.base.files.watched import stamp_of_path
 from a2a_trust.card.view import CardView
@@ -133,6 +135,8 @@ class Objects:
                     positional.append(given.pop(each.name))
         if any(each.name == "fetcher" and each.default is each.empty for each in parameters):
             given.setdefault("fetcher", self._call(_public("Fetcher"), {}))
+        if maker is DPoP:  # one memory for all versions, or a proof would count again after a change
+            given.setdefault("memory", self._call(VolatileProofMemory, {}))
         files = [each for each in given.values() if isinstance(each, Path) and maker in _READ_ONCE]
         self.files += files
         key = (

@@ -35,11 +35,13 @@ class Upstream:
         self.answer: bytes | None = None
         self.lost: asyncio.Event = asyncio.Event()
         self.asked: asyncio.Event = asyncio.Event()
+        self.take: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None
+        """In place of all else; reads the request, too."""
         self.go_on: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
+            while self.take is None:
                 head = await reader.readuntil(b"\r\n\r\n")
                 self.heads.append(head)
                 self.bodies.append(await _body(reader, head.lower()))
@@ -52,6 +54,8 @@ class Upstream:
                 await writer.drain()
                 if self.answer is not None:
                     break
+            if self.take is not None:
+                await self.take(reader, writer)
         self.lost.set()
         writer.close()
 

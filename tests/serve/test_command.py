@@ -25,6 +25,7 @@ from a2a_trust.serve.configuration import read_configuration
 from tests.certificates import SERVER, Authority
 from tests.conftest import ROOT
 from tests.examples.waiting import until
+from tests.servers.issuer import issuing
 from tests.servers.serving import free_port
 
 SIGN = str(Path(sys.executable).with_name("a2a-sign"))
@@ -241,3 +242,23 @@ def test_a_file_for_every_card_is_made(tmp_path: Path, capsys: pytest.CaptureFix
     assert set(configuration.verifiers) == set(schemes) - {"unused"}
     assert configuration.client_certificates is not None
     assert configuration.extended_card is not None
+
+
+def test_check_fetches_the_key_sets(tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    card = {
+        **CARD,
+        "securitySchemes": {**CARD["securitySchemes"], "login": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+    }
+    card["securityRequirements"] = [{"schemes": {"key": {}}}, {"schemes": {"login": {}}}]
+    with issuing() as issuer:
+        path = write(tmp_path, "127.0.0.1:1", 9, card=card)
+        fetcher = f'{{ private_origins = ["{issuer.url}"] }}'
+        keys = f'{{ type = "OpenIdKeys", issuer = "{issuer.url}", fetcher = {fetcher} }}'
+        path.write_text(
+            f'{path.read_text()}[verifiers.login]\ntype = "JwtVerifier"\nkeys = {keys}\nissuer = "{issuer.url}"\n'
+            'audience = "https://agent.example.com"\n'
+        )
+        assert main(["serve", "--check", str(path)]) == 0
+        assert f"{issuer.url}: 1 keys\n" in capsys.readouterr().out
+    assert main(["serve", "--check", str(path)]) == 2
+    assert f"{issuer.url}: unreachable" in capsys.readouterr().err

@@ -216,15 +216,15 @@ MISTAKES = [
     ),
     (
         '[verifiers.key]\ntype = "ApiKeyVerifier"\nstore = { type = "PostgresApiKeys", url = "postgresql://u:p@h/d" }',
-        "verifiers.key.store.url: value error, the URL has a password",
+        "verifiers.key.store.url: the URL has a password",
     ),
     (
         '[dpop]\nurl = "https://a"\nmemory = { type = "RedisProofMemory", url = "redis://:p@h:6379/0" }',
-        "dpop.memory.url: value error, the URL has a password",
+        "dpop.memory.url: the URL has a password",
     ),
     (
         '[dpop]\nurl = "https://a"\nmemory = { type = "PostgresProofMemory", url = "postgresql://h/d?password=p" }',
-        "dpop.memory.url: value error, the URL has a password",
+        "dpop.memory.url: the URL has a password",
     ),
     ('[caller]\nkeys = ["a"]', "caller.keys: input is not a valid path"),
     ("card = 1", "Cannot overwrite a value"),

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,11 @@ import pytest
 
 from a2a_trust.auth import SqliteApiKeys
 from a2a_trust.serve import ServedAgent
+from tests.auth.proofs import CLIENT, proof
 from tests.serve.served import CARD, serving, upstream, write
+from tests.servers.issuer import Issuer
+
+AGENT = "https://agent.example"
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -143,5 +148,41 @@ def test_the_card_of_the_file_and_signals_count(tmp_path: Path, key: str) -> Non
                 os.kill(os.getpid(), signal.SIGHUP)
                 await until(lambda: agent._agent is not before)
                 assert (await http.get("/page", headers={"X-API-Key": key})).status_code == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("changed", ["", "window = 120.0\n"])
+def test_a_proof_of_possession_counts_once(changed: str, tmp_path: Path) -> None:
+    issuer = Issuer("https://issuer.example")
+    (tmp_path / "keys.json").write_bytes(issuer.documents()["/jwks"])
+    login = {"securitySchemes": {"key": {"oauth2SecurityScheme": {"flows": {}}}}}
+    SqliteApiKeys(tmp_path / "keys.db", create=True)
+
+    def file(port: int, more: str) -> Path:
+        path = write(tmp_path, port, card={**CARD, **login})
+        text = path.read_text().partition("[verifiers.key]")[0] + f'[dpop]\nurl = "{AGENT}"\n{more}[verifiers.key]\n'
+        keys = 'type = "JwtVerifier"\nkeys = { type = "JwksFile", path = "keys.json" }\n'
+        path.write_text(f'{text}{keys}issuer = "{issuer.url}"\naudience = "{AGENT}"\n')
+        return path
+
+    async def run() -> None:
+        async with upstream() as behind:
+            agent = ServedAgent(file(behind.port, ""))
+            async with serving(agent) as url, httpx.AsyncClient(base_url=url) as http:
+                token = issuer.token(audience=AGENT, cnf={"jkt": CLIENT.public_key.thumbprint})
+
+                async def ask(shown: str) -> int:
+                    headers = {"Authorization": f"DPoP {token}", "DPoP": shown}
+                    return (await http.get("/page", headers=headers)).status_code
+
+                shown = proof(token, htm="GET", htu=f"{AGENT}/page", iat=int(time.time()))
+                assert await ask(shown) == 200
+                assert await ask(shown) == 401
+                before = agent._agent
+                file(behind.port, changed + "# changed\n")
+                await until(lambda: agent._agent is not before)
+                assert await ask(shown) == 401
+                assert await ask(proof(token, htm="GET", htu=f"{AGENT}/page", iat=int(time.time()))) == 200
 
     asyncio.run(run())

@@ -106,7 +106,7 @@ class JwksCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = load
-        self._name = name
+        self.name: Final = name
         self._times = JwksCacheTimes() if times is None else times
         self._clock = clock
         self._snapshot: _Snapshot | None = None
@@ -141,7 +141,7 @@ class JwksCache:
             now = time.time()
             keys = [key for key in snapshot.held if key.kty == kty and key.is_valid_at(now)]
             if len(keys) > 1:
-                raise InvalidCredentialsError(f"{self._name}: the set has several {kty} keys, and the token has no kid")
+                raise InvalidCredentialsError(f"{self.name}: the set has several {kty} keys, and the token has no kid")
             return keys[0] if keys else None
 
         return await self._find(pick, f"no {kty} key is valid now")
@@ -153,7 +153,7 @@ class JwksCache:
             return ""
         if now >= self._retry_at and self._flights.running(None) is None:
             self._begin()
-        return f"{self._name}: unreachable, and no usable keys are known"
+        return f"{self.name}: unreachable, and no usable keys are known"
 
     async def keys(self) -> tuple[PublicKey, ...]:
         """All known keys of the set, even keys that are not valid now; KeySourceUnavailableError."""
@@ -164,10 +164,10 @@ class JwksCache:
         snapshot = await self._usable()
         while (found := pick(snapshot)) is None:
             if snapshot.load > loads:  # this load began after the call, so it has the key that signed the token
-                raise InvalidCredentialsError(f"{self._name}: {complaint}")
+                raise InvalidCredentialsError(f"{self.name}: {complaint}")
             loaded = await _result(self._search())
             if loaded is None:
-                raise KeySourceUnavailableError(f"{self._name}: unreachable, and the key is not among the known keys")
+                raise KeySourceUnavailableError(f"{self.name}: unreachable, and the key is not among the known keys")
             snapshot = loaded
         return found
 
@@ -186,7 +186,7 @@ class JwksCache:
             await _result(flight)
         snapshot = self._snapshot
         if snapshot is None or self._clock() >= snapshot.usable_until:
-            raise KeySourceUnavailableError(f"{self._name}: unreachable, and no usable keys are known")
+            raise KeySourceUnavailableError(f"{self.name}: unreachable, and no usable keys are known")
         return snapshot
 
     def _search(self) -> asyncio.Task[_Snapshot | None]:
@@ -196,11 +196,11 @@ class JwksCache:
             return flight
         now = self._clock()
         if now < self._retry_at:
-            raise KeySourceUnavailableError(f"{self._name}: unreachable, and the key is not among the known keys")
+            raise KeySourceUnavailableError(f"{self.name}: unreachable, and the key is not among the known keys")
         paid = max(now, self._searches_until)
         if paid - now > (_BURST - 1) * self._times.cooldown:
             raise KeySourceUnavailableError(
-                f"{self._name}: the key is not among the known keys, and the budget for refreshes is spent: too many "
+                f"{self.name}: the key is not among the known keys, and the budget for refreshes is spent: too many "
                 "unknown kids came"
             )
         self._searches_until = paid + self._times.cooldown
@@ -232,14 +232,14 @@ class JwksCache:
             usable_until=fresh_until + times.stale_if_error,
         )
         if self._failures:
-            announce(StateChange(StateKind.KEYS_FRESH, self._name))
+            announce(StateChange(StateKind.KEYS_FRESH, self.name))
         self._failures, self._retry_at = 0, -math.inf
         held = frozenset[PublicKey]() if self._snapshot is None else self._snapshot.held
         if not held <= snapshot.held:
             self.generation += 1
         if self._snapshot is None or held != snapshot.held:
             level = logging.INFO if key_set.keys else logging.WARNING
-            _log.log(level, "%s: usable keys: %d, not usable: %d", self._name, len(key_set.keys), len(key_set.skipped))
+            _log.log(level, "%s: usable keys: %d, not usable: %d", self.name, len(key_set.keys), len(key_set.skipped))
         self._snapshot = snapshot
         return snapshot
 
@@ -253,8 +253,8 @@ class JwksCache:
                 reason = "the document is not a readable JWK Set"  # the text of the error may quote the document
             else:
                 reason = type(error).__name__
-            _log.warning("%s: cannot be refreshed, known keys stay valid for now: %s", self._name, reason)
-            announce(StateChange(StateKind.KEYS_STALE, f"{self._name}: {reason}"))
+            _log.warning("%s: cannot be refreshed, known keys stay valid for now: %s", self.name, reason)
+            announce(StateChange(StateKind.KEYS_STALE, f"{self.name}: {reason}"))
 
 
 async def _result(flight: asyncio.Task[_Snapshot | None]) -> _Snapshot | None:

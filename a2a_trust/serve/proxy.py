@@ -188,7 +188,13 @@ class ReverseProxy:
         )
 
 
-_OURS: Final = (b"a2a-caller", b"content-length", b"forwarded", b"x-forwarded", b"x-real-ip", b"proxy-")
+_OURS: Final = (
+    b"a2a-caller", b"content-length", b"forwarded", b"x-forwarded", b"x-real-ip", b"proxy-",
+    # By which agents behind other proxies know their caller.
+    b"remote-user", b"x-remote-", b"x-auth-request-", b"x-authenticated-", b"x-webauth-", b"client-cert", b"ssl-client-",
+    b"x-ssl-client", b"x-client-cert", b"x-client-verify", b"x-amzn-oidc-", b"x-goog-authenticated-user-",
+    b"x-ms-client-principal", b"cf-access-", b"tailscale-user-",
+)  # fmt: skip
 
 
 class _Body:

@@ -39,6 +39,12 @@ def _rows_observers(setting: Setting) -> Iterator[Row]:
     return rows(setting)
 
 
+def _rows_proxies(setting: Setting) -> Iterator[Row]:
+    from benchmarks.proxies import rows  # httpx again
+
+    return rows(setting)
+
+
 #: Rows that need peers which have no place in our own environment; imported there.
 _AUTH_ROWS: Final = {
     "tokens": ("benchmarks.tokens", "rows_tokens"),
@@ -66,6 +72,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "databases": _rows_databases,
     "client-auth": _rows_client_auth,
     "observers": _rows_observers,
+    "proxies": _rows_proxies,
 }
 
 

@@ -11,6 +11,7 @@ Anonymous callers and public requests have an empty header.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -89,6 +90,7 @@ def caller_headers(
     return headers
 
 
+@lru_cache(1_024)
 def _escape(text: str) -> str:
     return quote(text, safe="!#$&'()*+,-./:;<=>?@[]^_`{|}~")
 

@@ -44,8 +44,10 @@ _HOP_BY_HOP: Final = frozenset(
      b"close", b"proxy-connection"}
 )  # fmt: skip
 _METHOD: Final = re.compile(r"[A-Z]{1,32}(?:-[A-Z]{1,32})*")
-_PATH: Final = re.compile(rb"(?:/(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})*)+")
+_PATH: Final = re.compile(rb"(?:/(?:[A-Za-z0-9._~!$&'()*+,=:@-]++|%[0-9A-Fa-f]{2})*+)++")
 _AMBIGUOUS: Final = re.compile(rb"//|/\.{1,2}(?:/|\Z)|%(?:2[fF]|5[cC]|3[bB]|[01][0-9A-Fa-f]|7[fF])")
+_ESCAPED_DOT: Final = re.compile(rb"%2[eE]")
+_FRAMING: Final = frozenset({b"connection", b"content-length", b"host", b"transfer-encoding"})
 
 
 class UpstreamLostError(ConnectionError):
@@ -54,25 +56,26 @@ class UpstreamLostError(ConnectionError):
 
 def reason_to_reject(scope: Mapping[str, Any]) -> str | None:
     """Why agent and proxy could read the head of a request differently; None for a clear one."""
-    raw, lengths, hosts, is_chunked = scope.get("raw_path") or b"", [], 0, False
-    if not _PATH.fullmatch(raw) or _AMBIGUOUS.search(re.sub(rb"%2[eE]", b".", raw)):
+    raw, headers = scope.get("raw_path") or b"", scope["headers"]
+    dotted = _ESCAPED_DOT.sub(b".", raw) if b"%" in raw else raw
+    if not _PATH.fullmatch(raw) or _AMBIGUOUS.search(dotted):
         return "the path has dot segments, empty segments, a semicolon or escapes that readers understand differently"
     if unquote_to_bytes(raw) != scope["path"].encode("utf-8", "surrogateescape"):
         return "the server read the path differently"
     if scope["type"] == "http" and (not _METHOD.fullmatch(scope["method"]) or scope["method"] in ("CONNECT", "TRACE")):
         return "the method is not one of a request to an agent"
-    for name, value in scope["headers"]:
-        if name == b"host":
-            hosts += 1
-        elif name == b"content-length":
-            lengths.append(value)
-        elif name == b"transfer-encoding":
-            is_chunked = True
-        elif name == b"connection" and not _HOP_BY_HOP.issuperset(word.strip().lower() for word in value.split(b",")):
+    values = b",".join([value for _, value in headers])
+    if b"\n" in values or b"\r" in values or b"\0" in values:
+        return "a header has a line break"
+    said: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        if name in _FRAMING:
+            said.setdefault(name, []).append(value)
+    for value in said.get(b"connection", ()):
+        if not _HOP_BY_HOP.issuperset(word.strip().lower() for word in value.split(b",")):
             return "the header Connection names a header that the guard reads, or that the agent must get"
-        if b"\n" in value or b"\r" in value or b"\0" in value:
-            return "a header has a line break"
-    if hosts > 1 or len(lengths) > 1 or (lengths and (is_chunked or not lengths[0].isdigit())):
+    lengths, is_chunked = said.get(b"content-length", ()), b"transfer-encoding" in said
+    if len(said.get(b"host", ())) > 1 or len(lengths) > 1 or (lengths and (is_chunked or not lengths[0].isdigit())):
         return "it has several hosts, or several lengths of its body"
     return None
 
@@ -191,9 +194,9 @@ class ReverseProxy:
 _OURS: Final = (
     b"a2a-caller", b"content-length", b"forwarded", b"x-forwarded", b"x-real-ip", b"proxy-",
     # By which agents behind other proxies know their caller.
-    b"remote-user", b"x-remote-", b"x-auth-request-", b"x-authenticated-", b"x-webauth-", b"client-cert", b"ssl-client-",
-    b"x-ssl-client", b"x-client-cert", b"x-client-verify", b"x-amzn-oidc-", b"x-goog-authenticated-user-",
-    b"x-ms-client-principal", b"cf-access-", b"tailscale-user-",
+    b"remote-user", b"x-remote-", b"x-auth-request-", b"x-authenticated-", b"x-webauth-", b"client-cert",
+    b"ssl-client-", b"x-ssl-client", b"x-client-cert", b"x-client-verify", b"x-amzn-oidc-",
+    b"x-goog-authenticated-user-", b"x-ms-client-principal", b"cf-access-", b"tailscale-user-",
 )  # fmt: skip
 
 

@@ -194,8 +194,6 @@ class ForwardAuth:
         # The proxy has written the last address.
         peer = None if client is None else client.rpartition(b",")[2].strip().decode("latin-1")
         request["client"] = None if peer is None else (peer, 0)
-        asking = (*named, _CLIENT, self._secret)
-        request["headers"] = [(name, value) for name, value in scope["headers"] if name.lower() not in asking]
         return request
 
     def _reject(self, error: Error, why: str, scope: Scope) -> Rejection:

@@ -71,8 +71,8 @@ def test_no_ambiguous_request_reaches_the_agent(server: str, tmp_path: Path, key
 FORGED = (
     b"A2A-Caller-Id", b"a2a-caller-id", b"A2A_Caller_Id", b"A2A-Caller_Token", b"a2a_caller_scopes", b"A2A-CALLER-X",
     b"X-Forwarded-For", b"X_Forwarded_Proto", b"Forwarded", b"X-Real-IP", b"Proxy-Authorization",
-    b"X-Forwarded-User", b"Remote-User", b"X_Remote_User", b"X-Auth-Request-Email", b"Client-Cert", b"SSL-Client-Verify",
-    b"X-Ms-Client-Principal",
+    b"X-Forwarded-User", b"Remote-User", b"X_Remote_User", b"X-Auth-Request-Email", b"Client-Cert",
+    b"SSL-Client-Verify", b"X-Ms-Client-Principal",
 )  # fmt: skip
 
 

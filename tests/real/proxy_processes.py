@@ -23,7 +23,7 @@ from tests.servers.environments import python_of
 from tests.servers.serving import ROOT, free_port
 from tests.tiers import missing
 
-__all__ = ["PROXIES", "Answer", "ProxiedAgent", "Proxy", "ask", "proxied_agent", "running_proxy"]
+__all__ = ["PROXIES", "Answer", "ProxiedAgent", "Proxy", "ask", "program_of", "proxied_agent", "running_proxy"]
 
 _HERE: Final = Path(__file__).resolve().parent
 _START_SECONDS: Final = 300
@@ -131,7 +131,7 @@ def running_proxy(name: str, agent: ProxiedAgent, certificates: Mapping[str, Pat
     ``certificates`` has the files that the settings name: AUTHORITY, SERVER (its certificate), SERVER_KEY and
     SERVER_BOTH.
     """
-    program = _program(name)
+    program = program_of(name)
     proxy = Proxy(name, free_port(), free_port(), free_port(), free_port())
     values = {
         **certificates,
@@ -168,7 +168,7 @@ def _on_page(name: str) -> str:
     return textwrap.indent(block, " " * 16) if language == "yaml" else block
 
 
-def _program(name: str) -> str:
+def program_of(name: str) -> str:
     if name == "envoy":
         python = python_of("envoy-1.40.0", _HERE)
         return str(next(python.parents[1].glob("lib/*/site-packages/envoy/_bin/envoy")))

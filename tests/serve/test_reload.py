@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -156,7 +157,7 @@ def test_the_card_of_the_file_and_signals_count(tmp_path: Path, key: str) -> Non
 def test_a_proof_of_possession_counts_once(changed: str, tmp_path: Path) -> None:
     issuer = Issuer("https://issuer.example")
     (tmp_path / "keys.json").write_bytes(issuer.documents()["/jwks"])
-    login = {"securitySchemes": {"key": {"oauth2SecurityScheme": {"flows": {}}}}}
+    login: dict[str, Any] = {"securitySchemes": {"key": {"oauth2SecurityScheme": {"flows": {}}}}}
     SqliteApiKeys(tmp_path / "keys.db", create=True)
 
     def file(port: int, more: str) -> Path:

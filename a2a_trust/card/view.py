@@ -11,9 +11,10 @@ Source: A2A 1.0.1 sections 4.4 and 4.5, the JSON schemas of 0.1 to 0.3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject
@@ -31,8 +32,7 @@ from a2a_trust.card.schema import (
 from a2a_trust.errors import MalformedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKeyScheme:
+class ApiKeyScheme(Struct, frozen=True, kw_only=True):
     """A key in a header, a query parameter or a cookie: ``location`` is one of those words, ``parameter`` its name."""
 
     name: str
@@ -40,16 +40,14 @@ class ApiKeyScheme:
     parameter: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpScheme:
+class HttpScheme(Struct, frozen=True, kw_only=True):
     """An HTTP authentication scheme; ``scheme`` is its name in lower case, as in ``bearer`` and ``basic``."""
 
     name: str
     scheme: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthFlow:
+class OAuthFlow(Struct, frozen=True, kw_only=True):
     """One OAuth 2.0 flow of a scheme: its name (``authorizationCode`` …), its URLs by member name, its scopes."""
 
     kind: str
@@ -57,8 +55,7 @@ class OAuthFlow:
     scopes: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuth2Scheme:
+class OAuth2Scheme(Struct, frozen=True, kw_only=True):
     """OAuth 2.0; ``metadata_url`` is for RFC 8414; None if the card has none."""
 
     name: str
@@ -66,19 +63,16 @@ class OAuth2Scheme:
     metadata_url: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenIdConnectScheme:
+class OpenIdConnectScheme(Struct, frozen=True, kw_only=True):
     name: str
     discovery_url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutualTlsScheme:
+class MutualTlsScheme(Struct, frozen=True, kw_only=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedScheme:
+class NamedScheme(Struct, frozen=True, kw_only=True):
     """A scheme of a 0.1 card, which is only a word: ``apiKey``, ``bearer``, ``public`` …"""
 
     name: str
@@ -89,8 +83,7 @@ SecurityScheme: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """One alternative: all of these schemes, each with its scopes. An alternative without schemes admits everybody."""
 
     schemes: tuple[tuple[str, frozenset[str]], ...]
@@ -101,8 +94,7 @@ class Alternative:
         return not self.schemes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
+class Interface(Struct, frozen=True, kw_only=True):
     """An interface of the agent; ``pointer`` is the JSON pointer to its URL in the card."""
 
     pointer: str
@@ -125,16 +117,14 @@ class Interface:
         return self.generation is not Generation.V1_0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class Skill(Struct, frozen=True, kw_only=True):
     """A skill, and its own requirements in addition to the card's; None if it has none."""
 
     id: str
     requirements: tuple[Alternative, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardView:
+class CardView(Struct, frozen=True, kw_only=True):
     """The security rules of a card. ``requirements`` is None if the card has no such member."""
 
     name: str

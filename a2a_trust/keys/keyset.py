@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON
@@ -18,16 +20,14 @@ JWKS_PATH: Final = "/.well-known/jwks.json"
 MAX_KEYS: Final = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedKey:
+class SkippedKey(Struct, frozen=True, kw_only=True):
     """A key that was skipped when a key set was read: its ``index`` in the set, from 0, and the ``reason``."""
 
     index: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeySet:
+class KeySet(Struct, frozen=True, kw_only=True):
     """The usable public keys of a set, the skipped ones, and the thumbprints of all keys that the set revokes.
 
     A skipped key may be in ``revoked``. If you configured the set yourself, pass them on:

@@ -22,6 +22,8 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, Final
 
+from msgspec import Struct
+
 from a2a_trust.base.net.addresses import address_of
 from a2a_trust.base.net.urls import Url, read_host, read_url
 from a2a_trust.errors import ConfigurationError, MalformedError
@@ -146,8 +148,7 @@ class Origins:
         return f"Origins({', '.join(map(repr, self.patterns))})"
 
 
-@dataclass(frozen=True, slots=True)
-class UnsafeAnyOrigin:
+class UnsafeAnyOrigin(Struct, frozen=True):
     """Every host: a verification with it is not bound to an origin.
 
     - As the origins of a key: the key is trusted for every host.
@@ -158,8 +159,7 @@ class UnsafeAnyOrigin:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class OriginFromCard:
+class OriginFromCard(Struct, frozen=True):
     """As the ``origin`` of a verification: the card is from the host of its first interface.
 
     It is for cards whose origin is not known otherwise. As for every card, the signing key must be trusted for that

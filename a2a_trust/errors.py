@@ -47,10 +47,9 @@ cut short and escaped.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, TypeVar
-
-from msgspec import Struct
 
 
 class TrustError(Exception):
@@ -158,7 +157,8 @@ _TRUST_REASONS = frozenset(
 )
 
 
-class SignatureFailure(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureFailure:
     """One rejected signature of a card, and the reason.
 
     ``index`` is its position in ``signatures``, from 0. ``kid`` is what its header claims: unverified, cut to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import re
 from collections.abc import Callable, Iterator
@@ -116,7 +117,7 @@ def failure(reason: FailureReason, index: int = 0, kid: str | None = "k") -> Sig
 def test_a_failure_reads_as_a_sentence_and_cannot_be_changed() -> None:
     assert str(failure(FailureReason.EXPIRED, 3)) == "signature 3 (kid k): why"
     assert str(failure(FailureReason.EXPIRED, 3, None)) == "signature 3 (no kid): why"
-    with pytest.raises(AttributeError):
+    with pytest.raises(dataclasses.FrozenInstanceError):
         failure(FailureReason.EXPIRED).detail = "x"  # type: ignore[misc]
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from msgspec import Struct, structs
-
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configure
@@ -34,7 +32,8 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 
 
-class Rejected(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Rejected:
     """A rejected request: the error, and the facts that its answer needs.
 
     ``scheme`` is the card's name of the scheme whose credential is invalid. ``by_dpop``: the credential came as
@@ -307,7 +306,7 @@ class Guard:
         evidence = _Evidence(identities, dict(caller.unverified))
         rejected = self._reject_unsatisfied(demanded, evidence, f"the skill {skill[:64]!a}")
         by_dpop = any(each.bound_to is not None and each.bound_to.jkt is not None for each in identities.values())
-        return structs.replace(rejected, by_dpop=by_dpop, caller=caller, demanded=demanded)
+        return replace(rejected, by_dpop=by_dpop, caller=caller, demanded=demanded)
 
     # 1
 

@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from msgspec import Struct
-
 from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
 from a2a_trust.auth.dpop import DPoP
@@ -75,7 +73,8 @@ class ConfiguredScheme:
             self.name_of = self.name_of or (lambda _: "")
 
 
-class GuardConfig(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardConfig:
     """A card and its verifiers, checked and ready for decisions.
 
     ``schemes`` are those that requirements of the card or of a skill use, in the order of their names. ``alternatives``

@@ -15,12 +15,11 @@ from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar, f
 from urllib.parse import quote
 from uuid import UUID
 
-from msgspec import Struct
-
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 
 
-class KeyBinding(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyBinding:
     """The keys that a credential is bound to: its sender must have all of them.
 
     ``jkt`` is the RFC 7638 thumbprint of the key that signs proofs (RFC 9449 6.1). ``x5t_s256`` is the SHA-256

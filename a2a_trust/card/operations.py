@@ -8,12 +8,11 @@ SDKs. Sources: A2A 1.0.1 5.3, 9.1, 11.1; A2A 0.3.0 3.2.3, 3.5.6; A2A 0.1 and 0.2
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 from unicodedata import normalize
 from urllib.parse import unquote
-
-from msgspec import Struct
 
 from a2a_trust.card.schema import Generation
 
@@ -41,7 +40,8 @@ class Operation(StrEnum):
     GET_EXTENDED_CARD = "GetExtendedAgentCard"
 
 
-class Route(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Route:
     """How HTTP+JSON names an operation: by one of the methods, at a path below the interface's own."""
 
     operation: Operation

@@ -11,10 +11,9 @@ Source: A2A 1.0.1 sections 4.4 and 4.5, the JSON schemas of 0.1 to 0.3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
-
-from msgspec import Struct
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject
@@ -32,7 +31,8 @@ from a2a_trust.card.schema import (
 from a2a_trust.errors import MalformedError
 
 
-class ApiKeyScheme(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKeyScheme:
     """A key in a header, a query parameter or a cookie: ``location`` is one of those words, ``parameter`` its name."""
 
     name: str
@@ -40,14 +40,16 @@ class ApiKeyScheme(Struct, frozen=True, kw_only=True):
     parameter: str
 
 
-class HttpScheme(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpScheme:
     """An HTTP authentication scheme; ``scheme`` is its name in lower case, as in ``bearer`` and ``basic``."""
 
     name: str
     scheme: str
 
 
-class OAuthFlow(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthFlow:
     """One OAuth 2.0 flow of a scheme: its name (``authorizationCode`` …), its URLs by member name, its scopes."""
 
     kind: str
@@ -55,7 +57,8 @@ class OAuthFlow(Struct, frozen=True, kw_only=True):
     scopes: frozenset[str]
 
 
-class OAuth2Scheme(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth2Scheme:
     """OAuth 2.0; ``metadata_url`` is for RFC 8414; None if the card has none."""
 
     name: str
@@ -63,16 +66,19 @@ class OAuth2Scheme(Struct, frozen=True, kw_only=True):
     metadata_url: str | None
 
 
-class OpenIdConnectScheme(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIdConnectScheme:
     name: str
     discovery_url: str
 
 
-class MutualTlsScheme(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutualTlsScheme:
     name: str
 
 
-class NamedScheme(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedScheme:
     """A scheme of a 0.1 card, which is only a word: ``apiKey``, ``bearer``, ``public`` …"""
 
     name: str
@@ -83,7 +89,8 @@ SecurityScheme: TypeAlias = (
 )
 
 
-class Alternative(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Alternative:
     """One alternative: all of these schemes, each with its scopes. An alternative without schemes admits everybody."""
 
     schemes: tuple[tuple[str, frozenset[str]], ...]
@@ -94,7 +101,8 @@ class Alternative(Struct, frozen=True):
         return not self.schemes
 
 
-class Interface(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
     """An interface of the agent; ``pointer`` is the JSON pointer to its URL in the card."""
 
     pointer: str
@@ -117,14 +125,16 @@ class Interface(Struct, frozen=True, kw_only=True):
         return self.generation is not Generation.V1_0
 
 
-class Skill(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
     """A skill, and its own requirements in addition to the card's; None if it has none."""
 
     id: str
     requirements: tuple[Alternative, ...] | None
 
 
-class CardView(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardView:
     """The security rules of a card. ``requirements`` is None if the card has no such member."""
 
     name: str

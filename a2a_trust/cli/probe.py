@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-
-from msgspec import to_builtins
 
 from a2a_trust.base.workers import in_threads
 from a2a_trust.card.view import ApiKeyScheme, CardView
@@ -176,7 +175,7 @@ def _lines(report: ProbeReport, *, verbose: bool) -> Iterator[str]:
 
 def _entry(result: _Result) -> dict[str, Any]:
     url, code, report = result
-    about = {"message": error_text(report, url)} if isinstance(report, Exception) else to_builtins(report)
+    about = {"message": error_text(report, url)} if isinstance(report, Exception) else asdict(report)
     return {"url": url, "ok": code is Exit.OK, "class": class_of(code), **about} | {"url": url}
 
 

@@ -12,8 +12,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import structs
-
 from a2a_trust.cli.moments import moment, rfc3339
 from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report, warn
 from a2a_trust.cli.sources import (
@@ -175,7 +173,7 @@ def _given_keys(options: argparse.Namespace) -> KeySet:
             f"--name: {options.jwks} has {len(keys)} keys, and --jwks makes an entry for each key. To give one name to "
             f'all of them, use --jwks-url, or write one entry with keys = "{options.jwks}" by hand'
         )
-    return structs.replace(found, keys=tuple(keys))
+    return replace(found, keys=tuple(keys))
 
 
 def _origin(text: str) -> str:

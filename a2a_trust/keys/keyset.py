@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
-
-from msgspec import Struct
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON
@@ -20,14 +18,16 @@ JWKS_PATH: Final = "/.well-known/jwks.json"
 MAX_KEYS: Final = 256
 
 
-class SkippedKey(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedKey:
     """A key that was skipped when a key set was read: its ``index`` in the set, from 0, and the ``reason``."""
 
     index: int
     reason: str
 
 
-class KeySet(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySet:
     """The usable public keys of a set, the skipped ones, and the thumbprints of all keys that the set revokes.
 
     A skipped key may be in ``revoked``. If you configured the set yourself, pass them on:

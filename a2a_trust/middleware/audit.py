@@ -38,12 +38,11 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, NamedTuple, Protocol, Self, TypedDict, cast
-
-from msgspec import Struct
 
 from a2a_trust.auth.principal import Anonymous, Principal, id_of
 from a2a_trust.base.state_changes import StateChange, StateKind, announce, listen
@@ -280,7 +279,8 @@ def _log_rejected(
     _log.log(level, "refused %s: %s%s", _show(event), detail, advice, extra={"audit": event})
 
 
-class _Repeats(Struct):
+@dataclass(slots=True)
+class _Repeats:
     detail: str
     ends: float
     repeats: int = 0

@@ -18,13 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
-
-from msgspec import structs
 
 from a2a_trust.auth.certificate.source import CertificateSource
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Hidden, lines_without
@@ -189,7 +187,7 @@ async def decide_with_body(
 
 def _with_nonce(rejection: Rejection, admitted: Admitted) -> Rejection:
     nonce = () if admitted.dpop_nonce is None else ((b"dpop-nonce", admitted.dpop_nonce.encode("ascii")),)
-    return structs.replace(rejection, headers=(*rejection.headers, *nonce))
+    return replace(rejection, headers=(*rejection.headers, *nonce))
 
 
 class Access:

@@ -8,9 +8,8 @@ was never used counts as available. A lost one is tried again in the background,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
-
-from msgspec import Struct
 
 from a2a_trust.auth.guard import Guard
 from a2a_trust.errors import ConfigurationError, TrustError
@@ -19,7 +18,8 @@ from a2a_trust.middleware.card import CardSource
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, respond
 
 
-class Readiness(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Readiness:
     """Whether every agent of an application can serve callers now.
 
     ``problems``: why a part is unavailable, also if the agent is ready all the same, by "card" or "scheme 'NAME'"; with

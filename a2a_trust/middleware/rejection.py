@@ -6,10 +6,9 @@ The texts are fixed: the reason for a rejection goes to the log, never to the ca
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
-
-from msgspec import Struct, structs
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS
@@ -34,7 +33,8 @@ _REALM: Final = 'realm="A2A"'
 _ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
 
 
-class Rejection(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Rejection:
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
@@ -46,10 +46,11 @@ class Rejection(Struct, frozen=True):
         """
         challenges = b", ".join(value for name, value in self.headers if name == _CHALLENGE)
         others = tuple((name, value) for name, value in self.headers if name != _CHALLENGE)
-        return structs.replace(self, headers=(*others, (_CHALLENGE, challenges))) if challenges else self
+        return replace(self, headers=(*others, (_CHALLENGE, challenges))) if challenges else self
 
 
-class Error(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Error:
     """An error in the formats of both bindings (A2A 5.4, 9.5, 11.6). ``name`` is a name of google.rpc.Code."""
 
     status: int
@@ -84,7 +85,7 @@ TOO_MANY: Final = Error(
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
 UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
-LATE: Final = structs.replace(UNAVAILABLE, message="It cannot be decided now whether this is allowed.")
+LATE: Final = replace(UNAVAILABLE, message="It cannot be decided now whether this is allowed.")
 """A rule of the operator did not answer in time."""
 
 

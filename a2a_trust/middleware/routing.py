@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
-
-from msgspec import Struct
 
 from a2a_trust.card.operations import (
     ABSENT_BESIDE_1_0,
@@ -32,7 +31,8 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.documents import is_preflight
 
 
-class Target(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
     """A request of an interface. ``operation`` is None where the body names it. ``tenants`` are the tenants in the
     path, for every way to read it."""
 
@@ -44,13 +44,15 @@ class Target(Struct, frozen=True, kw_only=True):
     has_body: bool = True
 
 
-class Other(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Other:
     """A request of no interface. ``is_json_rpc``: a POST to the path is a request of an interface, or looks like it."""
 
     is_json_rpc: bool = False
 
 
-class Undeclared(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Undeclared:
     """A request that looks like one of an interface, but belongs to none in the card. ``why`` says how to admit it."""
 
     why: str
@@ -249,7 +251,8 @@ class _ServedInterface:
         return path[len(root) :] or "/"
 
 
-class _Paths(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Paths:
     json_rpc: frozenset[str]
     bases: tuple[tuple[str, frozenset[Generation]], ...]
     extended_0_2: frozenset[str]

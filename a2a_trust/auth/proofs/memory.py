@@ -17,9 +17,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, Protocol
-
-from msgspec import Struct
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError
 
@@ -45,7 +44,8 @@ def digest_of(*parts: str) -> bytes:
     return hashlib.sha256(" ".join(parts).encode()).digest()[:16]
 
 
-class Capacity(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Capacity:
     """How many proofs a memory stores at once, and how many of one key. ``call`` makes the memory, for errors."""
 
     proofs: int

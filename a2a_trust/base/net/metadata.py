@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, Protocol
-
-from msgspec import Struct
 
 from a2a_trust.errors import ConfigurationError
 
@@ -76,7 +75,8 @@ def metadata_locations(issuer: str, document: str) -> tuple[str, str]:
     return f"{origin}{well_known}{slash}{path}", f"{origin}{slash}{path}{well_known}"
 
 
-class Challenge(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Challenge:
     """One challenge; ``scheme`` and the names of the parameters are in lower case."""
 
     scheme: str

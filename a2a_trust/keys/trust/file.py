@@ -28,14 +28,12 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-from msgspec import structs
 
 from a2a_trust.base.files.watched import Stamp, Watched, check_writers, log_outcome, missing_file, stamp_of_path
 from a2a_trust.base.strict_json import MAX_BYTES
@@ -585,7 +583,7 @@ def keys_of_file(entry: TrustEntry, path: Path, where: str) -> KeySet:
         raise ConfigurationError(f"{where}: {path}: no key in this JWK Set can verify a card; name another file")
     for skipped in found.skipped:
         _log.warning("%s: %s: skipped key %d: %s", where, path, skipped.index, skipped.reason)
-    fitting = structs.replace(found, keys=tuple(entry.keys_for_alg(found.keys)))
+    fitting = replace(found, keys=tuple(entry.keys_for_alg(found.keys)))
     if not fitting.keys and not found.revoked:
         raise ConfigurationError(f"{where}: {path}: no key in it is for {entry.alg}, the alg of the entry; change alg")
     return fitting

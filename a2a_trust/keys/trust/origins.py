@@ -22,8 +22,6 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, Final
 
-from msgspec import Struct
-
 from a2a_trust.base.net.addresses import address_of
 from a2a_trust.base.net.urls import Url, read_host, read_url
 from a2a_trust.errors import ConfigurationError, MalformedError
@@ -148,7 +146,8 @@ class Origins:
         return f"Origins({', '.join(map(repr, self.patterns))})"
 
 
-class UnsafeAnyOrigin(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class UnsafeAnyOrigin:
     """Every host: a verification with it is not bound to an origin.
 
     - As the origins of a key: the key is trusted for every host.
@@ -159,7 +158,8 @@ class UnsafeAnyOrigin(Struct, frozen=True):
         return True
 
 
-class OriginFromCard(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class OriginFromCard:
     """As the ``origin`` of a verification: the card is from the host of its first interface.
 
     It is for cards whose origin is not known otherwise. As for every card, the signing key must be trusted for that

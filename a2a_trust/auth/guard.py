@@ -9,10 +9,9 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extractor, HeaderLines, Lines, certificates_of
-from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configure
 from a2a_trust.auth.peers import CLIENT
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, UnchangedError, Verifier, outage_of
@@ -30,6 +29,9 @@ from a2a_trust.errors import (
     UnrecognizedCredentialsError,
 )
 from a2a_trust.keys import base64url
+
+if TYPE_CHECKING:
+    from a2a_trust.auth.dpop import DPoP
 
 
 @dataclass(frozen=True, slots=True)

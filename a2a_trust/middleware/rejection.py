@@ -11,7 +11,6 @@ from functools import cache
 from typing import Final
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization, InCookie, InHeader, InQuery
-from a2a_trust.auth.dpop import PROOF_ALGORITHMS
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.card.operations import Binding
@@ -21,6 +20,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TooManyRequestsError,
 )
+from a2a_trust.keys.algorithms import ALG_NAMES
 from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket, json_bytes, respond
 
 RETRY_AFTER: Final = 5
@@ -30,7 +30,7 @@ _RETRY: Final = (b"retry-after", b"%d" % RETRY_AFTER)
 _CHALLENGE: Final = b"www-authenticate"
 _BASIC: Final = HttpAuthorization("basic")
 _REALM: Final = 'realm="A2A"'
-_ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
+_ALGS: Final = f'algs="{" ".join(ALG_NAMES)}"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.dpop import DPoP
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """A rejected request: the error, and the facts that its answer needs.
 
     ``scheme`` is the card's name of the scheme whose credential is invalid. ``by_dpop``: the credential came as
@@ -308,7 +307,7 @@ class Guard:
         evidence = _Evidence(identities, dict(caller.unverified))
         rejected = self._reject_unsatisfied(demanded, evidence, f"the skill {skill[:64]!a}")
         by_dpop = any(each.bound_to is not None and each.bound_to.jkt is not None for each in identities.values())
-        return replace(rejected, by_dpop=by_dpop, caller=caller, demanded=demanded)
+        return rejected._replace(by_dpop=by_dpop, caller=caller, demanded=demanded)
 
     # 1
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
@@ -75,8 +75,7 @@ class ConfiguredScheme:
             self.name_of = self.name_of or (lambda _: "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardConfig:
+class GuardConfig(NamedTuple):
     """A card and its verifiers, checked and ready for decisions.
 
     ``schemes`` are those that requirements of the card or of a skill use, in the order of their names. ``alternatives``

@@ -5,9 +5,8 @@ HMAC is excluded, because every verifier could also sign. Source: RFC 7518 3, RF
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from a2a_trust.errors import ConfigurationError
 
@@ -15,8 +14,7 @@ MIN_RSA_BITS: Final = 2048  # RFC 7518 3.3
 MAX_RSA_BITS: Final = 8192  # verifying with 16384 bits takes milliseconds, too long for keys of unknown parties
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Algorithm:
+class Algorithm(NamedTuple):
     """One signature algorithm: its JOSE name, the key type and curve that it needs."""
 
     name: str

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from inspect import isawaitable
 from time import perf_counter
@@ -189,7 +189,7 @@ async def decide_with_body(
 
 def _with_nonce(rejection: Rejection, admitted: Admitted) -> Rejection:
     nonce = () if admitted.dpop_nonce is None else ((b"dpop-nonce", admitted.dpop_nonce.encode("ascii")),)
-    return replace(rejection, headers=(*rejection.headers, *nonce))
+    return rejection._replace(headers=(*rejection.headers, *nonce))
 
 
 class Access:

@@ -350,6 +350,22 @@ def test_tokens_for_tests_need_no_extra() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_an_agent_with_api_keys_starts_without_cryptography() -> None:
+    card = {
+        "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}},
+        "securityRequirements": [{"schemes": {"key": {"list": []}}}],
+        "supportedInterfaces": [
+            {"url": "https://agent.example/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        ],
+    }
+    program = (
+        "import sys; sys.modules['cryptography'] = None; from a2a_trust import protect; "
+        "from a2a_trust.auth import ApiKeyVerifier, MemoryApiKeys; url = 'https://agent.example'; "
+        f"protect(print, card={card}, url=url, verifiers={{'key': ApiKeyVerifier(MemoryApiKeys())}})"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_cards_are_fetched_without_httpx() -> None:
     program = "import sys; sys.modules['httpx'] = None; import a2a_trust; a2a_trust.fetch_card"
     subprocess.run([sys.executable, "-c", program], check=True)

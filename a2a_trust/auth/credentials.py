@@ -200,6 +200,9 @@ class HttpAuthorization:
 CERTIFICATES: Final = "a2a_trust.client_certificate"
 """The key of a scope under which the middleware puts the client's certificates."""
 
+NEXT_NONCE: Final = "a2a_trust.dpop_nonce"
+"""The key of a scope under which the nonce for the caller's next proof of DPoP is."""
+
 
 def certificates_of(scope: Mapping[str, Any]) -> CertificateChain:
     """The client's certificates, whose key the caller has proven; ``()`` if there are none.

@@ -24,7 +24,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from a2a_trust.auth.credentials import Lines
+from a2a_trust.auth.credentials import NEXT_NONCE, Lines
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, ProofMemory, VolatileProofMemory
 from a2a_trust.base import strict_json
 from a2a_trust.base.cache import BoundedCache
@@ -32,14 +32,10 @@ from a2a_trust.base.net.urls import DEFAULT_PORTS, with_plain_escapes
 from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
+from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.jws import read_header, verify_compact
 
-PROOF_ALGORITHMS: Final = tuple(name for each in ALGORITHMS.values() for name in (each.name, *each.other_names))
-"""Names of the algorithms that proofs may be signed with."""
-NEXT_NONCE: Final = "a2a_trust.dpop_nonce"
-"""Where a request's scope has the nonce for the caller's next proof."""
 MAX_PROOF: Final = 8192
 MAX_JTI: Final = 512
 """The longest proof that is looked at, and the longest ``jti``, in characters."""

@@ -9,10 +9,9 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Extractor, HeaderLines, Lines, certificates_of
-from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import ConfiguredScheme, CredentialAt, GuardConfig, configure
 from a2a_trust.auth.peers import CLIENT
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, SubjectToken, UnchangedError, Verifier, outage_of
@@ -31,9 +30,11 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 
+if TYPE_CHECKING:
+    from a2a_trust.auth.dpop import DPoP
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+
+class Rejected(NamedTuple):
     """A rejected request: the error, and the facts that its answer needs.
 
     ``scheme`` is the card's name of the scheme whose credential is invalid. ``by_dpop``: the credential came as
@@ -306,7 +307,7 @@ class Guard:
         evidence = _Evidence(identities, dict(caller.unverified))
         rejected = self._reject_unsatisfied(demanded, evidence, f"the skill {skill[:64]!a}")
         by_dpop = any(each.bound_to is not None and each.bound_to.jkt is not None for each in identities.values())
-        return replace(rejected, by_dpop=by_dpop, caller=caller, demanded=demanded)
+        return rejected._replace(by_dpop=by_dpop, caller=caller, demanded=demanded)
 
     # 1
 

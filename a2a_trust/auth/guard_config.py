@@ -10,11 +10,10 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
-from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
 from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, cache_of, verification_of
 from a2a_trust.base.net.metadata import SCOPE
@@ -31,6 +30,9 @@ from a2a_trust.card.view import (
     SecurityScheme,
 )
 from a2a_trust.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from a2a_trust.auth.dpop import DPoP
 
 _BY_DPOP: Final = HttpAuthorization("dpop")
 _BASIC: Final = HttpAuthorization("basic")
@@ -73,8 +75,7 @@ class ConfiguredScheme:
             self.name_of = self.name_of or (lambda _: "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardConfig:
+class GuardConfig(NamedTuple):
     """A card and its verifiers, checked and ready for decisions.
 
     ``schemes`` are those that requirements of the card or of a skill use, in the order of their names. ``alternatives``
@@ -236,6 +237,8 @@ def _check_one_authorization(alternatives: Iterable[Alternative], schemes: Itera
 
 
 def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
+    from a2a_trust.auth.dpop import DPoP  # whoever made one has loaded it
+
     if not isinstance(dpop, DPoP):
         raise ConfigurationError("dpop: write DPoP(url='https://agent.example')")
     if not any(each.takes_dpop for each in schemes):

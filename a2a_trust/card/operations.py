@@ -8,9 +8,8 @@ SDKs. Sources: A2A 1.0.1 5.3, 9.1, 11.1; A2A 0.3.0 3.2.3, 3.5.6; A2A 0.1 and 0.2
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from unicodedata import normalize
 from urllib.parse import unquote
 
@@ -40,8 +39,7 @@ class Operation(StrEnum):
     GET_EXTENDED_CARD = "GetExtendedAgentCard"
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """How HTTP+JSON names an operation: by one of the methods, at a path below the interface's own."""
 
     operation: Operation

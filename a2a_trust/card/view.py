@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject
@@ -48,8 +48,7 @@ class HttpScheme:
     scheme: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthFlow:
+class OAuthFlow(NamedTuple):
     """One OAuth 2.0 flow of a scheme: its name (``authorizationCode`` …), its URLs by member name, its scopes."""
 
     kind: str
@@ -89,8 +88,7 @@ SecurityScheme: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(NamedTuple):
     """One alternative: all of these schemes, each with its scopes. An alternative without schemes admits everybody."""
 
     schemes: tuple[tuple[str, frozenset[str]], ...]
@@ -101,8 +99,7 @@ class Alternative:
         return not self.schemes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
+class Interface(NamedTuple):
     """An interface of the agent; ``pointer`` is the JSON pointer to its URL in the card."""
 
     pointer: str
@@ -125,16 +122,14 @@ class Interface:
         return self.generation is not Generation.V1_0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class Skill(NamedTuple):
     """A skill, and its own requirements in addition to the card's; None if it has none."""
 
     id: str
     requirements: tuple[Alternative, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardView:
+class CardView(NamedTuple):
     """The security rules of a card. ``requirements`` is None if the card has no such member."""
 
     name: str

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -566,7 +566,8 @@ def _access(url: str, headers: Mapping[str, Credential], mesh: HttpWithin) -> De
         check_credentials(headers, mesh)
         scopes = {name: getattr(each, "allowed_scopes", decisions.NO_SCOPES) for name, each in headers.items()}
         demanded = (Alternative(tuple(sorted(scopes.items()))),)
-        view = replace(read_card({}), requirements=demanded, schemes={each: _scheme(each, headers) for each in headers})
+        schemes = {each: _scheme(each, headers) for each in headers}
+        view = read_card({})._replace(requirements=demanded, schemes=schemes)
         answer_for(view, demanded, headers, origin, is_whole=True)
     except (ConfigurationError, MissingCredentialsError) as error:
         raise ConfigurationError(f"card_headers: {url.partition('?')[0][:80]!a}: {error}") from None

@@ -29,8 +29,8 @@ from a2a_trust.errors import (
     UnsignedCardError,
 )
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
-from a2a_trust.keys.trust.origins import Origins, host_of, origin_of
+from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.trust.origins import JWKS_PATH, Origins, host_of, origin_of
 from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import KeyFetcher, TrustedKey, TrustSource, TrustStore, check_trust_source
 from a2a_trust.signing.forms import shorten

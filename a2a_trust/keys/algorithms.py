@@ -5,12 +5,8 @@ HMAC is excluded, because every verifier could also sign. Source: RFC 7518 3, RF
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
-
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, padding
+from typing import Final, NamedTuple
 
 from a2a_trust.errors import ConfigurationError
 
@@ -18,8 +14,7 @@ MIN_RSA_BITS: Final = 2048  # RFC 7518 3.3
 MAX_RSA_BITS: Final = 8192  # verifying with 16384 bits takes milliseconds, too long for keys of unknown parties
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Algorithm:
+class Algorithm(NamedTuple):
     """One signature algorithm: its JOSE name, the key type and curve that it needs."""
 
     name: str
@@ -45,22 +40,10 @@ ALGORITHMS: Final = MappingProxyType(
 
 _BY_NAME: Final = {name: each for each in ALGORITHMS.values() for name in (each.name, *each.other_names)}
 
+ALG_NAMES: Final = tuple(_BY_NAME)
+"""All values of ``alg`` that are accepted."""
+
 DEFAULT_ALGORITHM: Final = "ES256"
-
-_HASHES: Final = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
-_ORDER_OCTETS: Final = {"256": 32, "384": 48, "512": 66}  # P-521 has 521 bits
-
-ECDSA: Final = {f"ES{bits}": (ec.ECDSA(digest), _ORDER_OCTETS[bits]) for bits, digest in _HASHES.items()}
-"""RFC 7518 3.4: the hash for each curve, and the number of octets of r and of s."""
-
-RSA_PADDING: Final[dict[str, tuple[padding.AsymmetricPadding, hashes.HashAlgorithm]]] = {
-    **{f"RS{bits}": (padding.PKCS1v15(), digest) for bits, digest in _HASHES.items()},
-    # 3.5: the salt is as long as the hash, neither shorter nor longer
-    **{
-        f"PS{bits}": (padding.PSS(padding.MGF1(digest), digest.digest_size), digest) for bits, digest in _HASHES.items()
-    },
-}
-"""RFC 7518 3.3 and 3.5: padding and hash."""
 
 
 def algorithm_of(alg: object) -> Algorithm | None:

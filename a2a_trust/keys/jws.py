@@ -12,13 +12,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from a2a_trust.base import strict_json
 from a2a_trust.errors import InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import ECDSA, RSA_PADDING, algorithm_of
+from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 
 MAX_HEADER: Final = 8192
@@ -29,6 +30,22 @@ MAX_SIGNATURE: Final = 2048
 
 _MAX_CACHED_HEADER: Final = 512
 """Headers up to this length, in characters of base64url, are cached; a header with a ``jku`` has about 250."""
+
+
+_HASHES: Final = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
+_ORDER_OCTETS: Final = {"256": 32, "384": 48, "512": 66}  # P-521 has 521 bits
+
+ECDSA: Final = {f"ES{bits}": (ec.ECDSA(digest), _ORDER_OCTETS[bits]) for bits, digest in _HASHES.items()}
+"""RFC 7518 3.4: the hash for each curve, and the number of octets of r and of s."""
+
+RSA_PADDING: Final[dict[str, tuple[padding.AsymmetricPadding, hashes.HashAlgorithm]]] = {
+    **{f"RS{bits}": (padding.PKCS1v15(), digest) for bits, digest in _HASHES.items()},
+    # 3.5: the salt is as long as the hash, neither shorter nor longer
+    **{
+        f"PS{bits}": (padding.PSS(padding.MGF1(digest), digest.digest_size), digest) for bits, digest in _HASHES.items()
+    },
+}
+"""RFC 7518 3.3 and 3.5: padding and hash."""
 
 
 def read_header(protected: str) -> Mapping[str, Any]:
@@ -107,8 +124,7 @@ def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:
     elif isinstance(native, ed25519.Ed25519PublicKey):
         native.verify(signature, data)
     else:
-        padding, digest = RSA_PADDING[key.alg]
-        native.verify(signature, data, padding, digest)
+        native.verify(signature, data, *RSA_PADDING[key.alg])
 
 
 def check_unprotected(header: object, protected: Mapping[str, Any]) -> None:

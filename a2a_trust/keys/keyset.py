@@ -12,9 +12,6 @@ from a2a_trust.base.strict_json import JSON
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 
-JWKS_PATH: Final = "/.well-known/jwks.json"
-"""The path at which an agent publishes its key set on its own origin."""
-
 MAX_KEYS: Final = 256
 
 

@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import DEFAULT_ALGORITHM, ECDSA, RSA_PADDING, algorithm_named
+from a2a_trust.keys.algorithms import DEFAULT_ALGORITHM, algorithm_named
 from a2a_trust.keys.jwk import PrivateKeyObject, PublicKey, private_key_from_jwk, public_key_from_object
+from a2a_trust.keys.jws import ECDSA, RSA_PADDING
 
 _CURVES = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
 

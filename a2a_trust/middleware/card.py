@@ -32,7 +32,6 @@ from a2a_trust.base.files.watched import Stamp, Watched, open_regular, reason_of
 from a2a_trust.base.state_changes import StateKind
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
-from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import (
@@ -47,6 +46,7 @@ from a2a_trust.middleware.documents import (
 )
 
 if TYPE_CHECKING:
+    from a2a_trust.keys.signer import Signer
     from a2a_trust.keys.trust.store import TrustSource, TrustStore
 
 _log: Final = logging.getLogger(__name__)
@@ -111,14 +111,16 @@ class CardSigner:
         jku: str | None = None,
         companion: bool | None = None,
     ) -> None:
+        from a2a_trust.keys.signer import Signer  # not every agent signs, and the imports take time
+        from a2a_trust.signing.sign import lifetime_seconds
+
         if not (isinstance(signer, Signer) or callable(getattr(signer, "signer", None))):
             raise ConfigurationError(
                 f"signer: {type(signer).__name__} is not a signer; write CardServing(signer=load_private_key(path)) "
                 "or CardServing(signer=KeyRingFile(path))"
             )
-        from a2a_trust.signing.sign import lifetime_seconds  # not every agent signs, and the import takes time
-
-        self._signer, self._jku, self._companion = signer, jku, companion
+        self._now: Callable[[float], Signer] = (lambda _: signer) if isinstance(signer, Signer) else signer.signer
+        self._jku, self._companion = jku, companion
         self._lifetime = None if lifetime is None else lifetime_seconds(lifetime)
         self._logged: tuple[str, ...] = ()
 
@@ -137,9 +139,6 @@ class CardSigner:
             for note in signed.notes:
                 _log.info("the card: %s", note)
         return ServedCard(json_bytes(signed.card), iat, inf if signed.expires is None else signed.expires)
-
-    def _now(self, now: float) -> Signer:
-        return self._signer if isinstance(self._signer, Signer) else self._signer.signer(now)
 
 
 class CardSignedHere:

@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from inspect import isawaitable
 from time import perf_counter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Hidden, lines_without
-from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
+from a2a_trust.auth.credentials import CERTIFICATES, NEXT_NONCE, ClientCertificate, Hidden, lines_without
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
@@ -52,6 +51,9 @@ from a2a_trust.middleware.options import GuardRules, RequestRules, allows
 from a2a_trust.middleware.paths import OtherPaths, public_path
 from a2a_trust.middleware.rejection import FORBIDDEN, LATE, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
+
+if TYPE_CHECKING:
+    from a2a_trust.auth.dpop import DPoP
 
 Request: TypeAlias = MutableMapping[str, Any]
 """A request before its body, in the names of an ASGI scope: ``type`` (http or websocket), ``method``, ``path``,
@@ -187,7 +189,7 @@ async def decide_with_body(
 
 def _with_nonce(rejection: Rejection, admitted: Admitted) -> Rejection:
     nonce = () if admitted.dpop_nonce is None else ((b"dpop-nonce", admitted.dpop_nonce.encode("ascii")),)
-    return replace(rejection, headers=(*rejection.headers, *nonce))
+    return rejection._replace(headers=(*rejection.headers, *nonce))
 
 
 class Access:

@@ -18,14 +18,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import time
 from types import new_class
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import anyio
 from anyio import to_thread
 from starlette.applications import Starlette
 
 from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
@@ -49,6 +48,9 @@ from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
 from a2a_trust.middleware.streams import WatchedAnswer
+
+if TYPE_CHECKING:
+    from a2a_trust.auth.dpop import DPoP
 
 _READERS: Final = 4
 """How many larger bodies are read at the same time."""

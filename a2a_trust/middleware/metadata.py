@@ -9,17 +9,19 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
-from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import CredentialKind, TokenBinding, TokenVerifier, Verifier
 from a2a_trust.card.view import CardView, OAuth2Scheme
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.algorithms import ALG_NAMES
 from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answer, json_bytes
+
+if TYPE_CHECKING:
+    from a2a_trust.auth.dpop import DPoP
+    from a2a_trust.keys.jwk import PublicKey
 
 _log: Final = logging.getLogger(__name__)
 
@@ -43,10 +45,13 @@ class JwksEndpoint:
     def __init__(
         self, keys: Iterable[PublicKey] | PublishedKeys, *, max_age: int = 300, clock: Callable[[], float] = time.time
     ) -> None:
+        from a2a_trust.keys.keyset import publish_jwks  # not every agent signs, and the import takes time
+
         fixed = None if hasattr(keys, "published") else tuple(keys)
         if fixed == ():
             raise ConfigurationError("JwksEndpoint: keys is empty; pass the public keys that sign the card")
-        self._published: Any = getattr(keys, "published", lambda _: fixed)
+        published: Any = getattr(keys, "published", lambda _: fixed)
+        self._body: Callable[[float], bytes] = lambda now: json_bytes(publish_jwks(published(now)))
         self._max_age, self._clock = max_age, clock
         self._document = Document.of(self._body(clock()), clock())
 
@@ -58,9 +63,6 @@ class JwksEndpoint:
         await answer(
             self._document, scope, send, now=now, max_age=self._max_age, media_type=b"application/jwk-set+json"
         )
-
-    def _body(self, now: float) -> bytes:
-        return json_bytes(publish_jwks(self._published(now)))
 
 
 class ProtectedResource:
@@ -101,7 +103,7 @@ class ProtectedResource:
                 )
         if tokens:
             if dpop is not None:
-                self.metadata["dpop_signing_alg_values_supported"] = list(PROOF_ALGORITHMS)
+                self.metadata["dpop_signing_alg_values_supported"] = list(ALG_NAMES)
                 if not certificate_bound and all(each.binding is TokenBinding.REQUIRED for each in tokens.values()):
                     self.metadata["dpop_bound_access_tokens_required"] = True
             if certificate_bound:

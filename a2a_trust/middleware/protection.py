@@ -13,13 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
@@ -30,9 +29,7 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError, TrustError
-from a2a_trust.keys.keyset import JWKS_PATH
-from a2a_trust.keys.signer import Signer
-from a2a_trust.keys.trust.origins import origin_of
+from a2a_trust.keys.trust.origins import JWKS_PATH, origin_of
 from a2a_trust.middleware.agents import Agent, Agents, CardOf, GuardedAgent
 from a2a_trust.middleware.application import FromApplication, card_of_application, check_urls
 from a2a_trust.middleware.audit import Observer, Trail
@@ -56,6 +53,10 @@ from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, Publi
 from a2a_trust.middleware.options import RequestRules, read_list, takes_requests
 from a2a_trust.middleware.paths import exact_path
 from a2a_trust.middleware.routing import Interfaces
+
+if TYPE_CHECKING:
+    from a2a_trust.auth.dpop import DPoP
+    from a2a_trust.keys.signer import Signer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -406,6 +407,8 @@ def _of_url(
     documents: dict[str, ASGIApp] = {resource.path if path.endswith(prefix) else f"{prefix}{resource.path}": resource}
     signer = agent.serving.signer
     if signer is not None:
+        from a2a_trust.keys.signer import Signer  # it loads cryptography
+
         keys = JwksEndpoint((signer.public_key,) if isinstance(signer, Signer) else signer, clock=clock)
         # The jku has the URL's path. Requests may come without it, if a proxy removes it.
         documents[f"{prefix}{JWKS_PATH}"] = keys

@@ -6,12 +6,10 @@ The texts are fixed: the reason for a rejection goes to the log, never to the ca
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization, InCookie, InHeader, InQuery
-from a2a_trust.auth.dpop import PROOF_ALGORITHMS
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.card.operations import Binding
@@ -21,6 +19,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TooManyRequestsError,
 )
+from a2a_trust.keys.algorithms import ALG_NAMES
 from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket, json_bytes, respond
 
 RETRY_AFTER: Final = 5
@@ -30,11 +29,10 @@ _RETRY: Final = (b"retry-after", b"%d" % RETRY_AFTER)
 _CHALLENGE: Final = b"www-authenticate"
 _BASIC: Final = HttpAuthorization("basic")
 _REALM: Final = 'realm="A2A"'
-_ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
+_ALGS: Final = f'algs="{" ".join(ALG_NAMES)}"'
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(NamedTuple):
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
@@ -46,11 +44,10 @@ class Rejection:
         """
         challenges = b", ".join(value for name, value in self.headers if name == _CHALLENGE)
         others = tuple((name, value) for name, value in self.headers if name != _CHALLENGE)
-        return replace(self, headers=(*others, (_CHALLENGE, challenges))) if challenges else self
+        return self._replace(headers=(*others, (_CHALLENGE, challenges))) if challenges else self
 
 
-@dataclass(frozen=True, slots=True)
-class Error:
+class Error(NamedTuple):
     """An error in the formats of both bindings (A2A 5.4, 9.5, 11.6). ``name`` is a name of google.rpc.Code."""
 
     status: int
@@ -85,7 +82,7 @@ TOO_MANY: Final = Error(
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
 UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
-LATE: Final = replace(UNAVAILABLE, message="It cannot be decided now whether this is allowed.")
+LATE: Final = UNAVAILABLE._replace(message="It cannot be decided now whether this is allowed.")
 """A rule of the operator did not answer in time."""
 
 

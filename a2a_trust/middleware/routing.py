@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from a2a_trust.card.operations import (
@@ -31,8 +30,7 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.documents import is_preflight
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(NamedTuple):
     """A request of an interface. ``operation`` is None where the body names it. ``tenants`` are the tenants in the
     path, for every way to read it."""
 
@@ -44,15 +42,13 @@ class Target:
     has_body: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Other:
+class Other(NamedTuple):
     """A request of no interface. ``is_json_rpc``: a POST to the path is a request of an interface, or looks like it."""
 
     is_json_rpc: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Undeclared:
+class Undeclared(NamedTuple):
     """A request that looks like one of an interface, but belongs to none in the card. ``why`` says how to admit it."""
 
     why: str
@@ -251,8 +247,7 @@ class _ServedInterface:
         return path[len(root) :] or "/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Paths:
+class _Paths(NamedTuple):
     json_rpc: frozenset[str]
     bases: tuple[tuple[str, frozenset[Generation]], ...]
     extended_0_2: frozenset[str]

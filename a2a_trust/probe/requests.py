@@ -71,7 +71,7 @@ def requests_of(interface: Interface, task: str) -> Iterator[ProbeRequest]:
     for operation in HARMLESS:
         yield from request_of(interface, operation, task, _params(generation, operation, task))
     if is_rpc and interface.is_legacy:  # some servers have each method at a path of its own
-        at_path = replace(interface, url=f"{interface.url.rstrip('/')}/tasks/get")
+        at_path = interface._replace(url=f"{interface.url.rstrip('/')}/tasks/get")
         yield _call(at_path, Operation.GET_TASK, "tasks/get", {"id": task})
     if is_rpc:
         yield _call(interface, UNKNOWN, "ProbeUnknown" if generation is Generation.V1_0 else "probe/unknown", {})
@@ -141,7 +141,7 @@ def _other_names(interface: Interface) -> Iterator[ProbeRequest]:
     for place in [base, base.rpartition("/")[0]] if base.count("/") > 2 else [base]:
         for path in (*operations.EXTENDED_CARD_PATHS.values(), operations.EXTENDED_CARD_0_2):
             if place != base or path not in own:
-                yield _request(replace(interface, url=place, tenant=""), Operation.GET_EXTENDED_CARD, "GET", path)
+                yield _request(interface._replace(url=place, tenant=""), Operation.GET_EXTENDED_CARD, "GET", path)
 
 
 class Attempt(Enum):

@@ -40,7 +40,7 @@ from a2a_trust.client import (
     verifying_client,
 )
 from a2a_trust.keys import UnsafeAnyOrigin, all_of, publish_jwks
-from a2a_trust.keys.keyset import JWKS_PATH
+from a2a_trust.keys.trust.origins import JWKS_PATH
 from a2a_trust.keys.trust.policy import OriginPolicy
 from tests.attacks.calling import KEY, VICTIM, Ask, Servers
 from tests.client.agents import NEW, OWNER, card_of, signed

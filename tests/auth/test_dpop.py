@@ -17,7 +17,6 @@ from a2a_trust.auth import dpop as dpop_module
 from a2a_trust.auth.dpop import (
     MAX_JTI,
     MAX_PROOF,
-    PROOF_ALGORITHMS,
     DPoP,
     ServerNonces,
     _read_key,
@@ -25,6 +24,7 @@ from a2a_trust.auth.dpop import (
 from a2a_trust.auth.proofs.memory import VolatileProofMemory
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.keys import LocalSigner
+from a2a_trust.keys.algorithms import ALG_NAMES
 from a2a_trust.keys.jwk import PublicKey
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, proof, scope_of, sealed
 from tests.auth.test_jwt import NOW
@@ -109,7 +109,7 @@ async def test_the_example_of_the_rfc_is_good_at_its_time_alone() -> None:
 
 
 def test_the_algorithms_are_all_asymmetric() -> None:
-    assert {name[:2] for name in PROOF_ALGORITHMS} == {"ES", "RS", "PS", "Ed"}
+    assert {name[:2] for name in ALG_NAMES} == {"ES", "RS", "PS", "Ed"}
 
 
 # Each rule

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, r
 
 from a2a_trust.errors import ConfigurationError, InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import ALGORITHMS, RSA_PADDING, algorithm_of
+from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
 from a2a_trust.keys.files import private_key_bytes, read_private_key
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.keys.jws import signing_input, verify_jws
+from a2a_trust.keys.jws import RSA_PADDING, signing_input, verify_jws
 from a2a_trust.keys.signer import LocalSigner, Signer, generate_signer
 from tests.tables import walk
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.dpop import NEXT_NONCE, DPoP, ServerNonces
+from a2a_trust.auth.credentials import NEXT_NONCE
+from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.operations import Operation
 from a2a_trust.card.view import read_card

@@ -9,11 +9,12 @@ import httpx
 import pytest
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
+from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.auth.principal import CredentialKind, Identity, TokenBinding
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.algorithms import ALG_NAMES
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.signer import generate_signer
@@ -111,7 +112,7 @@ def test_which_bound_tokens_are_taken_is_told_and_none_are_demanded() -> None:
         "https://agent.example", CARD, verifiers, dpop=DPoP(url="https://agent.example"), certificate_bound=True
     ).metadata
     assert {name: value for name, value in told.items() if name not in plain} == {
-        "dpop_signing_alg_values_supported": list(PROOF_ALGORITHMS),
+        "dpop_signing_alg_values_supported": list(ALG_NAMES),
         "tls_client_certificate_bound_access_tokens": True,
     }
     # Without any tokens there are no bound ones.

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from a2a_trust.errors import ConfigurationError
 
@@ -75,8 +74,7 @@ def metadata_locations(issuer: str, document: str) -> tuple[str, str]:
     return f"{origin}{well_known}{slash}{path}", f"{origin}{slash}{path}{well_known}"
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(NamedTuple):
     """One challenge; ``scheme`` and the names of the parameters are in lower case."""
 
     scheme: str

@@ -26,6 +26,9 @@ from a2a_trust.base.net.addresses import address_of
 from a2a_trust.base.net.urls import Url, read_host, read_url
 from a2a_trust.errors import ConfigurationError, MalformedError
 
+JWKS_PATH: Final = "/.well-known/jwks.json"
+"""The path at which an agent publishes its key set on its own origin."""
+
 _WILDCARD: Final = 'write "*." and a parent of two labels or more'
 _UNENCRYPTED: Final = ("http://", "ws://")
 _INTERFACE_SCHEMES: Final = frozenset({"https", "wss", "grpc", "grpcs", "http", "ws"})

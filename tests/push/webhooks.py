@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any, Final
@@ -34,7 +35,7 @@ class Webhook:
 
     def __init__(self, trust: TrustStore | None = None, *, url: str = URL, **options: Any) -> None:
         self.trust = trusting(HOST) if trust is None else trust
-        self.now = NOW
+        self.now, self.url = NOW, url
         self.got: list[PushNotification] = []
         self.fails = False
         self.receiver = PushReceiver(self._take, url=url, trust=self, clock=lambda: self.now, **options)
@@ -96,16 +97,17 @@ def delivery(
 
 
 @asynccontextmanager
-async def serving(make: Callable[[str], Any]) -> AsyncIterator[str]:
-    """The application that ``make`` returns for its origin runs under uvicorn while the block does; its origin."""
+async def serving(trust: TrustStore | None = None, **options: Any) -> AsyncIterator[Webhook]:
+    """A webhook under uvicorn, at the path /push, with the clock of now."""
     port = free_port()
-    origin = f"http://127.0.0.1:{port}"
-    server = uvicorn.Server(uvicorn.Config(make(origin), port=port, lifespan="off", log_config=None))
+    webhook = Webhook(trust, url=f"http://127.0.0.1:{port}/push", **options)
+    webhook.now = time.time()
+    server = uvicorn.Server(uvicorn.Config(webhook.receiver, port=port, lifespan="off", log_config=None))
     running = asyncio.create_task(server.serve())
     try:
         while not server.started:
             await asyncio.sleep(0.01)
-        yield origin
+        yield webhook
     finally:
         server.should_exit = True
         await running

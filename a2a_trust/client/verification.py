@@ -211,7 +211,7 @@ class Verification(FetchOptions):
         return verified, trusted
 
     def verify_again(self, card: VerifiedCard) -> Flow[tuple[VerifiedCard, TrustStore]]:
-        """Verify a card again by the keys that are trusted now, which are in the result, too, without those of a first
+        """Verify a card again by the keys that are trusted now, which are in the result, too, without keys of a first
         use."""
         store, trusted = yield from self.trusted_now(card)
         return (yield InThread(partial(card.verified_again, store, now=self.clock()))), trusted

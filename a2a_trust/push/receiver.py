@@ -3,7 +3,7 @@
 The rules, in this order:
 
 1. A POST, in which each header of this module occurs once.
-2. The token, or the credentials, are those of a registration. Only their digests are stored and compared.
+2. The token, or the credentials, belong to a registration. Only their digests are stored and compared.
 3. The body has at most 1 MB and is one JSON object without duplicate members. It names one task: the registered one,
    or, if the task was not known at the registration, the one of the first notification.
 4. If the registration demands a signature: one by a key that is trusted *now* for the agent's host, for this body, URL
@@ -52,17 +52,17 @@ _STATUSES: Final = {MalformedError: 400, TooManyRequestsError: 429, KeySourceUna
 
 
 class PushProof(Enum):
-    """What proves to a webhook that a notification is from the agent. docs/push.md compares what each protects."""
+    """The proof that a notification is from the agent. docs/push.md compares what each protects."""
 
     SIGNED = auto()
     """The token of the registration, and a signature of the agent over this delivery (``SignedPush``)."""
     CREDENTIALS = auto()
-    """Credentials of the registration, in ``Authorization``. Whoever reads them can make notifications."""
+    """Credentials of the registration, in ``Authorization``. A reader of them can make notifications."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnsafeTokenOnly:
-    """Only the token of the registration, for agents that neither sign nor send credentials. Whoever reads it can make
+    """Only the token of the registration, for agents that neither sign nor send credentials. A reader of it can make
     notifications."""
 
 
@@ -153,10 +153,10 @@ class PushReceiver:
             token = _only(scope, *_TOKEN_HEADERS)
             registered = self._registrations.get(_digest(token or _bearer(scope)))
             if registered is None or (registered.proof is PushProof.CREDENTIALS) is bool(token):
-                raise InvalidCredentialsError("its token, or its credentials, are of no registration")
+                raise InvalidCredentialsError("its token, or its credentials, belong to no registration")
             notification = await self._verify(registered, scope, await _body_of(receive))
         except TrustError as error:
-            # A stranger must not fill the log.
+            # Unknown senders must not fill the log.
             level = logging.DEBUG if registered is None else logging.WARNING
             _log.log(level, "rejected a push notification: %s", error)
             return _STATUSES.get(type(error), 401)
@@ -213,7 +213,7 @@ def _bearer(scope: Scope) -> str:
 
 
 def _digest(secret: str) -> bytes:
-    """What a secret is found by: the time that this takes says nothing about the secrets of others."""
+    """The key of a registration: how long it is looked for says nothing about the secrets of others."""
     return sha256(secret.encode()).digest()
 
 

@@ -86,7 +86,7 @@ def verify_push_token(
     moments_of(claims, now, _SKEW)
     issued, expires, jti = claims.get("iat"), claims.get("exp"), claims.get("jti")
     if issued is None or expires is None or expires - issued > LIFETIME:
-        raise InvalidCredentialsError(f"push token: iat or exp is missing, or it is valid for over {LIFETIME} seconds")
+        raise InvalidCredentialsError("push token: iat or exp is missing, or they are too far apart")
     if type(jti) is not str or not 0 < len(jti) <= MAX_JTI:
         raise InvalidCredentialsError("push token: jti is missing or too long")
     return jti, float(issued)

@@ -77,9 +77,7 @@ class Signing:
         self, keys: SignerSource, *, issuer: str, configs: Any, clock: Callable[[], float] = time.time
     ) -> None:
         if not callable(getattr(keys, "signer", None)) or not callable(getattr(configs, "get_info", None)):
-            raise ConfigurationError(
-                "SignedPush: write SignedPush(KeyRingFile(path), issuer=url, configs=config_store)"
-            )
+            raise ConfigurationError("SignedPush: write SignedPush(KeyRingFile(path), issuer=url, configs=store)")
         self._keys, self._issuer, self._clock = keys, issuer, clock
         self._find = getattr(configs, "get_info_for_dispatch", configs.get_info)  # from 1.1 on, of all owners
 

@@ -124,9 +124,7 @@ class PushReceiver:
         ``TaskPushNotificationConfig(**…)`` in 1.0, and ``PushNotificationConfig(**…)`` in 0.2 and 0.3.
         """
         if card.origin is None:
-            raise ConfigurationError(
-                "register: the card must be verified with its URL as origin=, by keys with origins"
-            )
+            raise ConfigurationError("register: verify the card with its URL as origin=, by keys that have origins")
         secret = secret or secrets.token_urlsafe(32)
         self._registrations[_digest(secret)] = _Registration(card, card.origin, task, proof)
         interfaces = read_card(card.card).interfaces

@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import JwtVerifier, Principal, verify_card
+from a2a_trust import JwtVerifier, Origins, Principal, TrustedKey, TrustStore, verify_card
 from a2a_trust.auth import Identity, JwksFile, TokenProfile
-from a2a_trust.auth.jwt import IdTokenVerifier
+from a2a_trust.auth.jwt import IdTokenVerifier, read_token
 from a2a_trust.errors import CardVerificationError, InvalidCredentialsError
-from a2a_trust.keys import publish_jwks
+from a2a_trust.keys import SigningTool, publish_jwks
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import sign_jwt
-from a2a_trust.push.token import push_token
+from a2a_trust.push.token import TYPE, push_token
 from a2a_trust.serve import verify_caller_token
 from a2a_trust.serve.caller_token import CallerTokens
-from tests.client.agents import OWNER, card_of, trusting
+from a2a_trust.signing import Coverage
+from tests.attacks.forgery import canonical, entry, served
+from tests.client.agents import OWNER, card_of
 from tests.push.webhooks import AGENT, HOST, NOW, TASK, URL, Webhook, delivery
 from tests.tables import walk
 
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.anyio
 
 SERVICE = "https://other-service.example.com"
 BODY = b'{"id": "task-1"}'
+CARD = {**card_of(AGENT), "skills": []}
 
 
 @pytest.fixture
@@ -58,11 +61,18 @@ async def test_it_names_no_caller_to_an_agent_behind_a_proxy() -> None:
         verify_caller_token(pushed(SERVICE), [OWNER.public_key], issuer=AGENT, audience=SERVICE, now=NOW)
 
 
-async def test_it_signs_no_card() -> None:
-    protected, _, signature = pushed(URL, json.dumps(card_of(AGENT)).encode()).split(".")
-    card = {**card_of(AGENT), "signatures": [{"protected": protected, "signature": signature}]}
-    with pytest.raises(CardVerificationError):
-        verify_card(card, trusting(HOST), origin=AGENT, now=NOW)
+@walk("signer", [None, *SigningTool], ids=str)
+async def test_it_signs_no_card(signer: SigningTool | None) -> None:
+    """Its claims are the card here, which no sender writes."""
+    key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=signer)
+    for typ, accepted in (("JOSE", signer is not SigningTool.A2A_TRUST), (TYPE, False), ("application/" + TYPE, False)):
+        protected = {"alg": OWNER.alg, "kid": OWNER.kid, "typ": typ}
+        card = served(CARD, entry(protected, canonical(CARD), OWNER.sign))
+        if accepted:
+            verify_card(card, TrustStore([key]), origin=AGENT, now=NOW, coverage=Coverage.SIGNED_PART_ONLY)
+            continue
+        with pytest.raises(CardVerificationError):
+            verify_card(card, TrustStore([key]), origin=AGENT, now=NOW, coverage=Coverage.SIGNED_PART_ONLY)
 
 
 async def test_no_other_token_counts_at_a_webhook() -> None:
@@ -70,7 +80,7 @@ async def test_no_other_token_counts_at_a_webhook() -> None:
     body, headers = delivery(webhook.register(), body=BODY)
     identity = Identity(issuer="api-keys", subject="ann", scopes=frozenset())
     tokens = CallerTokens(KeyRing.begin(OWNER, 0.0), issuer=AGENT, audience=URL)
-    claims = json.loads(_payload(headers["Authorization"]))
+    claims = json.loads(read_token(headers["Authorization"].removeprefix("Bearer ")).payload)
     for jwt in (
         tokens.token(Principal(identities=(("key", identity),)), NOW),
         *(
@@ -81,9 +91,3 @@ async def test_no_other_token_counts_at_a_webhook() -> None:
         assert await webhook.post(body, headers | {"Authorization": f"Bearer {jwt}"}) == 401
     assert webhook.got == []
     assert await webhook.post(body, headers) == 204
-
-
-def _payload(authorization: str) -> bytes:
-    from a2a_trust.auth.jwt import read_token
-
-    return read_token(authorization.removeprefix("Bearer ")).payload

@@ -25,13 +25,6 @@ async def never(writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(60)
 
 
-async def endless(writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
-    while True:
-        writer.write(b"x" * 65_536)
-        await writer.drain()
-
-
 async def test_slow_webhooks_delay_no_delivery_to_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "_AT_ONCE", 8)
     async with serving(never) as slow, serving(answer(), address="127.0.0.2") as quick:
@@ -51,10 +44,19 @@ async def test_slow_webhooks_delay_no_delivery_to_another_host(monkeypatch: pyte
 
 
 async def test_an_answer_without_end_is_dropped_after_64_kb() -> None:
+    written = 0
+
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65_536)
+            await writer.drain()
+            written += 65_536
+
     async with serving(endless) as server:
         origin = f"http://127.0.0.1:{server.port}"
         async with httpx.AsyncClient(transport=PushTransport(Fetcher(private_origins=[origin]))) as client:
-            began = time.monotonic()
             came = await client.post(f"{origin}/", content=b"{}")
     assert (came.status_code, came.content) == (200, b"")
-    assert time.monotonic() - began < 2
+    assert written < 20_000_000  # what the buffers of both sides hold

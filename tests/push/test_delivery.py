@@ -69,7 +69,7 @@ class Sent(NamedTuple):
 
 async def sent(url: str, server: Server, *configs: Config, token: str = "", library: Any = None, **given: Any) -> Sent:
     transport, signed = (PushTransport, SignedPush) if library is None else (library.PushTransport, library.SignedPush)
-    client = (httpx if library is None else httpx2).AsyncClient  # type: ignore[attr-defined]
+    client = (httpx if library is None else httpx2).AsyncClient
     fetcher = Fetcher(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=5.0)
     auth = signed(RING, issuer=AGENT, configs=Store(*configs), clock=lambda: NOW) if configs else None
     headers = {"X-A2A-Notification-Token": token} if token else {}
@@ -134,7 +134,7 @@ async def test_a_key_ring_and_the_store_are_needed_and_an_async_client() -> None
     wrong: Any = OWNER
     with pytest.raises(ConfigurationError, match="KeyRingFile"):
         SignedPush(wrong, issuer=AGENT, configs=Store())
-    with pytest.raises(ConfigurationError, match="configs=config_store"):
+    with pytest.raises(ConfigurationError, match="configs=store"):
         SignedPush(RING, issuer=AGENT, configs=wrong)
     signed = SignedPush(RING, issuer=AGENT, configs=Store())
     with httpx.Client(auth=signed) as client, pytest.raises(ConfigurationError, match="AsyncClient"):

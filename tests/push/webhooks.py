@@ -59,7 +59,7 @@ class Webhook:
         return str(config.get("token") or config["authentication"]["credentials"])
 
     async def post(self, body: bytes, headers: Any, **request: Any) -> int:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.receiver)) as client:  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.receiver)) as client:
             answer = await client.request(request.pop("method", "POST"), URL, content=body, headers=headers, **request)
         assert answer.content == b""
         return answer.status_code

@@ -16,6 +16,7 @@ import uvicorn
 from a2a_trust import TrustStore, VerifiedCard, verify_card
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.signer import sign_jwt
+from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.push import PushNotification, PushProof, PushReceiver, UnsafeTokenOnly
 from a2a_trust.push.token import TYPE
 from tests.client.agents import OWNER, card_of, signed, trusting
@@ -33,15 +34,15 @@ TASK: Final = "task-1"
 class Webhook:
     """A receiver that notes what its handler gets. ``trust`` may be replaced, and ``now`` set."""
 
-    def __init__(self, trust: TrustStore | None = None, *, url: str = URL, **options: Any) -> None:
-        self.trust = trusting(HOST) if trust is None else trust
+    def __init__(self, trust: TrustSource | None = None, *, url: str = URL, **options: Any) -> None:
+        self.trust: TrustSource = trusting(HOST) if trust is None else trust
         self.now, self.url = NOW, url
         self.got: list[PushNotification] = []
         self.fails = False
         self.receiver = PushReceiver(self._take, url=url, trust=self, clock=lambda: self.now, **options)
 
     def trust_store(self) -> TrustStore:
-        return self.trust
+        return self.trust.trust_store()
 
     async def _take(self, notification: PushNotification) -> None:
         if self.fails:
@@ -65,7 +66,7 @@ class Webhook:
         return answer.status_code
 
 
-def card(host: str = HOST, trust: TrustStore | None = None) -> VerifiedCard:
+def card(host: str = HOST, trust: TrustSource | None = None) -> VerifiedCard:
     document = signed(card_of(f"https://{host}"), iat=NOW - 10)
     return verify_card(document, trust or trusting(host), origin=f"https://{host}", now=NOW)
 
@@ -97,7 +98,7 @@ def delivery(
 
 
 @asynccontextmanager
-async def serving(trust: TrustStore | None = None, **options: Any) -> AsyncIterator[Webhook]:
+async def serving(trust: TrustSource | None = None, **options: Any) -> AsyncIterator[Webhook]:
     """A webhook under uvicorn, at the path /push, with the clock of now."""
     port = free_port()
     webhook = Webhook(trust, url=f"http://127.0.0.1:{port}/push", **options)

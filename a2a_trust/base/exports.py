@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "starlette")
 _EXTRAS: Final = {"client": ("clients", "client"), "probe": ("probes", "client"), "testing": ("tests", "server,client")}
+_EXTRAS["push"] = ("push notifications", "client")
 """Package -> the users of its names, and the extra to install. All other packages are for servers."""
 
 

@@ -211,16 +211,22 @@ class Verification(FetchOptions):
         return verified, trusted
 
     def verify_again(self, card: VerifiedCard) -> Flow[tuple[VerifiedCard, TrustStore]]:
-        """Verify a card again by the keys that are trusted now, which are in the result, too. A key of first use is
-        still trusted, unless the trust store revokes it, or has an entry for its host by now."""
+        """Verify a card again by the keys that are trusted now, which are in the result, too, without keys of a first
+        use."""
+        store, trusted = yield from self.trusted_now(card)
+        return (yield InThread(partial(card.verified_again, store, now=self.clock()))), trusted
+
+    def trusted_now(self, card: VerifiedCard) -> Flow[tuple[TrustStore, TrustStore]]:
+        """The keys that are trusted now, with and without the card's keys of a first use. These are still trusted,
+        unless the trust store revokes them, or has an entry for the host by now."""
         if isinstance(self.trust, KeyFetcher):
             with suppress(KeySourceUnavailableError):  # the known keys may be enough
                 yield Awaited(partial(self.trust.fetch, card.origin))
-        trusted = store = self.trust.trust_store()
+        trusted = self.trust.trust_store()
         first_use = TrustOnFirstUse()
         if card.on_first_use and card.origin is not None and first_use.applies_to(card.origin, trusted):
-            store = first_use.trust_store(card.keys, card.origin, trusted)
-        return (yield InThread(partial(card.verified_again, store, now=self.clock()))), trusted
+            return first_use.trust_store(card.keys, card.origin, trusted), trusted
+        return trusted, trusted
 
     def _fetch_published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
         try:

@@ -50,6 +50,7 @@ RUN_BY: Final = {
     "docs/protect.md": ["tests/examples/test_protect_guide.py"],
     "docs/providers/": ["tests/examples/test_provider_pages.py"],
     "docs/schemes.md": ["tests/docs/test_schemes.py"],
+    "docs/push.md": ["tests/push/test_page.py"],
     "docs/serve.md": ["tests/serve/test_page.py"],
     "docs/signatures.md": ["tests/examples/test_signatures_guide.py"],
     "docs/telemetry.md": ["tests/docs/test_telemetry_page.py"],

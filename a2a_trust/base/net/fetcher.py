@@ -63,20 +63,20 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _FIELD_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
 _ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,512}"')
 _HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
-#: The headers that the fetcher itself sets.
-_OWN_HEADERS: Final = frozenset(
+OWN_HEADERS: Final = frozenset(
     {
         "host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length",
         "content-encoding", "transfer-encoding", "te", "trailer", "upgrade", "expect", "range", "if-none-match",
         "if-modified-since", "if-match", "if-unmodified-since", "if-range", "keep-alive", "proxy-connection",
     }
 )  # fmt: skip
+"""The headers that the fetcher itself sets."""
 
 _BEGINNING: Final = 65_536
 _DATA: Final = re.compile(rb"(?:^|\n)data:")
 _END_OF_EVENT: Final = re.compile(rb"\r?\n\r?\n")
 _A = TypeVar("_A")
-_REPLACED: Final = frozenset({"Accept", "User-Agent"})
+_REPLACED: Final = frozenset({"Accept", "Content-Type", "User-Agent"})
 MAX_ATTEMPTS: Final = 4
 """The number of addresses of a name that are tried, one after the other."""
 _NETWORK_ERRORS: Final = (
@@ -297,7 +297,7 @@ class Fetcher:
         """The answer to one request, whatever its status and type. Nothing is followed.
 
         The body ends at 64 KiB, after the first event of a stream that has data, or half of ``timeout`` after the
-        headers. ``headers`` may also name ``Accept`` and ``User-Agent``. Errors as of ``fetch``.
+        headers. ``headers`` may also name ``Accept``, ``Content-Type`` and ``User-Agent``. Errors as of ``fetch``.
         """
         target = self._read_allowed(url, configured)
         given = {name: value for name, value in headers.items() if name not in _REPLACED}
@@ -546,7 +546,7 @@ def _request_headers(
     if content is not None:
         headers |= {"Content-Type": content_type, "Content-Length": str(len(content))}
     for name, value in given.items():
-        if not _TOKEN.fullmatch(name) or name.lower() in _OWN_HEADERS:
+        if not _TOKEN.fullmatch(name) or name.lower() in OWN_HEADERS:
             raise ConfigurationError(f"headers: {ascii(name)[:64]} is set by the fetcher, or invalid; leave it out")
         if not _FIELD_VALUE.fullmatch(value):  # the error does not show the value, which may be a secret
             raise ConfigurationError(

@@ -1,0 +1,62 @@
+"""P15: The webhook of one caller never answers, answers without end, or takes every connection, so that the
+notifications of others come late or never."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import httpx
+import pytest
+
+from a2a_trust import Fetcher, FetchError
+from a2a_trust.push import PushTransport, delivery
+from tests.base.net.test_fetcher import answer, serving
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def never(writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(60)
+
+
+async def test_slow_webhooks_delay_no_delivery_to_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_AT_ONCE", 8)
+    async with serving(never) as slow, serving(answer(), address="127.0.0.2") as quick:
+        origins = [f"http://127.0.0.1:{slow.port}", f"http://127.0.0.2:{quick.port}"]
+        transport = PushTransport(Fetcher(private_origins=origins, timeout=2.0))
+        async with httpx.AsyncClient(transport=transport) as client:
+            waiting = [asyncio.create_task(client.post(f"{origins[0]}/", content=b"{}")) for _ in range(50)]
+            await asyncio.sleep(0.2)
+            began = time.monotonic()
+            came = await client.post(f"{origins[1]}/", content=b"{}")
+            assert (came.status_code, time.monotonic() - began < 1) == (200, True)
+            assert slow.connections == 4
+            began = time.monotonic()
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+            assert time.monotonic() - began < 6
+    assert {type(each) for each in outcomes} == {FetchError}
+
+
+async def test_an_answer_without_end_is_dropped_after_64_kb() -> None:
+    written = 0
+
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65_536)
+            await writer.drain()
+            written += 65_536
+
+    async with serving(endless) as server:
+        origin = f"http://127.0.0.1:{server.port}"
+        async with httpx.AsyncClient(transport=PushTransport(Fetcher(private_origins=[origin]))) as client:
+            came = await client.post(f"{origin}/", content=b"{}")
+    assert (came.status_code, came.content) == (200, b"")
+    assert written < 20_000_000  # what the buffers of both sides hold

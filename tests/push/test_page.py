@@ -1,0 +1,46 @@
+"""The programs of docs/push.md run as they stand: the sender with the SDK, the webhook with an agent here."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust import publish_jwks
+from a2a_trust.keys.ring_file import save_key_ring
+from a2a_trust.keys.rotation import KeyRing
+from tests.client.agents import NEW, OWNER, card_of, serving_agent, signed
+from tests.conftest import ROOT
+from tests.servers.environments import python_of
+
+DELIVER, RECEIVE = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "push.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+@pytest.mark.real
+def test_the_sender_of_the_sdk_takes_the_client(tmp_path: Path) -> None:
+    save_key_ring(tmp_path / "ring.json", KeyRing.begin(OWNER, 0.0))
+    for environment in ("server-0.2.16", "server-0.3.26", "server-1.3.0"):
+        command = [str(python_of(environment)), "-c", f"{DELIVER}\nprint(type(sender).__name__)"]
+        done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
+        assert done.stdout == b"BasePushNotificationSender\n", done.stderr.decode()
+
+
+def test_the_webhook_registers_with_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
+    (tmp_path / "trust.toml").write_text('version = 1\n[[trust]]\norigins = ["127.0.0.1"]\nkeys = "keys.json"\n')
+    with serving_agent(None) as agent:
+        origin = f"http://127.0.0.1:{agent.port}"
+        agent.pages = {NEW: signed(card_of(origin))}
+        given = f'"{origin}", trust, FetchOptions(fetcher=Fetcher(private_origins=["{origin}"]))'
+        program = RECEIVE.replace('"https://agent.example.com", trust', given)
+        names: dict[str, Any] = {}
+        exec("from a2a_trust import Fetcher, FetchOptions\n" + program, names)
+    assert names["config"]["url"] == "https://client.example.com/push"
+    assert len(names["config"]["token"]) == 43

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 #: The metavars of arguments that name files.
-FILES: Final = ("FILE", "FILE|URL", "RING")
+FILES: Final = ("FILE", "FILE|URL", "FOLDER", "RING")
 #: The values of ``keys.trust.store.SigningTool``, whose import would be slow.
 SIGNERS: Final = ("a2a-trust", "a2a-python", "a2a-js", "whole")
 _ALGORITHMS: Final = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
@@ -271,12 +271,11 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the store: a file with records of the keys, or postgresql://USER@HOST/DATABASE, or rediss://HOST:6379/0",
     )
+    _add_quiet(every, "print no notes; list prints the IDs only")
     _add_verbose(every)
     _add_json(every)
     new = type(command)(add_help=False)
-    new.add_argument(
-        "--owner", required=True, metavar="NAME", help="name of the caller; all keys of an owner are one caller"
-    )
+    owner: dict[str, Any] = {"metavar": "NAME", "help": "name of the caller; all keys of an owner are one caller"}
     new.add_argument(
         "--scope", action="append", default=[], metavar="SCOPE", help="scope that the key grants; may be repeated"
     )
@@ -285,12 +284,24 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     )
     new.add_argument("--prefix", default="a2a", metavar="WORD", help="first word of the key's ID (default: a2a)")
     add = _actions(command, every)
-    add("create", "make a key, and show it once, on standard output", new)
+    create = add(
+        "create", "make a key, and show it once, on standard output; or make a key for each of many owners", new
+    )
+    owners = create.add_mutually_exclusive_group(required=True)
+    owners.add_argument("--owner", **owner)
+    _add_names_from(owners, "--owners-from")
+    _add_folder(create, "--owners-from")
     import_ = add("import", "accept a key that was made elsewhere, of 32 or more random characters", new)
+    import_.add_argument("--owner", required=True, **owner)
     import_.add_argument(
         "file", nargs="?", default="-", metavar="FILE", help="file with the key (default: standard input)"
     )
-    add("list", "show the keys; no secrets")
+    list_ = add("list", "show the keys; no secrets")
+    list_.add_argument("--owner", metavar="NAME", help="show only keys of this owner")
+    _add_expires_within(list_, "keys")
+    list_.add_argument(
+        "--unused-for", metavar="TIME", help="show only valid keys that were not used for this time: 90d"
+    )
     rotate = add("rotate", "make a key that replaces another; the old key stays valid for --overlap")
     rotate.add_argument("id", metavar="ID", help="ID of the old key; see api-key list")
     rotate.add_argument(
@@ -299,8 +310,9 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     rotate.add_argument(
         "--expires", metavar="TIME", help="how long the new key is valid (default: as long as the old key was)"
     )
-    revoke = add("revoke", "revoke a key at once")
-    revoke.add_argument("id", metavar="ID", help="ID of the key; see api-key list")
+    revoke = add("revoke", "revoke keys at once; all of them, or none if an ID is unknown")
+    revoke.add_argument("ids", nargs="*", metavar="ID", help="ID of a key, see api-key list; - reads IDs line by line")
+    revoke.add_argument("--owner", metavar="NAME", help="revoke all keys of this owner")
 
 
 def _add_database(command: argparse.ArgumentParser) -> None:
@@ -321,10 +333,14 @@ def _add_password(command: argparse.ArgumentParser) -> None:
     command.description = "Make, import, list, rotate and revoke the passwords in a store, for HTTP Basic."
     every = type(command)(add_help=False)
     every.add_argument("--store", required=True, metavar="FILE", help="the store: a file with records of the passwords")
+    _add_quiet(every, "print no notes; list prints the users only")
     _add_verbose(every)
     _add_json(every)
-    user = type(command)(add_help=False)
+    user, users = type(command)(add_help=False), type(command)(add_help=False)
     user.add_argument("--user", required=True, metavar="NAME", help="name of the caller; a user has one password")
+    named = users.add_mutually_exclusive_group(required=True)
+    named.add_argument("--user", metavar="NAME", help="name of the caller; a user has one password")
+    _add_names_from(named, "--users-from")
     new = type(command)(add_help=False)
     new.add_argument(
         "--scope", action="append", default=[], metavar="SCOPE", help="scope that the user has; may be repeated"
@@ -333,7 +349,10 @@ def _add_password(command: argparse.ArgumentParser) -> None:
         "--expires", metavar="TIME", help="how long the password is valid: 90d, 12h, 30m (default: it never expires)"
     )
     add = _actions(command, every)
-    add("create", "make a random password, and show it once, on standard output", user, new)
+    _add_folder(
+        add("create", "make a random password, and show it once; or make one for each of many users", users, new),
+        "--users-from",
+    )
     import_ = add("import", "accept a password that a person chose, of 15 or more characters", user, new)
     import_.add_argument(
         "file",
@@ -342,12 +361,12 @@ def _add_password(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with the password (default: standard input, or a prompt on a terminal)",
     )
-    add("list", "show the users; no secrets")
+    _add_expires_within(add("list", "show the users; no secrets"), "passwords")
     rotate = add("rotate", "make a new password for a user; the old one is rejected at once", user)
     rotate.add_argument(
         "--expires", metavar="TIME", help="how long the new password is valid (default: as long as the old one was)"
     )
-    add("revoke", "revoke the password of a user at once", user)
+    add("revoke", "revoke the passwords of users at once; all of them, or none if a user is unknown", users)
 
 
 def _add_trust(command: argparse.ArgumentParser) -> None:
@@ -438,9 +457,29 @@ def _add_cards_from(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_quiet(command: argparse.ArgumentParser) -> None:
+def _add_quiet(
+    command: argparse.ArgumentParser, text: str = "print only errors, and warnings about keys and files"
+) -> None:
+    command.add_argument("-q", "--quiet", action="store_true", help=text)
+
+
+def _add_names_from(group: argparse._MutuallyExclusiveGroup, option: str) -> None:
+    text = "file with a name on each line; - is standard input"
+    group.add_argument(option, dest="names", metavar="FILE", help=text)
+
+
+def _add_folder(command: argparse.ArgumentParser, option: str) -> None:
     command.add_argument(
-        "-q", "--quiet", action="store_true", help="print only errors, and warnings about keys and files"
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help=f"with {option}: new folder for a file with each secret, and for index.tsv, which names their owners",
+    )
+
+
+def _add_expires_within(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument(
+        "--expires-within", metavar="TIME", help=f"show only valid {what} that expire within this time: 14d, 12h, 30m"
     )
 
 

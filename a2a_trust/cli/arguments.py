@@ -114,7 +114,8 @@ def _add_signing_keys(command: argparse.ArgumentParser) -> None:
 def _add_keygen(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Make a signing key, and the JWK Set that publishes its public key. An existing private key is never "
-        "overwritten. If only its JWK Set is missing, the JWK Set is made."
+        "overwritten. If only its JWK Set is missing, the JWK Set is made. For keys that replace each other over time, "
+        "make a ring: a2a-sign keys create."
     )
     command.add_argument(
         "-o",
@@ -220,28 +221,11 @@ def _add_probe(command: argparse.ArgumentParser) -> None:
     output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
 
 
-def _add_rotate(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(action="rotate")
-    command.add_argument("file", metavar="RING", help="file with the key ring")
-    command.add_argument(
-        "--overlap",
-        default="24h",
-        metavar="TIME",
-        help="how long the new key is published before it signs; at least the max-age of the key set (default: 24h)",
-    )
-    command.add_argument(
-        "--keep",
-        default="91d",
-        metavar="TIME",
-        help="how long the old key stays published after that; at least the longest --expires plus the max-age of the "
-        "cards (default: 91d)",
-    )
-    command.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: as the last key)")
-    _add_json(command)
-
-
 def _add_keys(command: argparse.ArgumentParser) -> None:
-    command.description = "Make a ring of signing keys, show it, revoke a key in it, and export its JWK Set."
+    command.description = (
+        "Make a ring of signing keys, show it, rotate and revoke its keys, and export its JWK Set. keygen makes one "
+        "key that stays; a ring is for keys that replace each other over time."
+    )
     every = type(command)(add_help=False)
     every.add_argument("file", metavar="RING", help="file with the key ring")
     _add_json(every)
@@ -254,6 +238,21 @@ def _add_keys(command: argparse.ArgumentParser) -> None:
     create.add_argument("--kid", help="name of the key of --key (default: the kid in its file, else its thumbprint)")
     _add_encrypt(create)
     add("list", "show each key, its state, and when the state changes; no secrets")
+    rotate = add("rotate", "add the next key: published now, signing later")
+    rotate.add_argument(
+        "--overlap",
+        default="24h",
+        metavar="TIME",
+        help="how long the new key is published before it signs; at least the max-age of the key set (default: 24h)",
+    )
+    rotate.add_argument(
+        "--keep",
+        default="91d",
+        metavar="TIME",
+        help="how long the old key stays published after that; at least the longest --expires plus the max-age of the "
+        "cards (default: 91d)",
+    )
+    rotate.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: as the last key)")
     revoke = add("revoke", "revoke a key at once; if it was the active one, another key signs from now on")
     revoke.add_argument("kid", metavar="KID", help="kid of the key; see keys list")
     export = add("export", "write the JWK Set to publish: the public keys of next, active and retired keys")
@@ -598,17 +597,15 @@ def names_database(action: argparse.Action) -> bool:
     return action.dest == "store" or (action.metavar == "FILE|URL" and action.dest != "files")
 
 
-#: Name -> summary and function that adds the arguments. Each command is a module here with a function ``run``;
-#: ``rotate`` is in ``keys``.
+#: Name -> summary and function that adds the arguments. Each command is a module here with a function ``run``.
 COMMANDS: Final = {
     "sign": ("sign cards; the command if no other is named", _add_sign),
-    "keygen": ("make a signing key", _add_keygen),
+    "keygen": ("make one signing key", _add_keygen),
     "verify": ("verify cards with keys that you trust", _add_verify),
     "inspect": ("show the content of cards, and who signed them", _add_inspect),
     "lint": ("check cards for problems", _add_lint),
     "probe": ("ask running agents whether they enforce their cards", _add_probe),
     "serve": ("enforce an agent's card in front of it, as a reverse proxy", _add_serve),
-    "rotate": ("add the next signing key to a key ring: published now, signing later", _add_rotate),
     "keys": ("manage a key ring: signing keys that replace each other over time", _add_keys),
     "api-key": ("manage the API keys that an agent accepts", _add_api_key),
     "password": ("manage the passwords that an agent accepts", _add_password),

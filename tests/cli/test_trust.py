@@ -741,7 +741,7 @@ def test_a_rotation_goes_by_the_trust_file(a2a_sign: A2aSign) -> None:
         "keys create ring.json",
         "keys export ring.json -o one.json",
         f"trust add trust.toml --origin {HOST} --jwks one.json",
-        "rotate ring.json",
+        "keys rotate ring.json",
         "keys export ring.json -o two.json",
         f"trust add trust.toml --origin {HOST} --jwks two.json",
     ):

@@ -137,7 +137,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
             put(f"  it was revoked before, at {rfc3339(was_revoked)}")
         put(f"  {printable(active.kid)} {'signs from now on' if was_active else _plan(ring, active, now)}")
         put(
-            f"  publish the key set now: a2a-sign keys export {name} -o published.json   (a server that reads the ring does this)"
+            f"  publish the key set now: a2a-sign keys export {name} -o published.json   (a server with this ring does it)"
         )
         if was_active:
             put(f"  sign the cards again:    a2a-sign card.json --key {name}   (a server with this ring does this)")
@@ -176,7 +176,7 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
         put(f"  next:   {printable(following.kid)} ({following.public_key.alg}) {_plan(ring, following, now)}")
         put(f"  active: {printable(active.kid)} ({active.public_key.alg}) {_plan(ring, active, now)}")
         put(
-            f"  now:    a2a-sign keys export {name} -o published.json   and publish it (a server that reads the ring does this)"
+            f"  now:    a2a-sign keys export {name} -o published.json   and publish it (a server with this ring does it)"
         )
         put(f"  then:   a2a-sign card.json --key {name}   from {when} on (a server that signs with the ring does this)")
     return {

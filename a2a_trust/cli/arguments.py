@@ -402,11 +402,17 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
     remove = add("remove", "remove an entry: its key, key set or key file is no longer trusted")
     remove.add_argument("what", metavar="KID|NAME|URL|FILE", help="of the entry; see trust list")
     add("list", "show which keys the file trusts for which hosts")
-    revoke = add("revoke", "revoke a key: nothing that it ever signed is accepted any more")
+    revoke = add("revoke", "revoke keys: nothing that they ever signed is accepted any more")
     revoke.add_argument("kid", nargs="?", metavar="KID", help="kid of a key in the file or in a key file that it names")
-    revoke.add_argument(
+    keys = revoke.add_mutually_exclusive_group()
+    keys.add_argument(
         "--thumbprint", help="RFC 7638 thumbprint of the key, instead of a KID; the key need not be in the file"
     )
+    keys.add_argument(
+        "--jwks", metavar="FILE", help="revoke all keys of this JWK Set, also keys that are not in the file"
+    )
+    keys.add_argument("--ring", metavar="FILE", help="revoke all keys of this key ring; its private keys are not read")
+    revoke.add_argument("--yes", action="store_true", help="with --jwks or --ring: also if a host has no key left")
     revoke.add_argument("--entry", metavar="NAME|URL", help="entry whose key set on the network has the KID")
     revoke.add_argument("--fetch", action="store_true", help="fetch that key set now, and record the key's thumbprint")
     revoke.add_argument("--reason", default="", metavar="TEXT", help="a note for people who read the file")

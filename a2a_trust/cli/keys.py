@@ -136,9 +136,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         if was_revoked is not None:
             put(f"  it was revoked before, at {rfc3339(was_revoked)}")
         put(f"  {printable(active.kid)} {'signs from now on' if was_active else _plan(ring, active, now)}")
-        put(
-            f"  publish the key set now: a2a-sign keys export {name} -o published.json   (a server with this ring does it)"
-        )
+        put(f"  publish the key set now: a2a-sign keys export {name} -o published.json   (servers with the ring do so)")
         if was_active:
             put(f"  sign the cards again:    a2a-sign card.json --key {name}   (a server with this ring does this)")
             put("  verifiers with the old key set in a cache accept the new signatures after they fetch the new one")
@@ -175,9 +173,7 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
             put(f"{mark('rotating', 'green', sys.stdout)} {printable(options.file)}")
         put(f"  next:   {printable(following.kid)} ({following.public_key.alg}) {_plan(ring, following, now)}")
         put(f"  active: {printable(active.kid)} ({active.public_key.alg}) {_plan(ring, active, now)}")
-        put(
-            f"  now:    a2a-sign keys export {name} -o published.json   and publish it (a server with this ring does it)"
-        )
+        put(f"  now:    a2a-sign keys export {name} -o published.json   and publish it (servers with the ring do so)")
         put(f"  then:   a2a-sign card.json --key {name}   from {when} on (a server that signs with the ring does this)")
     return {
         "rotated": not under_way[-1],

@@ -153,11 +153,20 @@ class RecordWrites(Generic[_S]):
             raise ConfigurationError(self._unknown)
         return record
 
-    def _revoke(self, name: str) -> _S:
+    def revoke_all(self, names: Iterable[str]) -> tuple[_S, ...]:
+        """Revoke the keys with these ids, or the passwords of these users: all of them, or none if one is unknown."""
+        wanted = tuple(names)
         with self._writing() as table:
-            record = revoke_record(self._get(table, name))
-            table.put(record)
-        return record
+            records = list[_S]()
+            for place, name in enumerate(wanted, 1):
+                record = table.get(name)
+                if record is None:
+                    where = f"number {place} of {len(wanted)}: " if len(wanted) > 1 else ""
+                    raise ConfigurationError(f"{where}{self._unknown}")
+                records.append(revoke_record(record))
+            for record in records:
+                table.put(record)
+        return tuple(records)
 
 
 def revoke_record(record: _S) -> _S:

@@ -7,14 +7,18 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey, MemoryApiKeys
 from a2a_trust.cli.issuing import (
     Unseen,
     check_output,
+    create_all,
     expiry,
     hold_signals,
+    is_selected,
+    names_in,
     read_secret,
     rights_of,
     run_action,
@@ -30,28 +34,50 @@ def run(options: argparse.Namespace) -> int:
     return run_action("api-key", _ACTIONS, options)
 
 
-def _create(options: argparse.Namespace) -> None:
-    expires = expiry(options.expires)
+def _create(options: argparse.Namespace) -> dict[str, Any] | None:
+    # Made in memory first: a wrong argument leaves nothing behind.
+    new = partial(MemoryApiKeys().create, scopes=options.scope, expires=expiry(options.expires), prefix=options.prefix)
+    if options.names is not None:
+        return create_all("key", options, lambda owner: new(owner=owner), partial(_add_all, options.store), _entry)
+    if options.output is not None:
+        raise ConfigurationError("--output works only with --owners-from; a single key goes to standard output")
     check_output("key")
+    issued = new(owner=options.owner)
     store = api_keys(options.store, create=True)
     with hold_signals() as release:
-        issued = store.create(owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
+        store.add([issued.record])
         _show(issued, store, options, release)
+    return None
+
+
+def _add_all(name: str, records: list[ApiKeyRecord]) -> None:
+    store, now = api_keys(name, create=True), time.time()
+    known = {record.owner for record in store.records() if record.is_good(now)}
+    for owner in (record.owner for record in records if record.owner in known):
+        raise ConfigurationError(f"owner {owner!a} has a valid key; rotate it, or remove the name")
+    store.add(records)
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
     expires, text = expiry(options.expires), _read_key(options.file)
+    record = MemoryApiKeys().import_key(
+        text, owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix
+    )
     store = api_keys(options.store, create=True)
-    record = store.import_key(text, owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
-    if not options.json:
+    store.add([record])
+    if not options.json and not options.quiet:
         put(f"{mark('imported', 'green', sys.stdout)} {_line(record)}")
     return {**_entry(record), "other_keys": _others(record, store.records(owner=record.owner))}
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
     store = api_keys(options.store)
-    records, unreadable = store.records(), store.unreadable()
-    if not options.json:
+    records = [record for record in store.records(owner=options.owner) if is_selected(record, options)]
+    unreadable = store.unreadable()
+    if options.quiet and not options.json:
+        for record in records:
+            put(record.key_id)
+    elif not options.json:
         heads = ("ID", "OWNER", "STATE", "EXPIRES", "LAST USED", "SCOPES")
         put_table(
             heads,
@@ -76,11 +102,22 @@ def _rotate(options: argparse.Namespace) -> None:
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
-    record = api_keys(options.store).revoke(options.id)
-    if not options.json:
-        put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
-        put("  running servers reject it within 2 seconds, unless they set another refresh")
-    return _entry(record)
+    if (options.owner is None) == (not options.ids):
+        raise ConfigurationError("name the keys: IDs, or - to read them from standard input, or --owner NAME")
+    store = api_keys(options.store)
+    if options.owner is None:
+        records = store.revoke_all(names_in("-") if options.ids == ["-"] else options.ids)
+    else:
+        while left := [each.key_id for each in store.records(owner=options.owner) if each.revoked is None]:
+            store.revoke_all(left)  # once more if somebody has rotated one meanwhile
+        records = store.records(owner=options.owner)
+    if not records:
+        raise ConfigurationError("--owner: no key is of this owner; list the keys to see the owners")
+    if not options.json and not options.quiet:
+        for record in records:
+            put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
+        put("  running servers reject revoked keys within 2 seconds, unless they set another refresh")
+    return {"keys": list(map(_entry, records))}
 
 
 def _show(issued: IssuedApiKey, store: ApiKeys, options: argparse.Namespace, release: Callable[[], object]) -> None:
@@ -104,7 +141,7 @@ def _show(issued: IssuedApiKey, store: ApiKeys, options: argparse.Namespace, rel
             put_report(f"api-key {options.action}", Exit.OK, report)
         else:
             put(issued.text)
-    if options.json:
+    if options.json or options.quiet:
         return
     put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
     put("  the key is shown only now, and not stored; keep it where only its user can read it", sys.stderr)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 #: The metavars of arguments that name files.
-FILES: Final = ("FILE", "FILE|URL", "RING")
+FILES: Final = ("FILE", "FILE|URL", "FOLDER", "RING")
 #: The values of ``keys.trust.store.SigningTool``, whose import would be slow.
 SIGNERS: Final = ("a2a-trust", "a2a-python", "a2a-js", "whole")
 _ALGORITHMS: Final = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
@@ -114,7 +114,8 @@ def _add_signing_keys(command: argparse.ArgumentParser) -> None:
 def _add_keygen(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Make a signing key, and the JWK Set that publishes its public key. An existing private key is never "
-        "overwritten. If only its JWK Set is missing, the JWK Set is made."
+        "overwritten. If only its JWK Set is missing, the JWK Set is made. For keys that replace each other over time, "
+        "make a ring: a2a-sign keys create."
     )
     command.add_argument(
         "-o",
@@ -220,28 +221,11 @@ def _add_probe(command: argparse.ArgumentParser) -> None:
     output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
 
 
-def _add_rotate(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(action="rotate")
-    command.add_argument("file", metavar="RING", help="file with the key ring")
-    command.add_argument(
-        "--overlap",
-        default="24h",
-        metavar="TIME",
-        help="how long the new key is published before it signs; at least the max-age of the key set (default: 24h)",
-    )
-    command.add_argument(
-        "--keep",
-        default="91d",
-        metavar="TIME",
-        help="how long the old key stays published after that; at least the longest --expires plus the max-age of the "
-        "cards (default: 91d)",
-    )
-    command.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: as the last key)")
-    _add_json(command)
-
-
 def _add_keys(command: argparse.ArgumentParser) -> None:
-    command.description = "Make a ring of signing keys, show it, revoke a key in it, and export its JWK Set."
+    command.description = (
+        "Make a ring of signing keys, show it, rotate and revoke its keys, and export its JWK Set. keygen makes one "
+        "key that stays; a ring is for keys that replace each other over time."
+    )
     every = type(command)(add_help=False)
     every.add_argument("file", metavar="RING", help="file with the key ring")
     _add_json(every)
@@ -254,6 +238,21 @@ def _add_keys(command: argparse.ArgumentParser) -> None:
     create.add_argument("--kid", help="name of the key of --key (default: the kid in its file, else its thumbprint)")
     _add_encrypt(create)
     add("list", "show each key, its state, and when the state changes; no secrets")
+    rotate = add("rotate", "add the next key: published now, signing later")
+    rotate.add_argument(
+        "--overlap",
+        default="24h",
+        metavar="TIME",
+        help="how long the new key is published before it signs; at least the max-age of the key set (default: 24h)",
+    )
+    rotate.add_argument(
+        "--keep",
+        default="91d",
+        metavar="TIME",
+        help="how long the old key stays published after that; at least the longest --expires plus the max-age of the "
+        "cards (default: 91d)",
+    )
+    rotate.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: as the last key)")
     revoke = add("revoke", "revoke a key at once; if it was the active one, another key signs from now on")
     revoke.add_argument("kid", metavar="KID", help="kid of the key; see keys list")
     export = add("export", "write the JWK Set to publish: the public keys of next, active and retired keys")
@@ -271,12 +270,11 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the store: a file with records of the keys, or postgresql://USER@HOST/DATABASE, or rediss://HOST:6379/0",
     )
+    _add_quiet(every, "print no notes; list prints the IDs only")
     _add_verbose(every)
     _add_json(every)
     new = type(command)(add_help=False)
-    new.add_argument(
-        "--owner", required=True, metavar="NAME", help="name of the caller; all keys of an owner are one caller"
-    )
+    owner: dict[str, Any] = {"metavar": "NAME", "help": "name of the caller; all keys of an owner are one caller"}
     new.add_argument(
         "--scope", action="append", default=[], metavar="SCOPE", help="scope that the key grants; may be repeated"
     )
@@ -285,12 +283,24 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     )
     new.add_argument("--prefix", default="a2a", metavar="WORD", help="first word of the key's ID (default: a2a)")
     add = _actions(command, every)
-    add("create", "make a key, and show it once, on standard output", new)
+    create = add(
+        "create", "make a key, and show it once, on standard output; or make a key for each of many owners", new
+    )
+    owners = create.add_mutually_exclusive_group(required=True)
+    owners.add_argument("--owner", **owner)
+    _add_names_from(owners, "--owners-from")
+    _add_folder(create, "--owners-from")
     import_ = add("import", "accept a key that was made elsewhere, of 32 or more random characters", new)
+    import_.add_argument("--owner", required=True, **owner)
     import_.add_argument(
         "file", nargs="?", default="-", metavar="FILE", help="file with the key (default: standard input)"
     )
-    add("list", "show the keys; no secrets")
+    list_ = add("list", "show the keys; no secrets")
+    list_.add_argument("--owner", metavar="NAME", help="show only keys of this owner")
+    _add_expires_within(list_, "keys")
+    list_.add_argument(
+        "--unused-for", metavar="TIME", help="show only valid keys that were not used for this time: 90d"
+    )
     rotate = add("rotate", "make a key that replaces another; the old key stays valid for --overlap")
     rotate.add_argument("id", metavar="ID", help="ID of the old key; see api-key list")
     rotate.add_argument(
@@ -299,8 +309,9 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     rotate.add_argument(
         "--expires", metavar="TIME", help="how long the new key is valid (default: as long as the old key was)"
     )
-    revoke = add("revoke", "revoke a key at once")
-    revoke.add_argument("id", metavar="ID", help="ID of the key; see api-key list")
+    revoke = add("revoke", "revoke keys at once; all of them, or none if an ID is unknown")
+    revoke.add_argument("ids", nargs="*", metavar="ID", help="ID of a key, see api-key list; - reads IDs line by line")
+    revoke.add_argument("--owner", metavar="NAME", help="revoke all keys of this owner")
 
 
 def _add_database(command: argparse.ArgumentParser) -> None:
@@ -321,10 +332,14 @@ def _add_password(command: argparse.ArgumentParser) -> None:
     command.description = "Make, import, list, rotate and revoke the passwords in a store, for HTTP Basic."
     every = type(command)(add_help=False)
     every.add_argument("--store", required=True, metavar="FILE", help="the store: a file with records of the passwords")
+    _add_quiet(every, "print no notes; list prints the users only")
     _add_verbose(every)
     _add_json(every)
-    user = type(command)(add_help=False)
+    user, users = type(command)(add_help=False), type(command)(add_help=False)
     user.add_argument("--user", required=True, metavar="NAME", help="name of the caller; a user has one password")
+    named = users.add_mutually_exclusive_group(required=True)
+    named.add_argument("--user", metavar="NAME", help="name of the caller; a user has one password")
+    _add_names_from(named, "--users-from")
     new = type(command)(add_help=False)
     new.add_argument(
         "--scope", action="append", default=[], metavar="SCOPE", help="scope that the user has; may be repeated"
@@ -333,7 +348,10 @@ def _add_password(command: argparse.ArgumentParser) -> None:
         "--expires", metavar="TIME", help="how long the password is valid: 90d, 12h, 30m (default: it never expires)"
     )
     add = _actions(command, every)
-    add("create", "make a random password, and show it once, on standard output", user, new)
+    _add_folder(
+        add("create", "make a random password, and show it once; or make one for each of many users", users, new),
+        "--users-from",
+    )
     import_ = add("import", "accept a password that a person chose, of 15 or more characters", user, new)
     import_.add_argument(
         "file",
@@ -342,12 +360,12 @@ def _add_password(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with the password (default: standard input, or a prompt on a terminal)",
     )
-    add("list", "show the users; no secrets")
+    _add_expires_within(add("list", "show the users; no secrets"), "passwords")
     rotate = add("rotate", "make a new password for a user; the old one is rejected at once", user)
     rotate.add_argument(
         "--expires", metavar="TIME", help="how long the new password is valid (default: as long as the old one was)"
     )
-    add("revoke", "revoke the password of a user at once", user)
+    add("revoke", "revoke the passwords of users at once; all of them, or none if a user is unknown", users)
 
 
 def _add_trust(command: argparse.ArgumentParser) -> None:
@@ -384,11 +402,17 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
     remove = add("remove", "remove an entry: its key, key set or key file is no longer trusted")
     remove.add_argument("what", metavar="KID|NAME|URL|FILE", help="of the entry; see trust list")
     add("list", "show which keys the file trusts for which hosts")
-    revoke = add("revoke", "revoke a key: nothing that it ever signed is accepted any more")
+    revoke = add("revoke", "revoke keys: nothing that they ever signed is accepted any more")
     revoke.add_argument("kid", nargs="?", metavar="KID", help="kid of a key in the file or in a key file that it names")
-    revoke.add_argument(
+    keys = revoke.add_mutually_exclusive_group()
+    keys.add_argument(
         "--thumbprint", help="RFC 7638 thumbprint of the key, instead of a KID; the key need not be in the file"
     )
+    keys.add_argument(
+        "--jwks", metavar="FILE", help="revoke all keys of this JWK Set, also keys that are not in the file"
+    )
+    keys.add_argument("--ring", metavar="FILE", help="revoke all keys of this key ring; its private keys are not read")
+    revoke.add_argument("--yes", action="store_true", help="with --jwks or --ring: also if a host has no key left")
     revoke.add_argument("--entry", metavar="NAME|URL", help="entry whose key set on the network has the KID")
     revoke.add_argument("--fetch", action="store_true", help="fetch that key set now, and record the key's thumbprint")
     revoke.add_argument("--reason", default="", metavar="TEXT", help="a note for people who read the file")
@@ -438,9 +462,29 @@ def _add_cards_from(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_quiet(command: argparse.ArgumentParser) -> None:
+def _add_quiet(
+    command: argparse.ArgumentParser, text: str = "print only errors, and warnings about keys and files"
+) -> None:
+    command.add_argument("-q", "--quiet", action="store_true", help=text)
+
+
+def _add_names_from(group: argparse._MutuallyExclusiveGroup, option: str) -> None:
+    text = "file with a name on each line; - is standard input"
+    group.add_argument(option, dest="names", metavar="FILE", help=text)
+
+
+def _add_folder(command: argparse.ArgumentParser, option: str) -> None:
     command.add_argument(
-        "-q", "--quiet", action="store_true", help="print only errors, and warnings about keys and files"
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help=f"with {option}: new folder for a file with each secret, and for index.tsv, which names their owners",
+    )
+
+
+def _add_expires_within(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument(
+        "--expires-within", metavar="TIME", help=f"show only valid {what} that expire within this time: 14d, 12h, 30m"
     )
 
 
@@ -559,17 +603,15 @@ def names_database(action: argparse.Action) -> bool:
     return action.dest == "store" or (action.metavar == "FILE|URL" and action.dest != "files")
 
 
-#: Name -> summary and function that adds the arguments. Each command is a module here with a function ``run``;
-#: ``rotate`` is in ``keys``.
+#: Name -> summary and function that adds the arguments. Each command is a module here with a function ``run``.
 COMMANDS: Final = {
     "sign": ("sign cards; the command if no other is named", _add_sign),
-    "keygen": ("make a signing key", _add_keygen),
+    "keygen": ("make one signing key", _add_keygen),
     "verify": ("verify cards with keys that you trust", _add_verify),
     "inspect": ("show the content of cards, and who signed them", _add_inspect),
     "lint": ("check cards for problems", _add_lint),
     "probe": ("ask running agents whether they enforce their cards", _add_probe),
     "serve": ("enforce an agent's card in front of it, as a reverse proxy", _add_serve),
-    "rotate": ("add the next signing key to a key ring: published now, signing later", _add_rotate),
     "keys": ("manage a key ring: signing keys that replace each other over time", _add_keys),
     "api-key": ("manage the API keys that an agent accepts", _add_api_key),
     "password": ("manage the passwords that an agent accepts", _add_password),

@@ -10,24 +10,32 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from a2a_trust.auth.records import Issued
 from a2a_trust.base.databases.addresses import is_database_url
-from a2a_trust.cli.moments import moment, rfc3339
-from a2a_trust.cli.report import Exit, error_text, report_failure, run_and_report
+from a2a_trust.base.files.atomic import flush_folder
+from a2a_trust.cli.moments import duration, moment, rfc3339
+from a2a_trust.cli.report import Exit, error_text, mark, printable, put, report_failure, run_and_report
 from a2a_trust.cli.sources import naming, read_input
-from a2a_trust.errors import TrustError
+from a2a_trust.errors import ConfigurationError, TrustError
 
 if TYPE_CHECKING:
     from a2a_trust.auth.api_key.verifier import ApiKeyRecord
     from a2a_trust.auth.basic.records import PasswordRecord
+
+_R = TypeVar("_R")
 
 
 def run_action(
@@ -131,6 +139,69 @@ def read_secret(name: str, kind: str) -> bytes:
         ) from None
 
 
+def names_in(file: str) -> list[str]:
+    """The names on the lines of a file, or of standard input for ``-``; each occurs once."""
+    names = [line for line in read_input(file).decode(errors="surrogateescape").splitlines() if line]
+    if not names:
+        raise ConfigurationError(f"{file}: no names; write one on a line")
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ConfigurationError(f"{file}: name {names.index(name) + 1} occurs {count} times; write it once")
+    return names
+
+
+def create_all(
+    kind: str,
+    options: argparse.Namespace,
+    issue: Callable[[str], Issued[_R]],
+    save: Callable[[list[_R]], object],
+    entry_of: Callable[[_R], dict[str, Any]],
+) -> dict[str, Any]:
+    """Make a secret for each name in a file, all of them or none. The secrets go to files of a new folder, and to the
+    disk. Then ``save`` puts their records into the store; if it fails, the folder is removed."""
+    issued = list[Issued[_R]]()
+    for number, name in enumerate(names_in(options.names), 1):
+        try:
+            issued.append(issue(name))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{options.names}: name {number}: {error}") from None
+    entries = [{"file": f"{number:06}", **entry_of(each.record)} for number, each in enumerate(issued, 1)]
+    index = ["\t".join(entry[name] for name in ("file", "id", "owner", "user") if name in entry) for entry in entries]
+    texts = {entry["file"]: each.text for entry, each in zip(entries, issued, strict=True)}
+    with _new_folder(options.output, {**texts, "index.tsv": "\n".join(index)}):
+        save([each.record for each in issued])
+    if not options.json and not options.quiet:
+        put(f"{mark('made', 'green', sys.stdout)} {len(issued)} {kind}s in {printable(options.output)}")
+        put(f"  each {kind} is only in its file there; index.tsv names the owner of each file")
+    return {"folder": options.output, f"{kind}s": entries}
+
+
+@contextmanager
+def _new_folder(name: str | None, files: Mapping[str, str]) -> Iterator[None]:
+    """A new folder with these files, which are on the disk before the block begins; removed if the block raises."""
+    if name is None:
+        raise ConfigurationError("name a new folder for the files with the secrets: --output FOLDER")
+    folder = Path(name)
+    with hold_signals():
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            raise ConfigurationError(f"--output {name}: it exists; name a new folder") from None
+        try:
+            for file, text in files.items():
+                descriptor = os.open(folder / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+                    opened.write(f"{text}\n")
+                    opened.flush()
+                    os.fsync(descriptor)
+            flush_folder(folder)
+            flush_folder(folder.absolute().parent)
+            yield
+        except BaseException:
+            rmtree(folder)
+            raise
+
+
 def expiry(lifetime: str | None) -> float:
     """The moment of --expires in seconds since the epoch; infinity without it."""
     return math.inf if lifetime is None else moment(lifetime, time.time(), "--expires")
@@ -140,6 +211,17 @@ def state_of(record: ApiKeyRecord | PasswordRecord) -> str:
     if record.revoked is not None:
         return "revoked"
     return "valid" if record.is_good(time.time()) else "expired"
+
+
+def is_selected(record: ApiKeyRecord | PasswordRecord, options: argparse.Namespace) -> bool:
+    """Whether --expires-within and --unused-for select the record: only valid ones, and all records without them."""
+    now, within, unused = time.time(), options.expires_within, getattr(options, "unused_for", None)
+    last_used = getattr(record, "last_used", None) or record.created
+    return (within is None and unused is None) or (
+        record.is_good(now)
+        and (within is None or record.expires <= now + duration(within, "--expires-within").total_seconds())
+        and (unused is None or last_used <= now - duration(unused, "--unused-for").total_seconds())
+    )
 
 
 def rights_of(record: ApiKeyRecord | PasswordRecord) -> str:

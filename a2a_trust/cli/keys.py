@@ -1,4 +1,4 @@
-"""``a2a-sign keys`` and ``a2a-sign rotate``: key rings, and the export of their JWK Sets."""
+"""``a2a-sign keys``: key rings, and the export of their JWK Sets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
     # A key set on standard output must be the only output there.
     stream = sys.stderr if getattr(options, "output", None) == "-" else sys.stdout
-    command = "rotate" if options.action == "rotate" else f"keys {options.action}"
-    return run_and_report(command, members, as_json=options.json, code_of=exit_of_setup, stream=stream)
+    return run_and_report(f"keys {options.action}", members, as_json=options.json, code_of=exit_of_setup, stream=stream)
 
 
 def _change(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
@@ -101,7 +100,7 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
         kind = "encrypted" if ring.is_encrypted else "not encrypted"
         put(f"{mark('made', 'green', sys.stdout)} {printable(options.file)}: {first.alg} key {printable(first.kid)}")
         put(f"  signs from now on; keep the file secret: mode 0600, {kind}")
-        put(f"  publish:   a2a-sign keys export {name}   writes the key set that verifiers read")
+        put(f"  publish:   a2a-sign keys export {name} -o published.json   writes the key set that verifiers read")
         put(f"  next:      a2a-sign card.json --key {name}")
     return {"kid": first.kid, "alg": first.alg, "encrypted": ring.is_encrypted}
 
@@ -137,7 +136,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         if was_revoked is not None:
             put(f"  it was revoked before, at {rfc3339(was_revoked)}")
         put(f"  {printable(active.kid)} {'signs from now on' if was_active else _plan(ring, active, now)}")
-        put(f"  publish the key set now: a2a-sign keys export {name}   (a server that reads the ring does this)")
+        put(f"  publish the key set now: a2a-sign keys export {name} -o published.json   (servers with the ring do so)")
         if was_active:
             put(f"  sign the cards again:    a2a-sign card.json --key {name}   (a server with this ring does this)")
             put("  verifiers with the old key set in a cache accept the new signatures after they fetch the new one")
@@ -174,9 +173,7 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
             put(f"{mark('rotating', 'green', sys.stdout)} {printable(options.file)}")
         put(f"  next:   {printable(following.kid)} ({following.public_key.alg}) {_plan(ring, following, now)}")
         put(f"  active: {printable(active.kid)} ({active.public_key.alg}) {_plan(ring, active, now)}")
-        put(
-            f"  now:    a2a-sign keys export {name}   and publish this key set (a server that reads the ring does this)"
-        )
+        put(f"  now:    a2a-sign keys export {name} -o published.json   and publish it (servers with the ring do so)")
         put(f"  then:   a2a-sign card.json --key {name}   from {when} on (a server that signs with the ring does this)")
     return {
         "rotated": not under_way[-1],

@@ -33,7 +33,7 @@ examples:
   a2a-sign verify https://agent.example.com --trust trust.toml
   a2a-sign trust add trust.toml --origin https://agent.example.com --jwks keys.json
   a2a-sign lint card.json                           check a card for problems
-  a2a-sign rotate ring.json                         add the next key of a ring; it signs in 24 hours
+  a2a-sign keys rotate ring.json                    add the next key of a ring; it signs in 24 hours
 
 signing key, the first of these that is given:
   --key FILE                    a private key or a key ring
@@ -136,8 +136,7 @@ def _options(arguments: list[str]) -> argparse.Namespace | int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    name = "keys" if options.command == "rotate" else options.command.replace("-", "_")
-    command = import_module(f"a2a_trust.cli.{name}")
+    command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
     if "verbose" not in options:
         return int(command.run(options))
     from a2a_trust.cli.report import show_log

@@ -6,16 +6,21 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from a2a_trust.auth.basic.records import IssuedPassword, PasswordRecord
+from a2a_trust.auth.basic.records import IssuedPassword, MemoryPasswords, PasswordRecord
 from a2a_trust.auth.basic.sqlite import SqlitePasswords
+from a2a_trust.auth.basic.user_pass import normalize
 from a2a_trust.base.databases.addresses import is_database_url
 from a2a_trust.cli.issuing import (
     Unseen,
     check_output,
+    create_all,
     expiry,
     hold_signals,
+    is_selected,
+    names_in,
     read_secret,
     rights_of,
     run_action,
@@ -37,28 +42,40 @@ def _passwords(name: str, *, create: bool = False) -> SqlitePasswords:
     return SqlitePasswords(name, create=create)
 
 
-def _create(options: argparse.Namespace) -> None:
-    expires = expiry(options.expires)
+def _create(options: argparse.Namespace) -> dict[str, Any] | None:
+    # Made in memory first: a wrong argument leaves nothing behind.
+    new = partial(MemoryPasswords().create, scopes=options.scope, expires=expiry(options.expires))
+    if options.names is not None:
+        add = lambda records: _passwords(options.store, create=True).add(records)  # noqa: E731
+        return create_all("password", options, lambda user: new(user=user), add, _entry)
+    if options.output is not None:
+        raise ConfigurationError("--output works only with --users-from; a single password goes to standard output")
     check_output("password")
+    issued = new(user=options.user)
     store = _passwords(options.store, create=True)
     with hold_signals() as release:
-        issued = store.create(user=options.user, scopes=options.scope, expires=expires)
-        _show(issued, store, options, release)
+        (before,) = store.add([issued.record])
+        _show(IssuedPassword(issued.record, issued.text, before), store, options, release)
+    return None
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
     expires, text = expiry(options.expires), _read_password(options.file)
+    record = MemoryPasswords().import_password(text, user=options.user, scopes=options.scope, expires=expires)
     store = _passwords(options.store, create=True)
-    record = store.import_password(text, user=options.user, scopes=options.scope, expires=expires)
-    if not options.json:
+    store.add([record])
+    if not options.json and not options.quiet:
         put(f"{mark('imported', 'green', sys.stdout)} {_line(record)}")
     return _entry(record)
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
     store = _passwords(options.store)
-    records, unreadable = store.records(), store.unreadable()
-    if not options.json:
+    records, unreadable = [each for each in store.records() if is_selected(each, options)], store.unreadable()
+    if options.quiet and not options.json:
+        for record in records:
+            put(printable(record.user))
+    elif not options.json:
         heads = ("USER", "STATE", "CHANGED", "EXPIRES", "SCOPES")
         put_table(heads, [*map(_row, records), *((printable(user), "unreadable", *3 * [""]) for user, _ in unreadable)])
         for user, why in unreadable:
@@ -79,11 +96,13 @@ def _rotate(options: argparse.Namespace) -> None:
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
-    record = _passwords(options.store).revoke(options.user)
-    if not options.json:
-        put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
-        put("  running servers reject it within 2 seconds, unless they set another refresh")
-    return _entry(record)
+    users = [options.user] if options.names is None else names_in(options.names)
+    records = _passwords(options.store).revoke_all(map(normalize, users))
+    if not options.json and not options.quiet:
+        for record in records:
+            put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
+        put("  running servers reject revoked passwords within 2 seconds, unless they set another refresh")
+    return {"passwords": list(map(_entry, records))}
 
 
 def _show(
@@ -104,7 +123,7 @@ def _show(
             put_report(f"password {options.action}", Exit.OK, {"password": issued.text, **_entry(record)})
         else:
             put(issued.text)
-    if options.json:
+    if options.json or options.quiet:
         return
     put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
     put("  the password is shown only now, and not stored; keep it where only its user can read it", sys.stderr)

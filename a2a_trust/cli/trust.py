@@ -17,14 +17,17 @@ from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table,
 from a2a_trust.cli.sources import (
     algorithm_option,
     keys_for_alg,
+    naming,
     needing_client,
     public_key,
     public_keys,
+    read_input,
     trust_file_command,
 )
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
+from a2a_trust.keys.rotation import public_keys_of_ring
 from a2a_trust.keys.trust.edit import (
     EMPTY,
     Members,
@@ -225,33 +228,85 @@ def _named_entries(document: TrustDocument, options: argparse.Namespace) -> list
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
-    now = time.time()
-    path = Path(options.file)
-    revoked: list[RevokedKey] = []
-    was_revoked: list[bool] = []
+    now, path = time.time(), Path(options.file)
+    sets = _leaked_keys(options)
+    revoked, losses = dict[RevokedKey, bool](), list[dict[str, Any]]()
 
     def revoke(text: str, before: TrustDocument) -> str:
-        key = replace(_named_key(options, before, path), at=now, reason=options.reason)
-        revoked.append(key)
-        was_revoked.append(not before.lacks(key))
-        return text if was_revoked[-1] else with_revoked(text, key)
+        named = [RevokedKey(thumbprint=each) for each in sets] if sets else [_named_key(options, before, path)]
+        keys = [replace(key, at=now, reason=options.reason) for key in named]
+        revoked.clear()
+        revoked.update((key, not before.lacks(key)) for key in keys)
+        losses[:] = _losses(before, path, {key.thumbprint for key in keys if key.entry is None}, now)
+        without = [row["host"] for row in losses if not row["left"]]
+        if sets and without and not options.yes:
+            raise ConfigurationError(
+                f"no key would be left for {', '.join(without)}; nothing was changed. First add the new keys (a2a-sign "
+                "trust add), or revoke all the same with --yes"
+            )
+        for key in keys:
+            text = text if revoked[key] else with_revoked(text, key)
+        return text
 
     after = _update(options.file, revoke)
-    key = revoked[-1]
-    mistake = key.mistake(_listed_keys(after.entries, path)[0])
-    if mistake is not None:
-        raise ConfigurationError(
-            f"{path}: the revocation was written, but {mistake}. Revoke that key: a2a-sign trust revoke "
-            f"{shlex.quote(options.file)} {shlex.quote(key.kid or '')}; for a key that is not listed, leave out KID"
-        )
-    if not options.json:
-        put(f"{mark('revoked', 'green', sys.stdout)} {printable(key.kid or key.thumbprint)}")
-        if was_revoked[-1]:
-            put("  it was revoked before; nothing was changed")
-        elif key.entry is not None:
-            scope = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
-            put(f"  {scope} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
-    return {"kid": key.kid, "thumbprint": key.thumbprint, "entry": key.entry, "was_revoked": was_revoked[-1]}
+    listed, _ = _listed_keys(after.entries, path)
+    for key, was_revoked in revoked.items():
+        mistake = key.mistake(listed)
+        if mistake is not None:
+            raise ConfigurationError(
+                f"{path}: the revocation was written, but {mistake}. Revoke that key: a2a-sign trust revoke "
+                f"{shlex.quote(options.file)} {shlex.quote(key.kid or '')}; for a key that is not listed, leave out KID"
+            )
+        if not options.json:
+            _put_revoked(key, was_revoked=was_revoked)
+    for row in losses if not options.json else ():
+        left = f"{row['left']} left" if row["left"] else "no key left"
+        put(f"  {printable(row['host'])} loses {printable(', '.join(row['loses']))}; {left}")
+    keys = [
+        {"kid": key.kid, "thumbprint": key.thumbprint, "entry": key.entry, "was_revoked": was_revoked}
+        for key, was_revoked in revoked.items()
+    ]
+    return {"keys": keys, "hosts": losses}
+
+
+def _put_revoked(key: RevokedKey, *, was_revoked: bool) -> None:
+    put(f"{mark('revoked', 'green', sys.stdout)} {printable(key.kid or key.thumbprint)}")
+    if was_revoked:
+        put("  it was revoked before; nothing was changed")
+    elif key.entry is not None:
+        scope = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
+        put(f"  {scope} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
+
+
+def _leaked_keys(options: argparse.Namespace) -> list[str]:
+    """The thumbprints of the keys of --jwks or --ring; empty without these options."""
+    if options.jwks is None and options.ring is None:
+        return []
+    if options.kid is not None or options.entry is not None or options.fetch:
+        raise ConfigurationError("--jwks and --ring revoke each key everywhere; leave out KID, --entry and --fetch")
+    if options.jwks is not None:
+        found = public_keys(options.jwks)
+        return sorted({key.thumbprint for key in found.keys} | found.revoked)
+    with naming(options.ring):
+        return sorted({key.thumbprint for key in public_keys_of_ring(read_input(options.ring))})
+
+
+def _losses(document: TrustDocument, path: Path, gone: set[str | None], now: float) -> list[dict[str, Any]]:
+    """The hosts that lose a valid key with these thumbprints: which keys, and how many keys and key sets are left."""
+    listed, unread = _listed_keys(document.entries, path)
+    for reason in unread:
+        warn(f"the hosts of this file are not known: {reason}")
+    files = {entry.file: KeySet(keys=()) for entry in document.entries if entry.file is not None}
+    files |= {entry.file: KeySet(keys=keys) for entry, keys in listed if entry.file is not None}
+    valid = [each for each in document.store(files, {}).keys if each.state(now) == "trusted"]
+    losses = list[dict[str, Any]]()
+    for host in dict.fromkeys(pattern for entry in document.entries for pattern in _patterns(entry)):
+        keys = {each.key.thumbprint: each.key.kid for each in valid if each.origins.covers(host)}
+        sets = sum(entry.url is not None and entry.origins.covers(host) for entry in document.entries)
+        loses = [kid for thumbprint, kid in keys.items() if thumbprint in gone]
+        if loses:
+            losses.append({"host": host, "loses": loses, "left": len(keys) - len(loses) + sets})
+    return losses
 
 
 def _named_key(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
@@ -260,7 +315,7 @@ def _named_key(options: argparse.Namespace, document: TrustDocument, path: Path)
         return _key_of_thumbprint(options)
     kid, entry = options.kid, options.entry
     if kid is None:
-        raise ConfigurationError("name the key: KID, or --thumbprint")
+        raise ConfigurationError("name the key: KID, or --thumbprint; or name many keys: --jwks, or --ring")
     called = [each for each in document.entries if entry is None or each.is_called(entry)]
     if entry is not None and not called:
         raise ConfigurationError(

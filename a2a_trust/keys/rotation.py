@@ -300,6 +300,18 @@ def read_key_ring(data: bytes, *, passphrase: str | None = None) -> KeyRing:
     Without its passphrase an encrypted ring shows its public keys, but cannot sign. MalformedError: not a key ring, or
     an invalid one. ConfigurationError: the passphrase is wrong.
     """
+    return KeyRing(keys=tuple(_read_key(entry, passphrase) for entry in _entries(data)), passphrase=passphrase)
+
+
+def public_keys_of_ring(data: bytes) -> tuple[PublicKey, ...]:
+    """The public keys in the content of a ring's file, also of revoked keys. Private keys are not read."""
+    return tuple(
+        _read_key({**entry, "private_key": None} if isinstance(entry, dict) else entry, None).public_key
+        for entry in _entries(data)
+    )
+
+
+def _entries(data: bytes) -> list[Any]:
     other = (
         f'not a key ring: expected an object with "type": "{_TYPE}"; to make a ring, also from an existing key: '
         "a2a-sign keys create RING [--key FILE]"
@@ -314,7 +326,7 @@ def read_key_ring(data: bytes, *, passphrase: str | None = None) -> KeyRing:
     entries = value["keys"]
     if not isinstance(entries, list):
         raise MalformedError("key ring: keys must be a list")
-    return KeyRing(keys=tuple(_read_key(entry, passphrase) for entry in entries), passphrase=passphrase)
+    return entries
 
 
 def key_ring_bytes(ring: KeyRing) -> bytes:

@@ -85,7 +85,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         *((("keys", "list", name), name) for name in ("bad.pem", "bad.json", "private", "gone.json")),
         (("keys", "create", "new.json", "--key", "bad.pem"), "bad.pem"),
         (("keys", "revoke", "ring.json", "no-such-key"), "ring.json"),
-        (("rotate", "bad.json"), "bad.json"),
+        (("keys", "rotate", "bad.json"), "bad.json"),
         *((("memory", "list", "--file", name), name) for name in ("bad.json", "gone.db")),
         *((("api-key", "list", "--store", name), name) for name in ("bad.json", "gone.db")),
         (("card.json", "--key", "key.jwk", "--key", "same.jwk"), "key.jwk and same.jwk"),

@@ -1,4 +1,4 @@
-"""``a2a-sign rotate`` and ``keys``: keys that follow each other as operators live it, and no output with a secret."""
+"""``a2a-sign keys``: keys that follow each other as operators live it, and no output with a secret."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def test_a_ring_is_made_for_its_owner_and_its_key_signs_at_once(run: Run, card: 
 def test_a_ring_begins_with_a_key_that_verifiers_know_already(run: Run, card: Path, key: Path) -> None:
     assert run("card.json", "--key", "key.pem", "--kid", "known").code == 0
     assert run("keys", "create", "ring.json", "--key", "key.pem", "--kid", "known").code == 0
-    assert run("rotate", "ring.json").code == 0
+    assert run("keys", "rotate", "ring.json").code == 0
     assert verified(run, card).code == 0
     assert active(run) == "known"
 
 
 def test_keys_follow_each_other(run: Run, card: Path, ring: Path) -> None:
     first = active(run)
-    done = run("rotate", "ring.json", "--overlap", "12h", "--keep", "30d")
+    done = run("keys", "rotate", "ring.json", "--overlap", "12h", "--keep", "30d")
     assert done.code == 0
     (second,) = kids(run).keys() - {first}
     (following,) = (line for line in done.out.splitlines() if "next:" in line)
@@ -95,7 +95,9 @@ def test_keys_follow_each_other(run: Run, card: Path, ring: Path) -> None:
     assert signed_by(card) == [first]
     old = card.with_name("old.json")
     old.write_bytes(card.read_bytes())
-    assert run("rotate", "ring.json").out.startswith("ring.json: a rotation is under way already; nothing was changed")
+    assert run("keys", "rotate", "ring.json").out.startswith(
+        "ring.json: a rotation is under way already; nothing was changed"
+    )
 
     passes(ring, 2 * HOUR)
     assert kids(run) == {first: "retired", second: "active"}
@@ -107,12 +109,12 @@ def test_keys_follow_each_other(run: Run, card: Path, ring: Path) -> None:
     passes(ring, 30 * DAY)
     assert kids(run) == {first: "removed", second: "active"}
     assert verified(run, old).code == 4
-    assert run("rotate", "ring.json").code == 0
+    assert run("keys", "rotate", "ring.json").code == 0
     assert first not in kids(run)
 
 
 def test_two_rotations_at_once_are_one(run: Run, ring: Path, tmp_path: Path) -> None:
-    command = [str(COMMAND), "rotate", str(ring), "--json"]
+    command = [str(COMMAND), "keys", "rotate", str(ring), "--json"]
     with ThreadPoolExecutor(3) as threads:
         outputs = [*threads.map(lambda _: subprocess.run(command, stdout=-1, timeout=60, check=True).stdout, range(3))]
     reports = [json.loads(output) for output in outputs]
@@ -122,13 +124,13 @@ def test_two_rotations_at_once_are_one(run: Run, ring: Path, tmp_path: Path) -> 
 
 
 def test_the_next_key_may_be_for_another_algorithm(run: Run, ring: Path) -> None:
-    report = run("rotate", "ring.json", "--alg", "ES384", "--json").json
+    report = run("keys", "rotate", "ring.json", "--alg", "ES384", "--json").json
     assert [entry["alg"] for entry in report["keys"]] == ["ES256", "ES384"]
 
 
 def test_revoking_the_active_key_hands_over_to_the_next_one(run: Run, card: Path, ring: Path) -> None:
     assert run("card.json", "--key", "ring.json").code == 0
-    first, second = active(run), run("rotate", "ring.json", "--json").json["next"]
+    first, second = active(run), run("keys", "rotate", "ring.json", "--json").json["next"]
     done = run("keys", "revoke", "ring.json", first)
     assert done.code == 0
     assert f"{second} signs from now on" in done.out
@@ -149,7 +151,7 @@ def test_revoking_the_only_key_makes_a_new_one(run: Run, card: Path, ring: Path)
 
 
 def test_revoking_the_next_key_leaves_the_active_one(run: Run, ring: Path) -> None:
-    first, second = active(run), run("rotate", "ring.json", "--json").json["next"]
+    first, second = active(run), run("keys", "rotate", "ring.json", "--json").json["next"]
     done = run("keys", "revoke", "ring.json", second)
     assert f"{first} signs; no rotation is under way" in done.out
     assert "sign the cards again" not in done.out
@@ -176,7 +178,7 @@ def test_no_output_holds_a_private_half(run: Run, card: Path, ring: Path) -> Non
     outputs = []
     for more in ((), ("--json",)):
         for arguments in (
-            ("rotate", "ring.json"),
+            ("keys", "rotate", "ring.json"),
             ("keys", "list", "ring.json"),
             ("keys", "export", "ring.json"),
             ("keys", "export", "ring.json", "-o", "jwks.json"),
@@ -203,7 +205,7 @@ def test_an_encrypted_ring_needs_its_passphrase_to_sign_and_to_grow_only(run: Ru
     assert not (tmp_path / "ring.json").exists()
     assert run("keys", "create", "ring.json", "--encrypt", "--json", **secret).json["encrypted"] is True
     assert b"BEGIN PRIVATE" not in (tmp_path / "ring.json").read_bytes()
-    for arguments in (("card.json", "--key", "ring.json"), ("rotate", "ring.json")):
+    for arguments in (("card.json", "--key", "ring.json"), ("keys", "rotate", "ring.json")):
         refused = run(*arguments)
         assert (refused.code, "A2A_SIGN_KEY_PASSPHRASE" in refused.err) == (2, True)
         wrong = run(*arguments, A2A_SIGN_KEY_PASSPHRASE="mistaken")
@@ -241,7 +243,7 @@ def test_a_ring_that_everybody_can_read_is_refused_by_every_command(run: Run, ca
     before = ring.read_bytes()
     for arguments in (
         ("card.json", "--key", "ring.json"),
-        ("rotate", "ring.json"),
+        ("keys", "rotate", "ring.json"),
         ("keys", "list", "ring.json"),
         ("keys", "export", "ring.json"),
         ("keys", "revoke", "ring.json", kid),
@@ -250,7 +252,7 @@ def test_a_ring_that_everybody_can_read_is_refused_by_every_command(run: Run, ca
         assert (done.code, "chmod 600 ring.json" in done.err) == (2, True), arguments
     assert ring.read_bytes() == before
     ring.chmod(0o640)
-    warned = run("rotate", "ring.json")
+    warned = run("keys", "rotate", "ring.json")
     assert (warned.code, "warning: the group of ring.json" in warned.err) == (0, True)
 
 
@@ -280,24 +282,24 @@ def test_a_ring_is_never_overwritten(run: Run, ring: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("rotate", "none.json"), "to make one with its first key: a2a-sign keys create none.json"),
+        (("keys", "rotate", "none.json"), "to make one with its first key: a2a-sign keys create none.json"),
         (("keys", "list", "none.json"), "a2a-sign keys create none.json"),
         (("keys", "export", "none.json"), "a2a-sign keys create none.json"),
         (("keys", "revoke", "none.json", "k"), "a2a-sign keys create none.json"),
-        (("rotate", "key.pem"), "a2a-sign keys create RING [--key FILE]"),
-        (("rotate", "key.jwks.json"), "a2a-sign keys create RING [--key FILE]"),
+        (("keys", "rotate", "key.pem"), "a2a-sign keys create RING [--key FILE]"),
+        (("keys", "rotate", "key.jwks.json"), "a2a-sign keys create RING [--key FILE]"),
         (("keys", "revoke", "ring.json", "none"), "the ring has no key 'none'"),
-        (("rotate", "ring.json", "--overlap", "soon"), "--overlap 'soon': write"),
-        (("rotate", "ring.json", "--overlap", "0d"), "overlap: write a time above 0"),
-        (("rotate", "ring.json", "--keep", "0m"), "keep: write a time above 0"),
-        (("rotate", "ring.json", "--alg", "HS256"), "ES256"),
+        (("keys", "rotate", "ring.json", "--overlap", "soon"), "--overlap 'soon': write"),
+        (("keys", "rotate", "ring.json", "--overlap", "0d"), "overlap: write a time above 0"),
+        (("keys", "rotate", "ring.json", "--keep", "0m"), "keep: write a time above 0"),
+        (("keys", "rotate", "ring.json", "--alg", "HS256"), "ES256"),
         (("keys", "create", ""), "a key ring is secret, so name a file"),
         (("keys", "create", "-"), "a key ring is secret, so name a file"),
         (("keys", "create", "new.json", "--kid", "mine"), "--kid works only with --key"),
         (("keys", "create", "new.json", "--key", "key.pem", "--alg", "RS256"), "does not fit this key"),
         (("keys", "create", "new.json", "--alg", "HS256"), "ES256"),
         (("keys",), "create"),
-        (("rotate",), "RING"),
+        (("keys", "rotate"), "RING"),
     ],
 )
 def test_wrong_use_is_said_to_be_that_and_changes_nothing(
@@ -313,18 +315,18 @@ def test_wrong_use_is_said_to_be_that_and_changes_nothing(
 
 def test_a_ring_out_of_reach_is_an_error_of_input(run: Run, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    done = run("rotate", "folder", "--json")
+    done = run("keys", "rotate", "folder", "--json")
     assert (done.code, done.json["error"]["class"]) == (6, "input-output")
     assert run("keys", "create", "no/such/ring.json").code == 6
 
 
 def test_a_list_says_what_each_key_does_and_when_that_changes(run: Run, ring: Path) -> None:
     first = active(run)
-    run("rotate", "ring.json", "--overlap", "1h")
+    run("keys", "rotate", "ring.json", "--overlap", "1h")
     passes(ring, 2 * HOUR)
-    run("rotate", "ring.json", "--overlap", "1h")
+    run("keys", "rotate", "ring.json", "--overlap", "1h")
     passes(ring, 2 * HOUR)
-    run("rotate", "ring.json", "--overlap", "1h")
+    run("keys", "rotate", "ring.json", "--overlap", "1h")
     run("keys", "revoke", "ring.json", first)
     rows = [line.split() for line in run("keys", "list", "ring.json").out.splitlines()]
     assert [row[2] for row in rows] == ["STATE", "revoked", "retired", "active", "next"]
@@ -343,7 +345,7 @@ def test_signing_with_a_ring_loads_nothing_heavy(card: Path, ring: Path, tmp_pat
 
 
 def test_what_the_command_wrote_is_what_the_library_reads(run: Run, ring: Path) -> None:
-    report = run("rotate", "ring.json", "--json").json
+    report = run("keys", "rotate", "ring.json", "--json").json
     read = load_key_ring(ring)
     assert read.signer(0).kid == report["active"]
     assert [key.kid for key in read.keys] == [entry["kid"] for entry in report["keys"]]

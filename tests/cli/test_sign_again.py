@@ -72,7 +72,7 @@ def test_a_signature_that_ends_soon_is_made_again(run: Run, card: Path, key: Pat
 def test_a_ring_that_was_rotated_signs_again_with_its_new_key(run: Run, card: Path, tmp_path: Path) -> None:
     assert run("keys", "create", "ring.json").code == 0
     assert run("card.json", "--key", "ring.json").code == 0
-    assert run("rotate", "ring.json").code == 0
+    assert run("keys", "rotate", "ring.json").code == 0
     assert run("card.json", "--key", "ring.json", "--check").code == 0  # the next key does not sign yet
     keys = run("keys", "list", "ring.json", "--json").json["keys"]
     (kid,) = (key["kid"] for key in keys if key["state"] == "active")

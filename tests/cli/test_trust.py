@@ -361,7 +361,8 @@ def test_a_revoked_key_proves_nothing_any_more(a2a_sign: A2aSign, by_hand: Path)
     assert a2a_sign(f"verify ann.card.json --trust trust.toml --origin {HOST}").code == 0
     begun = int(time.time())
     done = a2a_sign("trust revoke trust.toml ann --reason 'its \"laptop\" was lost'")
-    assert (done.code, done.out) == (0, "revoked ann\n")
+    assert done.code == 0
+    assert done.out == f"revoked ann\n  {HOST} loses ann; no key left\n  *.agents.example.com loses ann; no key left\n"
     assert by_hand.read_text().startswith(f"{BY_HAND}\n\n[[revoked]]\n")
     (revoked,) = written().revoked
     assert (revoked.kid, revoked.thumbprint) == ("ann", ANN.public_key.thumbprint)
@@ -420,9 +421,61 @@ def test_an_unknown_kid_is_told_with_the_ways_to_revoke_it(a2a_sign: A2aSign, by
     assert by_hand.read_text() == BY_HAND
     thumbprint = generate_signer().public_key.thumbprint
     done = a2a_sign(f"trust revoke trust.toml --thumbprint={thumbprint} --json")
-    assert (done.code, done.json["thumbprint"], done.json["was_revoked"]) == (0, thumbprint, False)
+    (key,) = done.json["keys"]
+    assert (done.code, key["thumbprint"], key["was_revoked"]) == (0, thumbprint, False)
     assert [key.thumbprint for key in written().revoked] == [thumbprint]
-    assert a2a_sign(f"trust revoke trust.toml --thumbprint={thumbprint} --json").json["was_revoked"] is True
+    assert a2a_sign(f"trust revoke trust.toml --thumbprint={thumbprint} --json").json["keys"][0]["was_revoked"] is True
+
+
+def test_all_keys_of_a_published_set_are_revoked_also_those_that_the_file_does_not_have(a2a_sign: A2aSign) -> None:
+    stranger = generate_signer().public_key
+    Path("both.json").write_text(json.dumps({"keys": [ANN.public_key.to_jwk(), stranger.to_jwk()]}))
+    a2a_sign(f"trust add trust.toml --origin {HOST} --origin other.example.com --jwks ann.jwks.json")
+    a2a_sign(f"trust add trust.toml --origin {HOST} --public-key bob.jwk")
+    before = Path("trust.toml").read_bytes()
+    refused = a2a_sign("trust revoke trust.toml --jwks both.json")
+    assert (refused.code, Path("trust.toml").read_bytes()) == (2, before)
+    assert "no key would be left for other.example.com; nothing was changed" in refused.err
+    done = a2a_sign("trust revoke trust.toml --jwks both.json --yes --reason leaked")
+    assert done.code == 0
+    assert f"  {HOST} loses ann; 1 left\n  other.example.com loses ann; no key left" in done.out
+    thumbprints = {ANN.public_key.thumbprint, stranger.thumbprint}
+    assert {key.thumbprint for key in written().revoked} == thumbprints
+    assert a2a_sign(f"verify ann.card.json --trust trust.toml --origin {HOST}").code == 4
+    again = a2a_sign("trust revoke trust.toml --jwks both.json --json")
+    assert ([key["was_revoked"] for key in again.json["keys"]], again.json["hosts"]) == ([True, True], [])
+
+
+def test_a_key_set_on_the_network_is_a_key_left_and_a_key_of_tomorrow_is_none(a2a_sign: A2aSign) -> None:
+    for origins in ('"a.example.com"', '"*.b.example.com"', '"c.example.com"'):
+        a2a_sign(f"trust add trust.toml --origin {origins} --jwks ann.jwks.json")
+    a2a_sign("trust add trust.toml --origin a.example.com --jwks-url https://a.example.com/jwks.json")
+    a2a_sign("trust add trust.toml --origin x.b.example.com --public-key bob.jwk")  # is no key for other hosts below b
+    a2a_sign("keygen -o carl.pem --kid carl")
+    a2a_sign("trust add trust.toml --origin c.example.com --jwks carl.jwks.json --not-before 1d")
+    rows = a2a_sign("trust revoke trust.toml --jwks ann.jwks.json --yes --json").json["hosts"]
+    assert [(row["host"], row["left"]) for row in rows] == [
+        ("a.example.com", 1),
+        ("*.b.example.com", 0),
+        ("c.example.com", 0),
+        ("x.b.example.com", 1),
+    ]
+
+
+def test_of_a_ring_the_public_keys_are_revoked_without_its_private_ones(a2a_sign: A2aSign) -> None:
+    for line in ("keys create ring.json", "keys rotate ring.json", "keys export ring.json -o published.json"):
+        assert a2a_sign(line).code == 0
+    a2a_sign(f"trust add trust.toml --origin {HOST} --jwks published.json")
+    ring = json.loads(Path("ring.json").read_text())
+    for key in ring["keys"]:
+        key["private_key"] = "damaged"
+    Path("ring.json").write_text(json.dumps(ring))
+    assert a2a_sign("trust revoke trust.toml --ring ring.json").code == 2
+    assert a2a_sign("trust revoke trust.toml --ring ring.json --yes").code == 0
+    assert len(written().revoked) == 2
+    assert a2a_sign("trust revoke trust.toml --ring published.json --yes").code == 2
+    assert a2a_sign("trust revoke trust.toml ann --ring ring.json").code == 2
+    assert a2a_sign("trust revoke trust.toml --thumbprint x --ring ring.json").code == 2
 
 
 def test_a_kid_of_a_fetched_set_is_revoked_in_its_entry(a2a_sign: A2aSign, by_hand: Path) -> None:
@@ -741,7 +794,7 @@ def test_a_rotation_goes_by_the_trust_file(a2a_sign: A2aSign) -> None:
         "keys create ring.json",
         "keys export ring.json -o one.json",
         f"trust add trust.toml --origin {HOST} --jwks one.json",
-        "rotate ring.json",
+        "keys rotate ring.json",
         "keys export ring.json -o two.json",
         f"trust add trust.toml --origin {HOST} --jwks two.json",
     ):

@@ -6,8 +6,12 @@ import asyncio
 import json
 import logging
 import re
+import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,7 +66,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     TOGETHER,
     AUDIT,
 ) = BLOCKS
-COMMANDS, PASSWORD_COMMANDS = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+COMMANDS, COMMANDS_OF_MANY, PASSWORD_COMMANDS = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
 HERE = "https://agent.example.com"
@@ -354,6 +358,27 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert old.revoked is not None
     assert new.owner == "ann"
     assert new.scopes == {"invoices:read"}
+
+
+def test_the_commands_for_many_teams_run(tmp_path: Path) -> None:
+    (tmp_path / "teams.txt").write_text("team-a\nteam-b\nteam-c\n")
+    create, *others = COMMANDS_OF_MANY.replace("$ ", "").splitlines()
+
+    def shell(line: str) -> str:
+        """The output of the line; nothing but a2a-sign is in its pipe."""
+        output = ""
+        for command in line.split(" | "):
+            program = [str(Path(sys.executable).with_name("a2a-sign")), *command.split()[1:]]
+            done = subprocess.run(program, input=output, cwd=tmp_path, check=True, stdout=-1, text=True, timeout=60)
+            output = done.stdout
+        return output
+
+    assert "made 3 keys" in shell(create)
+    with closing(sqlite3.connect(tmp_path / "keys.db", isolation_level=None)) as hand:
+        hand.execute("UPDATE api_key SET created = 1 WHERE owner = 'team-b'")
+    assert [len(shell(line).splitlines()) for line in others] == [1, 2, 2]
+    valid = [each.owner for each in SqliteApiKeys(tmp_path / "keys.db").records() if each.revoked is None]
+    assert valid == ["team-c"]
 
 
 KEYED: dict[str, Any] = {"verifiers": {"key": VERIFIER}}

@@ -155,7 +155,7 @@ def _warm_up() -> None:
         for line in (
             "keygen -o key.jwk --kid k",
             "keys create ring.json",
-            "rotate ring.json",
+            "keys rotate ring.json",
             "keys export ring.json -o keys.json",
             "card.json --key key.jwk",
             "lint --fix card.json",

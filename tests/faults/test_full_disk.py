@@ -27,7 +27,7 @@ WRITING = [
     ("keys revoke disk/ring.json old", "disk/ring.json"),
     ("keys export disk/ring.json -o disk/new.json", "disk/new.json"),
     ("keys export disk/ring.json -o disk/keys.json", "disk/keys.json"),
-    ("rotate disk/ring.json", "disk/ring.json"),
+    ("keys rotate disk/ring.json", "disk/ring.json"),
     ("disk/card.json --key disk/lone.jwk", "disk/card.json"),
     ("disk/card.json disk/fix.json --key disk/lone.jwk", "disk/card.json"),
     ("disk/card.json -o disk/new.json --key disk/lone.jwk", "disk/new.json"),

@@ -73,7 +73,7 @@ COMMANDS = [
     Command("keys create new.json", makes=("new.json",), again=(0, 2)),
     Command("keys revoke ring.json old", changes=("ring.json",)),
     Command("keys export ring.json -o keys.json", makes=("keys.json",)),
-    Command("rotate ring.json", changes=("ring.json",)),
+    Command("keys rotate ring.json", changes=("ring.json",)),
     Command("card.json --key first.jwk", changes=("card.json",)),
     Command("card.json fix.json --key first.jwk", changes=("card.json", "fix.json")),
     Command("card.json -o out.json --key first.jwk", makes=("out.json",)),
@@ -266,7 +266,7 @@ def test_a_signal_that_the_caller_ignores_stays_ignored_and_no_other_is_lost(
     folder = tmp_path / "files"
     shutil.copytree(files, folder)
     done = subprocess.run(
-        [sys.executable, "-c", INSTEAD_OF_SYNC, how, "rotate", "ring.json"],
+        [sys.executable, "-c", INSTEAD_OF_SYNC, how, "keys", "rotate", "ring.json"],
         cwd=folder,
         capture_output=True,
         text=True,

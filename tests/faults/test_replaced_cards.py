@@ -55,7 +55,7 @@ def linked(old: Path, new: Path) -> None:
         ("1.json -o 1.json --key first.jwk", "1.json", '"new-1"'),
         ("lint --fix 1.json", "1.json", '"new-1"'),
         ("trust revoke trust.toml first", "trust.toml", "# new-"),
-        ("rotate ring.json", "ring.json", '"new-old"'),
+        ("keys rotate ring.json", "ring.json", '"new-old"'),
     ],
 )
 def test_what_somebody_puts_in_place_meanwhile_stays(
@@ -111,7 +111,7 @@ def test_of_several_cards_one_that_was_replaced_stays_and_the_error_names_those_
         ("1.json --key first.jwk", "1.json"),
         ("lint --fix 1.json", "1.json"),
         ("trust revoke trust.toml first", "trust.toml"),
-        ("rotate ring.json", "ring.json"),
+        ("keys rotate ring.json", "ring.json"),
     ],
 )
 def test_what_was_removed_meanwhile_stays_removed(

@@ -75,9 +75,17 @@ def test_the_shell_blocks_run_in_order(installed: Path, tmp_path: Path) -> None:
             (folder / "secret.txt").write_bytes(base64.b64encode((folder / "ring.json").read_bytes()))
             assert "the next run signs it" in run(block, folder, installed)
             assert len(json.loads((folder / "release" / "card.json").read_text())["signatures"]) >= 2
+        elif "--ring ring.json" in block:
+            assert len(block.splitlines()) == 5
+            shutil.copy(folder / "release" / "card.json", folder / "old.json")
+            verify = f"a2a-sign verify old.json --trust trust.toml --origin {HOST}"
+            run(verify, folder, installed)
+            assert " left" in run(block, folder, installed)
+            run(f"! {verify}", folder, installed)
+            run(verify.replace("old.json", "release/card.json"), folder, installed)
         else:
             run(block, folder, installed)
-    assert len(CONSOLE) == 9
+    assert len(CONSOLE) == 10
 
 
 def _move_to_tomorrow(ring: Path) -> None:

@@ -91,7 +91,7 @@ class RedisApiKeys(ApiKeyWrites, Pooled):
     def _rows(self) -> list[tuple[bytes | None, bytes]]:
         """The stored value of each key, and the key's digest."""
         with self._server.blocking() as client:
-            if client.get(_REVISION) is None:
+            if client.get(_REVISION) is None and not self._create:
                 raise self._no_store()
             digests = list(map(_digest, client.hvals(_IDS)))
             rows: list[tuple[bytes | None, bytes]] = []

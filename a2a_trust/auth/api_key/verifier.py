@@ -21,7 +21,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -165,8 +165,7 @@ class ApiKeyWrites(RecordWrites[ApiKeyRecord]):
     ) -> IssuedApiKey:
         """A new key. Keys of one owner are one caller, however many there are."""
         issued = _issue(owner=owner, scopes=scopes, expires=expires, prefix=prefix, now=time.time())
-        with self._writing() as table:
-            table.put(issued.record)
+        self.add([issued.record])
         return issued
 
     def import_key(
@@ -187,12 +186,16 @@ class ApiKeyWrites(RecordWrites[ApiKeyRecord]):
         if not _IMPORTABLE.fullmatch(text):
             raise ConfigurationError("an imported key must be visible ASCII characters without blanks")
         record = _record(_new_id(prefix), text, owner, scopes, expires, now=time.time(), imported=True)
-        with self._writing() as table:
-            there = table.name_of(record.digest)
-            if there is not None:
-                raise ConfigurationError(f"this key is in the store already, as {there}")
-            table.put(record)
+        self.add([record])
         return record
+
+    def add(self, records: Sequence[ApiKeyRecord]) -> None:
+        """Add records that another store made: all of them, or none if a key is in the store already."""
+        with self._writing() as table:
+            for there in filter(None, [table.name_of(record.digest) for record in records]):
+                raise ConfigurationError(f"this key is in the store already, as {there}")
+            for record in records:
+                table.put(record)
 
     def rotate(self, key_id: str, *, overlap: timedelta, expires: float | None = None) -> IssuedApiKey:
         """A new key for the same owner and scopes; the old one is good for ``overlap`` more, or ends at its own time.
@@ -227,7 +230,7 @@ class ApiKeyWrites(RecordWrites[ApiKeyRecord]):
 
     def revoke(self, key_id: str) -> ApiKeyRecord:
         """Revoke the key: verifiers reject it as soon as they read the store again. This cannot be undone."""
-        return self._revoke(key_id)
+        return self.revoke_all([key_id])[0]
 
 
 def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, now: float) -> IssuedApiKey:

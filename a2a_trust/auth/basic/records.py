@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -122,12 +122,21 @@ class PasswordWrites(RecordWrites[PasswordRecord]):
             changed=now,
             expires=expires,
         )
+        return record, self.add([record])[0]
+
+    def add(self, records: Sequence[PasswordRecord]) -> list[PasswordRecord | None]:
+        """Add records that another store made: all of them, or none if a user has a valid password.
+
+        Returns the previous record of each user.
+        """
         with self._writing() as table:
-            before = table.get(record.user)
-            if before is not None and before.is_good(now):
-                raise ConfigurationError("this user has a password; rotate it, or revoke it first")
-            table.put(record)
-        return record, before
+            before = [table.get(record.user) for record in records]
+            for there in filter(None, before):
+                if there.is_good(time.time()):
+                    raise ConfigurationError(f"user {there.user!a} has a password; rotate it, or revoke it first")
+            for record in records:
+                table.put(record)
+        return before
 
     def rotate(self, user: str, *, expires: float | None = None) -> IssuedPassword:
         """A new random password for the user, with the same scopes; the old one ends at once.
@@ -155,7 +164,7 @@ class PasswordWrites(RecordWrites[PasswordRecord]):
 
     def revoke(self, user: str) -> PasswordRecord:
         """Revoke the user's password: verifiers reject it as soon as they read the store again."""
-        return self._revoke(normalize(user))
+        return self.revoke_all([normalize(user)])[0]
 
 
 def _random() -> str:

@@ -21,7 +21,7 @@ import pytest
 from a2a_trust.auth.api_key.postgres import PostgresApiKeys
 from a2a_trust.auth.api_key.redis import RedisApiKeys
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
-from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
+from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, TrustError
 from tests.auth.api_key.test_verifier import Clock
 from tests.auth.test_jwt import NOW
@@ -217,6 +217,18 @@ async def test_what_cannot_be_changed_changes_nothing(keys: Keys) -> None:
         with pytest.raises(ConfigurationError):
             change()
     assert (keys.records(), (await keys.find(())).revision) == (before, revision)
+
+
+async def test_many_keys_are_added_and_revoked_all_or_none(keys: Keys) -> None:
+    new = [MemoryApiKeys().create(owner=owner).record for owner in ("ann", "bob", "carol")]
+    keys.add(new[:2])
+    with pytest.raises(ConfigurationError, match="already"):
+        keys.add([new[2], new[1]])
+    with pytest.raises(ConfigurationError, match="number 2 of 2"):
+        keys.revoke_all([new[0].key_id, new[2].key_id])
+    assert [(record.owner, record.revoked) for record in keys.records()] == [("ann", None), ("bob", None)]
+    keys.revoke_all(record.key_id for record in new[:2])
+    assert None not in [record.revoked for record in keys.records()]
 
 
 async def test_of_two_rotations_at_once_one_is_done(keys: Keys) -> None:

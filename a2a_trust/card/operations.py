@@ -115,30 +115,42 @@ METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
 }
 """The methods of JSON-RPC."""
 
-TenantFields: TypeAlias = "dict[str, TenantFields | None]"
 
-_PUSH_CONFIG: Final[TenantFields] = {"tenant": None}
-_OF_0_3: Final[TenantFields] = {
-    "pushNotificationConfig": {},
-    "push_notification_config": {},
-    "pushNotification": {},
-    "push_notification": {},
+class Named(StrEnum):
+    """What a member of a call names."""
+
+    TENANT = "tenant"
+    WEBHOOK = "webhook"
+    TASK = "task"
+
+
+NamingFields: TypeAlias = "dict[str, NamingFields | Named]"
+
+_PUSH_CONFIG: Final[NamingFields] = {"tenant": Named.TENANT, "url": Named.WEBHOOK}
+#: A message may register a webhook for its task.
+MESSAGE: Final[NamingFields] = {"taskId": Named.TASK, "task_id": Named.TASK}
+_OF_0_3: Final[NamingFields] = {
+    "pushNotificationConfig": _PUSH_CONFIG,
+    "push_notification_config": _PUSH_CONFIG,
+    "pushNotification": _PUSH_CONFIG,
+    "push_notification": _PUSH_CONFIG,
 }
-TENANTS: Final[TenantFields] = {
-    "tenant": None,
+NAMING: Final[NamingFields] = {
+    "tenant": Named.TENANT,
+    "url": Named.WEBHOOK,  # of 1.0, where the parameters are the configuration
     # Readers of protobuf know both spellings of a member.
     "configuration": {
         "taskPushNotificationConfig": _PUSH_CONFIG,
         "task_push_notification_config": _PUSH_CONFIG,
         **_OF_0_3,
     },
-    "message": {},
-    "request": {},  # the message, as protobuf spells it in 0.3
-    "config": _OF_0_3,
+    "message": MESSAGE,
+    "request": MESSAGE,  # the message, as protobuf spells it in 0.3
+    "config": {**_PUSH_CONFIG, **_OF_0_3},
     **_OF_0_3,
 }
-"""The objects in the parameters of an operation that can name a tenant, a task or a configuration. A member that names
-a tenant has None, another the members within it."""
+"""The objects in the parameters of an operation that can name a tenant, a task or a webhook: for each member what it
+names, or the members within it."""
 
 _LONGEST_NAME: Final = 64
 """More characters than a name of A2A has, in a body or as a method."""

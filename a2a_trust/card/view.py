@@ -138,6 +138,7 @@ class CardView(NamedTuple):
     interfaces: tuple[Interface, ...]
     skills: tuple[Skill, ...]
     has_extended_card: bool
+    has_push_notifications: bool
     generation: Generation
 
     @property
@@ -213,6 +214,7 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
         interfaces=tuple(read_interfaces(card)),
         skills=tuple(_skills(card)),
         has_extended_card=_has_extended_card(card),
+        has_push_notifications=_has_push_notifications(card),
         generation=generation_of(card),
     )
 
@@ -400,6 +402,12 @@ def _skills(card: Mapping[str, JSON]) -> Iterator[Skill]:
         pointer = f"/skills/{index}"
         members = _object(item, pointer)
         yield Skill(id=_text(members, "id", pointer), requirements=_requirements(members, pointer))
+
+
+def _has_push_notifications(card: Mapping[str, JSON]) -> bool:
+    capabilities = _object(_member(card, "capabilities", "") or {}, "/capabilities")
+    # Some cards have "True" as a text: whoever reads it as a promise must find the rule for webhooks.
+    return _member(capabilities, "pushNotifications", "/capabilities") not in (None, False)
 
 
 def _has_extended_card(card: Mapping[str, JSON]) -> bool:

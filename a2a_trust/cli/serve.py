@@ -167,6 +167,8 @@ def _init(card: str) -> None:
     put(_HEAD.format(card=json.dumps(card), url=url))
     if any(interface.tenant for interface in view.interfaces):
         put('may_use_tenant = { scope = "tenant:{tenant}" }')
+    if view.has_push_notifications:
+        put('webhooks = { type = "Webhooks" }   # hosts = ["*.example.com"]: where callers may have notifications sent')
     if view.has_extended_card:
         put('\n[extended_card]\nsource = "extended-card.json"\nmay_read = { scopes = [] }')
     used = sorted({name for each in view.alternatives for name, _ in each.schemes})

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.options import ActorRules as ActorRules, GuardRules as GuardRules
     from a2a_trust.middleware.options import RequestRules as RequestRules
     from a2a_trust.middleware.options import SkillRule as SkillRule, TenantRule as TenantRule
+    from a2a_trust.middleware.options import UnsafeAnyWebhook as UnsafeAnyWebhook, WebhookHostRule as WebhookHostRule
+    from a2a_trust.middleware.options import Webhooks as Webhooks
     from a2a_trust.auth.peers import Networks as Networks
     from a2a_trust.middleware.protection import CardServing as CardServing, ProtectedAgent as ProtectedAgent
     from a2a_trust.middleware.health import Readiness as Readiness, readiness as readiness
@@ -31,7 +33,8 @@ else:
         "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware",
         "middleware.extended_card": "ExtendedCard",
         "middleware.handlers": "CallerRejectedError reject_caller require_skill",
-        "middleware.options": "ActorRules GuardRules RequestRules SkillRule TenantRule",
+        "middleware.options": "ActorRules GuardRules RequestRules SkillRule TenantRule UnsafeAnyWebhook "
+        "WebhookHostRule Webhooks",
         "auth.peers": "Networks", "middleware.health": "Readiness readiness",
         "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
     })  # fmt: skip

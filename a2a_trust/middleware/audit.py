@@ -98,6 +98,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too-large", "if such calls are expected, raise RequestRules(max_body=...)"
     UNDECLARED_PATH = "undeclared-path", "write the option that the detail names, or correct the URL"
     TENANT = "tenant", "if the caller may use the tenant, set or correct RequestRules(may_use_tenant=...)"
+    WEBHOOK = "webhook", "if the caller may register the webhook, correct RequestRules(webhooks=Webhooks(...))"
     EXTENDED_CARD = "extended-card", "if the caller may read the extended card, correct may_read"
     NETWORK = "network", "correct CardServing(readers=...) or the server's setup"
     CARD = "card", "sign the card again, or restore its file"

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 from msgspec import DecodeError, Raw, ValidationError
 from msgspec.json import Decoder
 
-from a2a_trust.card.operations import METHODS, TENANTS, Binding, Operation, TenantFields, fold_name
+from a2a_trust.card.operations import MESSAGE, METHODS, NAMING, Binding, Named, NamingFields, Operation, fold_name
 from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.documents import Receive
 from a2a_trust.middleware.rejection import Error
@@ -53,6 +53,9 @@ MEDIA_TYPE: Final = Error(
     415, -32005, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", "Send application/json in UTF-8."
 )
 
+_AllNamed: TypeAlias = tuple[frozenset[str], frozenset[str], frozenset[str]]
+_NOTHING: Final[_AllNamed] = frozenset(), frozenset(), frozenset()
+
 CALL: Final = "a2a_trust.call"
 """The key of the scope under which handlers find the call."""
 
@@ -81,6 +84,10 @@ class Call(NamedTuple):
     method: str = ""
     tenants: frozenset[str] = frozenset()
     task_id: str = ""
+    webhooks: frozenset[str] = frozenset()
+    """The URLs of all webhooks that the body names."""
+    webhook_tasks: frozenset[str] = frozenset()
+    """The tasks of the body's message, for which it may register webhooks."""
     call_id: bytes | None = None
     """The id of a JSON-RPC request, as JSON; None over HTTP+JSON."""
 
@@ -101,12 +108,15 @@ def read_call(target: Target, body: bytes, query: bytes) -> Call:
     if target.binding is Binding.JSONRPC:
         call = _read_json_rpc(body)
     else:
+        tenants, webhooks, tasks = _named_in_http_json(body) if body else _NOTHING
         call = Call(
             binding=target.binding,
             generation=target.generation,
             operation=target.operation,
-            tenants=target.tenants | _tenants_in_http_json(body) if body else target.tenants,
+            tenants=target.tenants | tenants,
             task_id=target.task_id,
+            webhooks=webhooks,
+            webhook_tasks=tasks,
         )
     named = tenants_in_query(query) if query else None
     return call._replace(tenants=call.tenants | named) if named else call
@@ -139,7 +149,8 @@ def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
 
 def tenants_in_query(query: bytes) -> frozenset[str]:
     """The tenant that the query names, decoded once. CallRejectedError for two values, and for other spellings."""
-    if b"tenant" not in query and b"%" not in query and b"TENANT" not in query.upper():
+    folded = query.upper()
+    if b"%" not in query and b"TENANT" not in folded and b"URL" not in folded:
         return frozenset()
     named = []
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
@@ -148,6 +159,8 @@ def tenants_in_query(query: bytes) -> frozenset[str]:
         last = name.rpartition(".")[2]  # transcoders of protobuf name nested members with dots
         if last == "tenant":
             named.append(value)
+        elif last == "url":
+            raise CallRejectedError(INVALID, "the query names a URL; a webhook is in the body")
         else:
             _check_name(last, "query")
     if len(named) > 1:
@@ -170,7 +183,7 @@ def _read_json_rpc(body: bytes) -> Call:
         params = request.get("params", _NULL)
         if type(params) is not dict:
             params = {} if params == _NULL else _read_object(params, "params")
-        tenants = _tenants_in(params, TENANTS)
+        tenants, webhooks, tasks = _named_in(params)
         of_task = _TASK_MEMBERS.get((generation, operation))
         task_id = _task_in(params, of_task) if of_task else ""
     except CallRejectedError as rejected:
@@ -183,6 +196,8 @@ def _read_json_rpc(body: bytes) -> Call:
         method=method,
         tenants=tenants,
         task_id=task_id,
+        webhooks=webhooks,
+        webhook_tasks=tasks,
         call_id=call_id,
     )
 
@@ -244,39 +259,45 @@ def _task_in(params: Mapping[str, Any], names: tuple[str, ...]) -> str:
     return "".join(tasks)
 
 
-def _tenants_in_http_json(body: bytes) -> frozenset[str]:
+def _named_in_http_json(body: bytes) -> _AllNamed:
     request = _read_body(body, _common_params)
     if not request.keys().isdisjoint(("jsonrpc", "method")):
         # An application that accepts JSON-RPC at every path would run a call that was not checked.
         raise CallRejectedError(INVALID, "a JSON-RPC request came to a path of HTTP+JSON")
-    return _tenants_in(request, TENANTS)
+    return _named_in(request)
 
 
-def _tenants_in(members: Mapping[str, Any], fields: TenantFields) -> frozenset[str]:
-    """The tenants that an object names, and the objects within it. Also the objects that name none are read."""
-    found: frozenset[str] = frozenset()
+def _named_in(params: Mapping[str, Any]) -> _AllNamed:
+    """The tenants, webhooks and tasks of messages that an object names, and the objects within it."""
+    found: list[tuple[Named, str]] = []
+    _find_named(params, NAMING, found)
+    if not found:
+        return _NOTHING
+    tenants, webhooks, tasks = (frozenset([text for kind, text in found if kind is each]) for each in Named)
+    return tenants - {""}, webhooks, tasks - {""}
+
+
+def _find_named(members: Mapping[str, Any], fields: NamingFields, found: list[tuple[Named, str]]) -> None:
+    """Also the objects that name nothing are read."""
     for name, given in members.items():
         if name not in fields or given == _NULL:
             continue
         within = fields[name]
-        if within is None:
-            found |= {_read_text(given, name, INVALID_PARAMS)}
+        if type(within) is not dict:
+            found.append((within, _read_text(given, name, INVALID_PARAMS)))  # type: ignore[arg-type]
         elif type(given) is dict:  # read already
-            found |= _tenants_in(given, within)
-        elif given[:1] == b"{" or (within and given[:1] == b"["):  # an extension may have other values here
-            inside = _read_object(given, name)
-            if within:
-                found |= _tenants_in(inside, within)
-    return found - {""} if found else found
+            _find_named(given, within, found)
+        elif given[:1] == b"{" or (within is not MESSAGE and given[:1] == b"["):  # an extension may have others here
+            _find_named(_read_object(given, name), within, found)
 
 
-def _names_in(fields: TenantFields) -> Iterator[str]:
+def _names_in(fields: NamingFields) -> Iterator[str]:
     for name, within in fields.items():
         yield name
-        yield from _names_in(within or {})
+        yield from _names_in(within if isinstance(within, dict) else {})
 
 
-_NAMES: Final = frozenset({"jsonrpc", "method", "params", *_ID, *_TASK, *_names_in(TENANTS)})
+_NAMES: Final = frozenset({"jsonrpc", "method", "params", *_ID, *_TASK, *_names_in(NAMING)})
 """The names that decide about a call."""
 _FOLDED_NAMES: Final = {fold_name(name): name for name in _NAMES}
 

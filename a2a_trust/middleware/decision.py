@@ -51,6 +51,7 @@ from a2a_trust.middleware.options import GuardRules, RequestRules, allows
 from a2a_trust.middleware.paths import OtherPaths, public_path
 from a2a_trust.middleware.rejection import FORBIDDEN, LATE, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
+from a2a_trust.middleware.webhooks import NO_PUSH, WEBHOOK, WebhookRules, registers
 
 if TYPE_CHECKING:
     from a2a_trust.auth.dpop import DPoP
@@ -178,6 +179,8 @@ async def decide_with_body(
         if asked is not None:
             await asked
         calls.check_skill(call, body, admitted.request)
+        if registers(call):
+            await calls.webhooks.check(call, admitted.caller)
     except CallRejectedError as rejected:
         return _with_nonce(calls.reject(rejected, rule, admitted.caller, seen), admitted)
     except CallerRejectedError as error:
@@ -372,6 +375,7 @@ class CallRules:
             )
         self._interfaces, self._may_use_tenant, self._max_body = interfaces, rules.may_use_tenant, rules.max_body
         self._skill_of = rules.skill_of
+        self.webhooks: Final = WebhookRules(card, rules.webhooks)
         self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
         self._cached_rule = lru_cache(maxsize=1024)(self._find_rule)
@@ -448,6 +452,7 @@ class CallRules:
         is_json_rpc = target is not None and target.binding is Binding.JSONRPC
         rejection = rejection_of(rejected.error, rejected.call_id if is_json_rpc else None)
         reason = _REASONS.get(rejected.error.status, audit.Reason.AMBIGUOUS_REQUEST)
+        reason = audit.Reason.WEBHOOK if rejected.error in (WEBHOOK, NO_PUSH) else reason
         binding, operation = (None, None) if target is None else (target.binding, target.operation)
         decision = audit.Decision(reason, (), binding, operation, *seen.seconds, "", rejection.status)
         self.access.trail.rejected(seen.scope, rejected.why, decision, caller=caller)

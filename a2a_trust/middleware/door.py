@@ -48,6 +48,7 @@ from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
 from a2a_trust.middleware.routing import is_read
 from a2a_trust.middleware.streams import WatchedAnswer
+from a2a_trust.middleware.webhooks import registers
 
 if TYPE_CHECKING:
     from a2a_trust.auth.dpop import DPoP
@@ -221,6 +222,8 @@ class Door:
             _, receive = await watched(asked, receive)
         scope[CALL] = call
         calls.check_skill(call, body, scope)
+        if registers(call):
+            _, receive = await watched(calls.webhooks.check(call, caller), receive)
         return call, replay(body, receive)
 
     async def _read_in_thread(self, read: Callable[[], Call], receive: Receive) -> tuple[Call, Receive]:

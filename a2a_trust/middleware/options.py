@@ -9,14 +9,17 @@ from asyncio import timeout
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from inspect import iscoroutinefunction, signature
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.auth.principal import Actor, Anonymous, Principal, id_of
 from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.auth.token_claims import MOST_ACTORS
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.trust.origins import origin_of
+from a2a_trust.keys.trust.origins import Origins, origin_of
 from a2a_trust.middleware.calls import Call
+
+if TYPE_CHECKING:
+    from a2a_trust.base.net.fetcher import Fetcher
 
 MAX_BODY: Final = 16_777_216
 
@@ -28,6 +31,9 @@ SkillRule: TypeAlias = Callable[[Call, bytes], str | None]
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool | Awaitable[bool]]
 """Whether a caller may use a tenant, whose name is not empty: a plain or an async function. Only True allows it."""
+
+WebhookHostRule: TypeAlias = Callable[[Principal | Anonymous, str], bool | Awaitable[bool]]
+"""Whether a caller may register webhooks at a host: a plain or an async function. Only True allows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +129,39 @@ class GuardRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """Which URLs callers may register: https, at a public address, without user information.
+
+    - ``hosts``: names, as in ``["hooks.example.com", "*.example.org"]``, or a plain or async function of the caller and
+      the host. Any public host, if it is left out.
+    - ``ports``: the ports in URLs.
+    - ``most``: how many webhooks a caller may register for one task, in this process.
+    - ``fetcher``: names private origins of your own webhooks; pass the same one to ``PushTransport``.
+    """
+
+    hosts: Iterable[str] | WebhookHostRule | None = None
+    ports: Iterable[int] = (443,)
+    most: int = 10
+    fetcher: Fetcher | None = None
+
+    def __post_init__(self) -> None:
+        if self.hosts is not None and not callable(self.hosts):
+            object.__setattr__(self, "hosts", read_list("hosts", self.hosts))
+            Origins(*self.hosts)
+        ports = tuple(self.ports)
+        if not ports or not all(type(port) is int and 0 < port < 65_536 for port in ports):
+            raise ConfigurationError("Webhooks: write ports as numbers from 1 to 65535, as in ports=[443, 8443]")
+        object.__setattr__(self, "ports", ports)
+        if type(self.most) is not int or self.most < 1:
+            raise ConfigurationError("Webhooks: most is a number, 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class UnsafeAnyWebhook:
+    """The guard accepts every webhook: the application checks them, and where its deliveries go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRules(GuardRules):
     """Which requests an agent accepts, in addition to the rules of its card: the rules of ``protect``. The other
     options are as in ``GuardRules``.
@@ -139,6 +178,7 @@ class RequestRules(GuardRules):
     - ``readiness_path``: an exact path (``"/readyz"``) where everybody can read whether the agent is ready (200, 503).
     - ``end_streams_with_credential``: ends an answer that still runs when the caller's credential has expired or is
       revoked.
+    - ``webhooks``: which webhooks callers may register. A card that promises push notifications needs it.
     """
 
     may_use_tenant: TenantRule | None = None
@@ -147,6 +187,7 @@ class RequestRules(GuardRules):
     max_body: int = MAX_BODY
     readiness_path: str | None = None
     end_streams_with_credential: bool = False
+    webhooks: Webhooks | UnsafeAnyWebhook | None = None
 
     def __post_init__(self) -> None:
         GuardRules.__post_init__(self)
@@ -157,6 +198,8 @@ class RequestRules(GuardRules):
             if iscoroutinefunction(self.skill_of):
                 raise ConfigurationError("skill_of: write a plain function (def or lambda, not async def)")
         object.__setattr__(self, "other_paths", read_list("other_paths", self.other_paths))
+        if not isinstance(self.webhooks, Webhooks | UnsafeAnyWebhook | None):
+            raise ConfigurationError('webhooks: write Webhooks(…), as in webhooks=Webhooks(hosts=["*.example.com"])')
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
 

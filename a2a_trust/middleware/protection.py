@@ -544,4 +544,4 @@ class _AsEnforced:
 def _rules(view: CardView) -> tuple[Any, ...]:
     # A skill without requirements has no rules.
     skills = tuple(skill for skill in view.skills if skill.requirements is not None)
-    return view.schemes, view.requirements, view.interfaces, skills, view.has_extended_card
+    return view.schemes, view.requirements, view.interfaces, skills, view.has_extended_card, view.has_push_notifications

@@ -66,7 +66,8 @@ _PACKAGES: Final = (
     "a2a_trust.certificates", "a2a_trust.providers", "a2a_trust.telemetry",
 )  # fmt: skip
 _ALONE: Final = (
-    "CredentialAt", "CardFile", "FromApplication", "CardSecurity", "CardServing", "ExtendedCard", "RequestRules",
+    "CredentialAt", "CardFile", "FromApplication", "Webhooks", "UnsafeAnyWebhook",
+    "CardSecurity", "CardServing", "ExtendedCard", "RequestRules",
     "ActorRules", "Actor", "FailureLimits", "RedisCounters", "RedisTokenCache", "AccessTokenMark", "Fetcher",
     "JwksCacheTimes", "DPoP", "ServerNonces", "ClientAuthority", "Networks", "UnixSocket", "ProxySecret", "AllIssued",
     "OnlyIdentities", "OnlyThumbprints",

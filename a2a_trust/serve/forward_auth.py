@@ -13,6 +13,7 @@ head of each request, without its body. The answer is 200 with the headers about
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from time import time
 from typing import Any, Final
@@ -44,7 +45,7 @@ from a2a_trust.middleware.decision import (
 )
 from a2a_trust.middleware.documents import Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.options import RequestRules, read_list
+from a2a_trust.middleware.options import RequestRules, UnsafeAnyWebhook, read_list
 from a2a_trust.middleware.rejection import FORBIDDEN, UNAVAILABLE, Error, Rejection, rejection_of
 from a2a_trust.serve.caller_token import CallerTokens, caller_headers
 from a2a_trust.serve.proxy import reason_to_reject
@@ -76,6 +77,7 @@ _STATUS: Final = b"a2a-status"
 _CHECKS: Final[Mapping[str, str]] = {
     "tenants": "reject requests whose body names a tenant that the caller may not use",
     "extended-card": "give the extended card only to callers who may read it",
+    "webhooks": "accept only webhooks that callers may register",
 }
 
 
@@ -84,7 +86,7 @@ class ForwardAuth:
 
     - ``form``: how the proxy asks. ``peers``: what proves that the proxy asks, as for ``FromProxy``.
     - ``agent_checks``: rules about bodies that the agent itself must enforce: ``"tenants"`` for cards of 1.0,
-      ``"extended-card"`` for cards that promise one.
+      ``"extended-card"`` for cards that promise one, ``"webhooks"`` for cards that promise push notifications.
     - The other options are as for ``protect``. The agent, or the proxy, serves the card.
 
     The proxy must remove every header that begins with ``A2A-Caller`` from requests, and set the headers of the answer.
@@ -110,8 +112,9 @@ class ForwardAuth:
     ) -> None:
         """``tokens`` and ``plain``: which headers about the caller are in the answer."""
         view = card if isinstance(card, CardView) else read_card(read_given(card))
-        if rules.skill_of is not None:
-            raise ConfigurationError("rules: skill_of reads bodies, which a proxy that asks does not send")
+        if rules.skill_of is not None or rules.webhooks is not None:
+            raise ConfigurationError("rules: skill_of and webhooks read bodies, which a proxy that asks does not send")
+        rules = replace(rules, webhooks=UnsafeAnyWebhook())  # the agent's own, by agent_checks
         _check_checks(view, read_list("agent_checks", agent_checks))
         self._form, self._peers = ForwardForm(form), peers
         self._tokens, self._plain, self._clock = tokens, plain, clock
@@ -222,6 +225,7 @@ class ForwardAuth:
 def _check_checks(card: CardView, checks: tuple[str, ...]) -> None:
     """Return when ``agent_checks`` names exactly the rules of the card that a proxy cannot enforce."""
     needed = {"extended-card"} if card.has_extended_card else set[str]()
+    needed |= {"webhooks"} if card.has_push_notifications else set()
     for interface in card.interfaces:
         if interface.binding.upper() in (Binding.JSONRPC, Binding.HTTP_JSON) and not interface.is_legacy:
             needed.add("tenants")

@@ -167,10 +167,12 @@ def test_what_bodies_decide_must_be_named() -> None:
     with pytest.raises(ConfigurationError, match="'extended-card' is nothing that the card needs"):
         guard(agent_checks=["tenants", "extended-card"])
     promising = {**CARD, "capabilities": {"extendedAgentCard": True}}
+    with pytest.raises(ConfigurationError, match=r"\['tenants', 'webhooks'\]"):
+        guard(card={**CARD, "capabilities": {"pushNotifications": True}})
     with pytest.raises(ConfigurationError, match=r"\['extended-card', 'tenants'\]"):
         guard(card=promising)
     app = guard(card=promising, agent_checks=["tenants", "extended-card"])
     assert ask(app, "/rest/extendedAgentCard", {**PROVEN, **KEY}, "GET").status_code == 200
     assert ask(app, "/rest/extendedAgentCard", PROVEN, "GET").status_code == 401
-    with pytest.raises(ConfigurationError, match="skill_of reads bodies"):
+    with pytest.raises(ConfigurationError, match="skill_of and webhooks read bodies"):
         guard(rules=RequestRules(skill_of=lambda call, body: None))

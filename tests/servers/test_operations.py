@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.card.operations import ABSENT_BESIDE_1_0, METHODS, ROUTES, TENANTS, Operation
+from a2a_trust.card.operations import ABSENT_BESIDE_1_0, METHODS, NAMING, ROUTES, Named, Operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.middleware.routing import Interfaces, Target
@@ -94,12 +94,12 @@ def test_the_methods_of_json_rpc_are_those_of_the_sdks(sdk_1_3: Any, sdk_0_3: An
 
 def test_every_field_of_a_request_that_names_a_tenant_is_read(sdk_1_3: Any) -> None:
     def known(path: list[tuple[str, str]], names: int) -> bool:
-        fields: Any = TENANTS
+        fields: Any = NAMING
         for both in path:
-            if fields is None or both[names] not in fields:
+            if not isinstance(fields, dict) or both[names] not in fields:
                 return False
             fields = fields[both[names]]
-        return fields is None
+        return fields is Named.TENANT
 
     paths = [path for of_message in sdk_1_3["tenants"].values() for path in of_message]
     assert max(map(len, paths)) == 3  # params.configuration.taskPushNotificationConfig.tenant

@@ -28,11 +28,12 @@ from a2a.types import AgentCard, Message, Part, Role, Task, TaskState, TaskStatu
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
-from a2a_trust import CardServing, ExtendedCard, generate_signer
+from a2a_trust import CardServing, ExtendedCard, RequestRules, generate_signer
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.card.merge import merged_card
 from a2a_trust.keys.trust.jwks_cache import JwksCache
+from a2a_trust.middleware import UnsafeAnyWebhook
 from a2a_trust.middleware.protection import protect
 
 SETTINGS: Final[dict[str, Any]] = json.loads(os.environ["AGENT"])
@@ -154,6 +155,7 @@ def protected(agent: Starlette) -> Any:
         },
         url=SETTINGS["url"],
         extended_card=ExtendedCard(EXTENDED) if SETTINGS["capabilities"].get("extendedAgentCard") else None,
+        rules=RequestRules(webhooks=UnsafeAnyWebhook()),
         serving=CardServing(signer=generate_signer("ES256"), lifetime=3600),
     )
 

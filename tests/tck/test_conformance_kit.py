@@ -60,7 +60,9 @@ keys = {{ type = "JwksFile", path = "keys.json" }}
 issuer = "{issuer}"
 audience = "{url}"
 """
-_EXTENDED: Final = """[extended_card]
+_EXTENDED: Final = """[rules]
+webhooks = { type = "UnsafeAnyWebhook" }
+[extended_card]
 source = { type = "FromApplication" }
 """
 

@@ -77,6 +77,7 @@ _DATA: Final = re.compile(rb"(?:^|\n)data:")
 _END_OF_EVENT: Final = re.compile(rb"\r?\n\r?\n")
 _A = TypeVar("_A")
 _REPLACED: Final = frozenset({"Accept", "Content-Type", "User-Agent"})
+_RESOLVE_SECONDS: Final = 2.0
 MAX_ATTEMPTS: Final = 4
 """The number of addresses of a name that are tried, one after the other."""
 _NETWORK_ERRORS: Final = (
@@ -317,6 +318,18 @@ class Fetcher:
         fetcher = copy(self)
         fetcher._ssl_context = context
         return fetcher
+
+    async def check(self, url: str) -> None:
+        """Return when a configured URL may be asked now: its name is resolved, and nothing is sent.
+
+        FetchError: the rules do not allow it, or the name has an address that is not allowed, or none, in 2 seconds.
+        """
+        target = self._read_allowed(url, configured=True)
+        try:
+            with anyio.fail_after(_RESOLVE_SECONDS):
+                await self._addresses(target, configured=True)
+        except TimeoutError:
+            raise FetchError(f"{target.origin}: the name is not resolved within {_RESOLVE_SECONDS:g} seconds") from None
 
     def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
         """A function that fetches this URL and returns (body, max_age), for ``JwksCache``.

@@ -1,8 +1,9 @@
 """The hello world agent of a2a-sdk 1.3.0, which tells a webhook of the caller when its task goes on.
 
 Start it, where ``a2a-trust[server,client]``, ``a2a-sdk[http-server]==1.3.0``, ``fastapi`` and ``uvicorn`` are
-installed, as examples/README.md says. Settings, all from the environment: ``AGENT_URL`` where the agent is called, ``RING`` its key
-ring, ``API_KEYS`` the store of its callers' keys, ``WEBHOOKS`` the private origins of webhooks of your own.
+installed, as examples/README.md says. Settings, all from the environment: ``AGENT_URL`` where the agent is called,
+``RING`` its key ring, ``API_KEYS`` the store of its callers' keys, ``WEBHOOKS`` the private origins of webhooks of your
+own.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class SystemResolver:
     """The resolver of the operating system, called in separate threads.
 
     A lookup cannot be interrupted. So a name whose servers never answer must block neither the other threads of the
-    program nor its end. ``lookups`` bounds them: those of URLs that others choose must not use up the rest.
+    program nor its end. ``lookups`` bounds them, so that names that others choose use up no other slots.
     """
 
     def __init__(self, lookups: BoundedSemaphore | None = None) -> None:

@@ -3,8 +3,6 @@
 A caller chooses the URL of a webhook. So each delivery resolves its name again and connects to a checked address
 (``base.net.fetcher``): https only, no redirects, no proxies, 5 seconds in all, and 2.5 at most to connect. An answer is
 its status; up to 64 kB of it are read and dropped. A slow host holds only its own deliveries up.
-
-``push.httpx`` and ``push.httpx2`` derive the classes of their library from these.
 """
 
 from __future__ import annotations
@@ -12,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from a2a_trust.base import strict_json
-from a2a_trust.base.net.fetcher import OWN_HEADERS, Fetcher, check_fetcher
+from a2a_trust.base.net.fetcher import OWN_HEADERS, Fetcher, SystemResolver, check_fetcher
 from a2a_trust.errors import ConfigurationError, FetchError
 from a2a_trust.push.token import HEADER, push_token, task_of
 
@@ -40,7 +39,8 @@ class Delivering:
 
     def __init__(self, fetcher: Fetcher | None = None) -> None:
         check_fetcher(fetcher)
-        self._fetcher = Fetcher() if fetcher is None else fetcher
+        resolver = SystemResolver(BoundedSemaphore(_AT_ONCE))  # names that never answer delay no other part
+        self._fetcher = Fetcher(resolver=resolver) if fetcher is None else fetcher
         self._slots = asyncio.Semaphore(_AT_ONCE)
         #: By host; they are gone when no delivery to the host runs or waits.
         self._of_host = WeakValueDictionary[str, asyncio.Semaphore]()

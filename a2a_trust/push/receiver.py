@@ -47,7 +47,6 @@ from a2a_trust.signing.verify import VerifiedCard
 _log: Final = logging.getLogger(__name__)
 
 _TOKEN_HEADERS: Final = (b"x-a2a-notification-token", b"a2a-notification-token")
-_SIGNATURE: Final = HEADER.lower().encode()
 _STATUSES: Final = {MalformedError: 400, TooManyRequestsError: 429, KeySourceUnavailableError: 503}
 
 
@@ -184,7 +183,7 @@ class PushReceiver:
     async def _verify_signature(
         self, registered: _Registration, scope: Scope, task: str, body: bytes, now: float
     ) -> tuple[str, float]:
-        text, host = _only(scope, _SIGNATURE) or _bearer(scope), registered.agent
+        text, host = _only(scope, HEADER.lower().encode()) or _bearer(scope), registered.agent
         if not text or len(text) > MAX_TOKEN:
             raise InvalidCredentialsError("the signature is missing, or too long")
         token = read_token(text)

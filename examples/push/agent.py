@@ -1,8 +1,9 @@
 """The hello world agent of a2a-sdk 1.3.0, which tells a webhook of the caller when its task goes on.
 
-Start it, where ``a2a-trust[server,client]``, ``a2a-sdk[http-server]==1.3.0`` and ``uvicorn`` are installed, as
-examples/README.md says. Settings, all from the environment: ``AGENT_URL`` where the agent is called, ``RING`` its key
-ring, ``API_KEYS`` the store of its callers' keys, ``WEBHOOKS`` the private origins of webhooks of your own.
+Start it, where ``a2a-trust[server,client]``, ``a2a-sdk[http-server]==1.3.0``, ``fastapi`` and ``uvicorn`` are
+installed, as examples/README.md says. Settings, all from the environment: ``AGENT_URL`` where the agent is called,
+``RING`` its key ring, ``API_KEYS`` the store of its callers' keys, ``WEBHOOKS`` the private origins of webhooks of your
+own.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ app = protect(
     Starlette(routes=create_jsonrpc_routes(handler, rpc_url="/rpc")),
     card=card,
     verifiers={
+        **hello_world.verifiers,
         "key": ApiKeyVerifier(SqliteApiKeys(os.environ.get("API_KEYS", "keys.db"))),
-        **{name: verifier for name, verifier in hello_world.verifiers.items() if name != "key"},
     },
     serving=CardServing(signer=ring),
     url=URL,

@@ -4,7 +4,10 @@ notifications of others come late or never."""
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -60,3 +63,27 @@ async def test_an_answer_without_end_is_dropped_after_64_kb() -> None:
             came = await client.post(f"{origin}/", content=b"{}")
     assert (came.status_code, came.content) == (200, b"")
     assert written < 20_000_000  # what the buffers of both sides hold
+
+
+async def test_names_that_are_never_found_use_up_no_look_up_of_other_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as of key sets. A look-up cannot be interrupted, so it goes on when its delivery has ended."""
+    ended = threading.Event()
+    found = socket.getaddrinfo
+
+    def look_up(host: str, *arguments: Any, **options: Any) -> Any:
+        if host.endswith(".evil.example.com"):
+            ended.wait(30)
+            raise OSError
+        return found(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(delivery, "_SECONDS", 0.3)
+    try:
+        async with httpx.AsyncClient(transport=PushTransport()) as client, serving(answer()) as keys:
+            urls = [f"https://{number}.evil.example.com/" for number in range(150)]
+            outcomes = await asyncio.gather(*[client.post(url, content=b"") for url in urls], return_exceptions=True)
+            assert {type(each) for each in outcomes} == {FetchError}
+            origin = f"http://localhost:{keys.port}"
+            await Fetcher(private_origins=[origin]).fetch(origin, configured=True)
+    finally:
+        ended.set()

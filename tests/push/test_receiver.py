@@ -14,6 +14,7 @@ import pytest
 from a2a_trust import ConfigurationError, TrustedKey, TrustStore, generate_signer, verify_card
 from a2a_trust.auth import SqliteProofMemory
 from a2a_trust.auth.proofs.memory import VolatileProofMemory
+from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.keys import UnsafeAnyOrigin
 from a2a_trust.push import PushProof, UnsafeTokenOnly
 from tests.client.agents import OWNER, card_of, signed
@@ -215,6 +216,29 @@ async def test_the_key_ring_rotates_between_two_notifications() -> None:
     assert await webhook.post(*delivery(token, by=new, jti="3")) == 204
     assert await webhook.post(*delivery(token, jti="4")) == 401
     assert len(webhook.got) == 3
+
+
+class Published(Webhook):
+    """Its trusted keys are on the network: ``trust`` has them when they were fetched."""
+
+    published: TrustStore | None = None
+
+    async def fetch(self, origin: str | None = None) -> TrustStore:
+        assert origin == HOST
+        if self.published is None:
+            raise KeySourceUnavailableError("unreachable")
+        self.trust = self.published
+        return self.published
+
+
+async def test_key_sets_on_the_network_are_fetched_again_if_they_are_too_old() -> None:
+    new = generate_signer("ES256", kid="new")
+    webhook = Published()
+    token = webhook.register()
+    assert await webhook.post(*delivery(token)) == 204  # the known keys are enough
+    webhook.published = trust(new)
+    assert await webhook.post(*delivery(token, by=new)) == 204
+    assert await webhook.post(*delivery(token, jti="2")) == 401
 
 
 def test_the_card_must_be_bound_to_a_host() -> None:

@@ -139,14 +139,17 @@ class SystemResolver:
     """The resolver of the operating system, called in separate threads.
 
     A lookup cannot be interrupted. So a name whose servers never answer must block neither the other threads of the
-    program nor its end.
+    program nor its end. ``lookups`` bounds them, so that names that others choose use up no other slots.
     """
 
+    def __init__(self, lookups: BoundedSemaphore | None = None) -> None:
+        self._lookups = _LOOKUPS if lookups is None else lookups
+
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        if not _LOOKUPS.acquire(blocking=False):
+        if not self._lookups.acquire(blocking=False):
             raise OSError("too many names are being looked up now")
         found: Future[list[str]] = Future()
-        Thread(target=_look_up, args=(host, port, found), daemon=True).start()
+        Thread(target=_look_up, args=(host, port, found, self._lookups), daemon=True).start()
         return await asyncio.wrap_future(found)
 
 
@@ -154,7 +157,7 @@ _LOOKUPS: Final = BoundedSemaphore(64)
 _LOOKUP_SECONDS: Final = 5.0
 
 
-def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
+def _look_up(host: str, port: int, found: Future[list[str]], lookups: BoundedSemaphore) -> None:
     found.set_running_or_notify_cancel()  # from here on the one who waits can go, and this goes on
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -163,7 +166,7 @@ def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
     else:
         found.set_result([str(address[0]) for *_, address in answers])
     finally:
-        _LOOKUPS.release()
+        lookups.release()
 
 
 async def addresses_of(host: str, port: int, resolver: Resolver) -> list[Address]:

@@ -154,6 +154,14 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="trust the keys that an agent publishes itself when its first card comes; later cards need the same keys",
     )
+    command.add_argument(
+        "--expires-within",
+        metavar="TIME",
+        help="exit with 1 also for cards that are verified for less than this time: 14d",
+    )
+    command.add_argument(
+        "--at", metavar="WHEN", help="verify as of a later moment: 30d, or 2027-01-31; without the card memory"
+    )
     _add_cards_from(command)
     command.add_argument(
         "--report", metavar="FILE", help="write a JSON line for each card, without the card, to a new file"

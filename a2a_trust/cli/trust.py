@@ -260,8 +260,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         if not options.json:
             _put_revoked(key, was_revoked=was_revoked)
     for row in losses if not options.json else ():
-        left = f"{row['left']} left" if row["left"] else "no key left"
-        put(f"  {printable(row['host'])} loses {printable(', '.join(row['loses']))}; {left}")
+        put(f"  {printable(row['host'])} loses {printable(', '.join(row['loses']))}; {row['left'] or 'no key'} left")
     keys = [
         {"kid": key.kid, "thumbprint": key.thumbprint, "entry": key.entry, "was_revoked": was_revoked}
         for key, was_revoked in revoked.items()

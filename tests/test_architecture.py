@@ -123,8 +123,9 @@ HOMES = {
 STANDARD = {
     "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
     "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "fnmatch",
-    "difflib", "functools", "__future__", "gc", "getpass", "hashlib", "heapq", "hmac", "importlib", "inspect", "io", "ipaddress",
+    "functools", "__future__", "gc", "getpass", "hashlib", "heapq", "hmac", "importlib", "inspect", "io", "ipaddress",
     "itertools", "json", "logging", "math", "multiprocessing", "operator", "os", "pathlib", "queue", "re", "resource",
+    "difflib",
     "secrets", "shlex", "shutil", "signal", "socket", "ssl", "stat", "struct", "sys", "tempfile", "textwrap",
     "threading", "time", "tomllib", "traceback", "types", "typing", "unicodedata", "urllib", "uuid", "warnings",
     "weakref", "zlib",

@@ -206,7 +206,7 @@ def _run(verifying: _Verification, report: TextIO | None) -> Exit:
             if report is not None:
                 print(outcome.reported, file=report)
             progress.show(results.total, results.failed)
-    code = results.put(quiet=options.quiet)
+    code = results.put()
     if report is not None:
         put_report("verify", code, {"cards": results.total}, report, form="lines")
     return code

@@ -67,6 +67,9 @@ def test_each_user_gets_a_password_in_a_file(run: Run, tmp_path: Path) -> None:
     [
         (("api-key", *KEYS, "--owners-from"), "ann\nbob\nann\n", "name 1 occurs 2 times"),
         (("api-key", *KEYS, "--owners-from"), "ann\n bob\n", "name 2: API key: the owner"),
+        (("api-key", *KEYS, "--owners-from"), "ann\u2028bob\n", "name 1: API key: the owner"),
+        (("api-key", *KEYS, "--owners-from"), "\ufeffann\n", "name 1: API key: the owner"),
+        (("api-key", *KEYS, "--owners-from"), "Zo\udcff\n", "name 1: API key: the owner"),
         (("api-key", *KEYS, "--owners-from"), "\n", "no names"),
         (("password", *PASSWORDS, "--users-from"), "ann\nbob\nann\n", "name 1 occurs 2 times"),
         (("password", *PASSWORDS, "--users-from"), "ann\nb:b\n", "name 2: password: the user name"),
@@ -75,7 +78,7 @@ def test_each_user_gets_a_password_in_a_file(run: Run, tmp_path: Path) -> None:
 def test_one_wrong_name_leaves_nothing_behind(
     command: tuple[str, ...], owners: str, said: str, run: Run, tmp_path: Path
 ) -> None:
-    (tmp_path / "names.txt").write_text(owners)
+    (tmp_path / "names.txt").write_text(owners, "utf-8", "surrogateescape")
     name, *arguments = command
     done = run(name, "create", *arguments, "names.txt", "-o", "new")
     assert (done.code, said in done.err) == (2, True)

@@ -157,16 +157,14 @@ class RecordWrites(Generic[_S]):
         """Revoke the keys with these ids, or the passwords of these users: all of them, or none if one is unknown."""
         wanted = tuple(names)
         with self._writing() as table:
-            records = list[_S]()
-            for place, name in enumerate(wanted, 1):
-                record = table.get(name)
-                if record is None:
-                    where = f"number {place} of {len(wanted)}: " if len(wanted) > 1 else ""
-                    raise ConfigurationError(f"{where}{self._unknown}")
-                records.append(revoke_record(record))
+            found = [table.get(name) for name in wanted]
+            records = tuple(revoke_record(record) for record in found if record is not None)
+            if None in found:
+                where = f"number {found.index(None) + 1} of {len(found)}: " if len(found) > 1 else ""
+                raise ConfigurationError(f"{where}{self._unknown}")
             for record in records:
                 table.put(record)
-        return tuple(records)
+        return records
 
 
 def revoke_record(record: _S) -> _S:

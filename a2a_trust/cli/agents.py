@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from a2a_trust.base.net.addresses import is_this_machine
@@ -117,12 +119,13 @@ class FetchSettings:
     """How cards are fetched.
 
     Without a ``memory``, rollback is not checked. ``on_first_use``: the keys of unknown agents are trusted on first
-    use.
+    use. ``clock`` gives the moment of the verification.
     """
 
     memory: CardMemory | None
     on_first_use: bool
     private_origins: bool
+    clock: Callable[[], float] = time.time
 
     def verify(self, document: bytes, url: str, origin: str, trust: TrustStore) -> VerifiedCard:
         """Verify a card that was fetched from that URL. Errors as of ``fetch_card``."""
@@ -130,12 +133,12 @@ class FetchSettings:
             from a2a_trust.client.flow import run
             from a2a_trust.client.verification import TrustOnFirstUse, Verification
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
-        verification = Verification(trust=trust, memory=self.memory, on_first_use=on_first_use)
+        verification = Verification(trust=trust, memory=self.memory, on_first_use=on_first_use, clock=self.clock)
         verifying = verification.verify(document, origin, is_elsewhere=is_elsewhere(url, origin))
         return run(verifying, _fetcher(url, private=self.private_origins))
 
 
-def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
+def fetch_settings(options: argparse.Namespace, at: float | None) -> FetchSettings | None:
     """The settings for agents that the arguments name; None if they name no agent.
 
     A pipeline uses no memory that is not named: an earlier job or another branch may have filled the user's memory.
@@ -149,6 +152,10 @@ def fetch_settings(options: argparse.Namespace) -> FetchSettings | None:
                 "--memory and --on-first-use work only with the URL of an agent (https://…); leave them out for files"
             )
         return None
+    if at is not None:
+        if options.memory is not None or options.on_first_use:
+            raise ConfigurationError("--at uses no memory: leave out --memory and --on-first-use")
+        return FetchSettings(None, False, options.private_origins, partial(float, at))
     from a2a_trust.cli.stores import card_memory
 
     if options.memory is not None:

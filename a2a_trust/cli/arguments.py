@@ -154,6 +154,12 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="trust the keys that an agent publishes itself when its first card comes; later cards need the same keys",
     )
+    command.add_argument(
+        "--expires-within",
+        metavar="TIME",
+        help="exit with 1 also for cards that are verified for less than this time: 14d",
+    )
+    command.add_argument("--at", metavar="WHEN", help="verify as of a later moment, without the card memory: 30d")
     _add_cards_from(command)
     command.add_argument(
         "--report", metavar="FILE", help="write a JSON line for each card, without the card, to a new file"
@@ -283,9 +289,7 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     )
     new.add_argument("--prefix", default="a2a", metavar="WORD", help="first word of the key's ID (default: a2a)")
     add = _actions(command, every)
-    create = add(
-        "create", "make a key, and show it once, on standard output; or make a key for each of many owners", new
-    )
+    create = add("create", "make a key, and show it once, on standard output; or one for each of many owners", new)
     owners = create.add_mutually_exclusive_group(required=True)
     owners.add_argument("--owner", **owner)
     _add_names_from(owners, "--owners-from")
@@ -298,9 +302,7 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     list_ = add("list", "show the keys; no secrets")
     list_.add_argument("--owner", metavar="NAME", help="show only keys of this owner")
     _add_expires_within(list_, "keys")
-    list_.add_argument(
-        "--unused-for", metavar="TIME", help="show only valid keys that were not used for this time: 90d"
-    )
+    list_.add_argument("--unused-for", metavar="TIME", help="show only valid keys that were unused for this time: 90d")
     rotate = add("rotate", "make a key that replaces another; the old key stays valid for --overlap")
     rotate.add_argument("id", metavar="ID", help="ID of the old key; see api-key list")
     rotate.add_argument(
@@ -348,10 +350,8 @@ def _add_password(command: argparse.ArgumentParser) -> None:
         "--expires", metavar="TIME", help="how long the password is valid: 90d, 12h, 30m (default: it never expires)"
     )
     add = _actions(command, every)
-    _add_folder(
-        add("create", "make a random password, and show it once; or make one for each of many users", users, new),
-        "--users-from",
-    )
+    create = add("create", "make a random password, and show it once; or one for each of many users", users, new)
+    _add_folder(create, "--users-from")
     import_ = add("import", "accept a password that a person chose, of 15 or more characters", user, new)
     import_.add_argument(
         "file",
@@ -462,9 +462,7 @@ def _add_cards_from(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_quiet(
-    command: argparse.ArgumentParser, text: str = "print only errors, and warnings about keys and files"
-) -> None:
+def _add_quiet(command: argparse.ArgumentParser, text: str = "print only errors, warnings and the sum") -> None:
     command.add_argument("-q", "--quiet", action="store_true", help=text)
 
 

@@ -141,7 +141,8 @@ def read_secret(name: str, kind: str) -> bytes:
 
 def names_in(file: str) -> list[str]:
     """The names on the lines of a file, or of standard input for ``-``; each occurs once."""
-    names = [line for line in read_input(file).decode(errors="surrogateescape").splitlines() if line]
+    text = read_input(file).decode(errors="surrogateescape")  # no name may have surrogates
+    names = [line for line in text.replace("\r\n", "\n").split("\n") if line]
     if not names:
         raise ConfigurationError(f"{file}: no names; write one on a line")
     for name, count in Counter(names).items():

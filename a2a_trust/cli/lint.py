@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     if options.sarif:
         _put_sarif(reports)
         return results.exit
-    return results.put(quiet=options.quiet)
+    return results.put()
 
 
 def _put_sarif(reports: list[_Report]) -> None:

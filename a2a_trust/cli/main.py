@@ -10,7 +10,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -155,7 +155,15 @@ def _check_is_file_or_option(arguments: list[str]) -> None:
     if not os.path.exists(arguments[0]):  # noqa: PTH110  the import of pathlib is slow
         parser = _parser()
         parser.wants_json = _json_form(arguments)
-        parser.error(f"{arguments[0]} is neither a command nor a file; the commands are {', '.join(COMMANDS)}")
+        meant = _did_you_mean(arguments[0], COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
+        parser.error(f"{arguments[0]} is neither a command nor a file{meant}")
+
+
+def _did_you_mean(word: str, words: Iterable[str]) -> str:
+    from difflib import get_close_matches  # slow to import
+
+    near = get_close_matches(word, list(words), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _json_form(arguments: Sequence[str]) -> str:
@@ -176,7 +184,8 @@ class _Parser(argparse.ArgumentParser):
         self.wants_json = _json_form(args or ())
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:  # argparse leaves them to the outer parser, which would show the usage of all commands
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            meant = _did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         sources = (getattr(options, name, None) for name in ("files", "files_from", "cards_from"))
         if "files" in options and not any(source is not None and source != [] for source in sources):
             self.error("the following arguments are required: FILE, or --files-from FILE")

@@ -18,6 +18,7 @@ import argparse
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,6 +29,7 @@ from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
 from a2a_trust.cli.sources import open_input
 from a2a_trust.errors import ConfigurationError
 
+_MOST_SHOWN: Final = 50
 _MAGIC: Final = re.compile(r"[*?\[]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -82,6 +84,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def named_cards(options: argparse.Namespace) -> list[str]:
     """The names of the cards, each once; names from a directory or a glob in alphabetical order.
 
+    For more than 50 cards on a terminal it sets ``options.quiet``, so people see the failures and the sum only.
+
     ConfigurationError: a directory, a glob or a list has no card. OSError: a list or a directory cannot be read.
     """
     given = list(options.files)
@@ -97,7 +101,10 @@ def named_cards(options: argparse.Namespace) -> list[str]:
         )
     if cards_from == "-" and "-" in given:
         raise ConfigurationError("--cards-from -: standard input has the cards, so remove the name - from the list")
-    return list(dict.fromkeys(name for each in given for name in _expand(each)))
+    names = list(dict.fromkeys(name for each in given for name in _expand(each)))
+    if len(names) > _MOST_SHOWN and sys.stdout is not None and sys.stdout.isatty():
+        options.quiet = True
+    return names
 
 
 def _read_list(name: str) -> list[str]:

@@ -172,13 +172,13 @@ class Results:
     def total(self) -> int:
         return self.counts.total()
 
-    def put(self, *, quiet: bool = False) -> Exit:
+    def put(self) -> Exit:
         """Write the end of the report, for people the totals when there are several cards; return the exit code."""
         total = self.total
         if self._form:
             members = {"cards": total} if self._form == "lines" else {"results": self._entries}
             put_report(self._command, self.exit, members, self._stream, form=self._form)
-        elif total > 1 and not quiet:
+        elif total > 1:
             put(f"{total} cards: {', '.join(f'{n} {word}' for word, n in self.counts.items())}", self._stream)
         return self.exit
 

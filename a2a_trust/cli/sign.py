@@ -392,7 +392,7 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
                 put(f"  note: {printable(note)}", stream)
     if noted and len(works) > 1:
         put(f"notes on {noted} of the cards: --json shows them", stream)
-    return results.put(quiet=options.quiet)
+    return results.put()
 
 
 def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[_Status, Exit]:

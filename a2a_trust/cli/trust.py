@@ -257,25 +257,21 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
                 f"{path}: the revocation was written, but {mistake}. Revoke that key: a2a-sign trust revoke "
                 f"{shlex.quote(options.file)} {shlex.quote(key.kid or '')}; for a key that is not listed, leave out KID"
             )
-        if not options.json:
-            _put_revoked(key, was_revoked=was_revoked)
+        if options.json:
+            continue
+        put(f"{mark('revoked', 'green', sys.stdout)} {printable(key.kid or key.thumbprint)}")
+        if was_revoked:
+            put("  it was revoked before; nothing was changed")
+        elif key.entry is not None:
+            scope = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
+            put(f"  {scope} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
     for row in losses if not options.json else ():
-        left = f"{row['left']} left" if row["left"] else "no key left"
-        put(f"  {printable(row['host'])} loses {printable(', '.join(row['loses']))}; {left}")
+        put(f"  {printable(row['host'])} loses {printable(', '.join(row['loses']))}; {row['left'] or 'no key'} left")
     keys = [
         {"kid": key.kid, "thumbprint": key.thumbprint, "entry": key.entry, "was_revoked": was_revoked}
         for key, was_revoked in revoked.items()
     ]
     return {"keys": keys, "hosts": losses}
-
-
-def _put_revoked(key: RevokedKey, *, was_revoked: bool) -> None:
-    put(f"{mark('revoked', 'green', sys.stdout)} {printable(key.kid or key.thumbprint)}")
-    if was_revoked:
-        put("  it was revoked before; nothing was changed")
-    elif key.entry is not None:
-        scope = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
-        put(f"  {scope} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
 
 
 def _leaked_keys(options: argparse.Namespace) -> list[str]:

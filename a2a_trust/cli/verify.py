@@ -6,6 +6,7 @@ Many cards are verified on all cores, and cards of URLs by several threads. The 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any, TextIO
 
 from a2a_trust.base.workers import in_threads, on_all_cores
 from a2a_trust.cli.agents import FetchSettings, fetch_settings, read_or_fetch
+from a2a_trust.cli.moments import duration, moment, rfc3339
 from a2a_trust.cli.named_cards import NamedCard, card_sources, is_url, named_cards, reader_for
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
@@ -61,12 +63,17 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verification:
-    """How all cards are verified. ``now`` is the moment for cards that are not fetched."""
+    """How all cards are verified. ``now`` is the moment for cards that are not fetched.
+
+    ``as_of`` is the moment of --at, as text. A card must be verified at ``until``, too.
+    """
 
     options: argparse.Namespace
     keys: TrustedKeys
     asked: FetchSettings | None
     now: float
+    as_of: str | None
+    until: float
 
     def outcome(self, card: NamedCard) -> _Outcome:
         """Read and verify a card."""
@@ -93,7 +100,12 @@ class _Verification:
 
     def _success(self, name: str, data: bytes, verified: VerifiedCard) -> _Outcome:
         lines, warnings = tuple[str, ...](), tuple[str, ...]()
-        if not (self.options.json or self.options.quiet):
+        is_soon = verified.valid_until <= self.until
+        code = Exit.INVALID if is_soon else Exit.OK
+        if not self.options.json and is_soon:
+            ends = rfc3339(verified.valid_until)
+            lines = (f"{printable(name)}: {mark('EXPIRES SOON', 'red', sys.stdout)}: verified until {ends} only",)
+        elif not (self.options.json or self.options.quiet):
             lines = tuple(_lines_of_success(name, verified, verbose=self.options.verbose))
             warnings = tuple(
                 f"{name}: {warning}"
@@ -106,10 +118,10 @@ class _Verification:
         card = {"card": verified.card} if self.options.json else {}
         word = "verified in part" if verified.unverified else "verified"
         return _Outcome(
-            code=Exit.OK,
-            word=word,
-            entry=self._entry(name, Exit.OK, {**report, **card}),
-            reported=self._report_line(name, data, Exit.OK, report),
+            code=code,
+            word="expires soon" if is_soon else word,
+            entry=self._entry(name, code, {**report, **card}),
+            reported=self._report_line(name, data, code, report),
             lines=lines,
             warnings=warnings,
         )
@@ -127,7 +139,7 @@ class _Verification:
         )
 
     def _entry(self, name: str, code: Exit, report: dict[str, Any]) -> dict[str, Any] | str:
-        entry = {"file": name, "ok": code == Exit.OK, "class": class_of(code), **report}
+        entry = {**self._head(name, code), **report}
         if self.options.json == "lines":
             return json_line({"command": "verify", **entry})
         return entry if self.options.json else ""
@@ -136,7 +148,10 @@ class _Verification:
         if self.options.report is None:
             return ""
         digest = None if data is None else sha256(data).hexdigest()
-        return json_line({"file": name, "ok": code == Exit.OK, "class": class_of(code), **report, "sha256": digest})
+        return json_line({**self._head(name, code), **report, "sha256": digest})
+
+    def _head(self, name: str, code: Exit) -> dict[str, Any]:
+        return {"file": name, "ok": code == Exit.OK, "class": class_of(code), "as_of": self.as_of}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -159,7 +174,11 @@ def _prepare(options: argparse.Namespace) -> _Verification:
     if options.trust is None and not (options.jwks or options.public_key or options.on_first_use):
         raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --public-key FILE")
     options.files = named_cards(options)
-    return _Verification(options=options, keys=trusted_keys(options), asked=fetch_settings(options), now=time.time())
+    keys, within = trusted_keys(options), options.expires_within
+    at = None if options.at is None else moment(options.at, time.time(), "--at")
+    now, asked = at or time.time(), fetch_settings(options, at)
+    until = -math.inf if within is None else now + duration(within, "--expires-within").total_seconds()
+    return _Verification(options=options, keys=keys, asked=asked, now=now, as_of=rfc3339(at), until=until)
 
 
 def _new_report(name: str | None) -> TextIO | None:
@@ -181,13 +200,13 @@ def _run(verifying: _Verification, report: TextIO | None) -> Exit:
                 progress.hide()
             results.add(outcome.entry, outcome.code, outcome.word)
             for line in outcome.lines:
-                put(line)
+                put(f"AS OF {verifying.as_of}: {line}" if verifying.as_of else line)
             for warning in outcome.warnings:
                 warn(warning)
             if report is not None:
                 print(outcome.reported, file=report)
             progress.show(results.total, results.failed)
-    code = results.put(quiet=options.quiet)
+    code = results.put()
     if report is not None:
         put_report("verify", code, {"cards": results.total}, report, form="lines")
     return code

@@ -305,13 +305,10 @@ def read_key_ring(data: bytes, *, passphrase: str | None = None) -> KeyRing:
 
 def public_keys_of_ring(data: bytes) -> tuple[PublicKey, ...]:
     """The public keys in the content of a ring's file, also of revoked keys. Private keys are not read."""
-    return tuple(
-        _read_key({**entry, "private_key": None} if isinstance(entry, dict) else entry, None).public_key
-        for entry in _entries(data)
-    )
+    return tuple(_read_key({**entry, "private_key": None}, None).public_key for entry in _entries(data))
 
 
-def _entries(data: bytes) -> list[Any]:
+def _entries(data: bytes) -> list[dict[str, Any]]:
     other = (
         f'not a key ring: expected an object with "type": "{_TYPE}"; to make a ring, also from an existing key: '
         "a2a-sign keys create RING [--key FILE]"
@@ -324,8 +321,8 @@ def _entries(data: bytes) -> list[Any]:
     if value.get("version") != _VERSION or value.keys() != {"type", "version", "keys"}:
         raise MalformedError(f"key ring: not version {_VERSION}; use the release of a2a-trust that wrote the file")
     entries = value["keys"]
-    if not isinstance(entries, list):
-        raise MalformedError("key ring: keys must be a list")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise MalformedError("key ring: keys must be a list of objects")
     return entries
 
 
@@ -344,8 +341,8 @@ def key_ring_bytes(ring: KeyRing) -> bytes:
     return f"{json.dumps({'type': _TYPE, 'version': _VERSION, 'keys': entries}, indent=2)}\n".encode()
 
 
-def _read_key(entry: object, passphrase: str | None) -> RingKey:
-    if not isinstance(entry, Mapping) or entry.keys() != _MEMBERS:
+def _read_key(entry: dict[str, Any], passphrase: str | None) -> RingKey:
+    if entry.keys() != _MEMBERS:
         raise MalformedError(f"key ring: a key must have exactly the members {', '.join(sorted(_MEMBERS))}")
     kid, alg, public_pem, private = (entry[name] for name in ("kid", "alg", "public_key", "private_key"))
     if not (isinstance(kid, str) and isinstance(alg, str) and isinstance(public_pem, str)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from a2a_trust.base.dates import date_of
 from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import CardVerificationError, SignatureFailure, TrustError, UncoveredFieldsError
 from a2a_trust.signing.verify import VerifiedCard
@@ -18,6 +20,7 @@ def report_of_verified(verified: VerifiedCard) -> JSONObject:
         "form": verified.form,
         "origin": verified.origin,
         "on_first_use": verified.on_first_use,
+        "valid_until": None if verified.valid_until == math.inf else date_of(verified.valid_until),
         "dropped": list(verified.dropped),
         "unverified": list(verified.unverified),
         "warnings": list(verified.warnings),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,18 @@ def test_an_older_card_after_a_newer_one_is_refused_until_the_agent_is_forgotten
     way_out = done.out[done.out.index("a2a-sign memory forget") :].strip()
     assert command(*shlex.split(way_out)[1:]).code == 0
     assert command("verify", url, *KEYS).code == 0
+
+
+def test_a_verification_as_of_later_leaves_the_memory_as_it_is(command: Command, agent: Agent) -> None:
+    url = agent.origin(HOST)
+    signing = sign_card(card_of(url), OWNER, iat=int(time.time()), lifetime=timedelta(days=1))
+    agent.pages[NEW] = json.dumps(signing.card).encode()
+    (entry,) = command("verify", url, *KEYS, "--at", "12h", "--json").json["results"]
+    assert (entry["ok"], entry["rollback_checked"], "as_of" in entry) == (True, False, True)
+    assert command("verify", url, *KEYS, "--at", "36h").code == 1
+    for option in (["--memory", "a.db"], ["--on-first-use"]):
+        assert "--at uses no memory" in command("verify", url, *KEYS, "--at", "12h", *option).err
+    assert command("memory", "list").code == 2  # nothing has made one
 
 
 def test_signatures_that_were_taken_off_are_told(command: Command, agent: Agent) -> None:

@@ -164,9 +164,10 @@ def test_one_line_for_each_card_and_the_sums(run: Run, cards: Path) -> None:
     ]
     done = run("lint", "agents")
     assert (done.code, done.out.splitlines()[-1]) == (0, "3 cards: 3 without problems")
-    assert run("lint", "agents/ann/card.json", "agents/zoe/card.json", "-q").out == ""
-    assert run("agents", "--key", "key.pem", "-q").out == ""
-    assert run("verify", "agents", "--jwks", "key.jwks.json", "--any-origin", "-q").out == ""
+    quiet = run("lint", "agents/ann/card.json", "agents/zoe/card.json", "-q").out
+    assert quiet == "2 cards: 2 without problems\n"
+    assert run("agents", "--key", "key.pem", "-q").out == "3 cards: 3 signed\n"
+    assert run("verify", "agents", "--jwks", "key.jwks.json", "--any-origin", "-q").out == "3 cards: 3 verified\n"
 
 
 def test_notes_of_many_cards_are_counted_and_in_the_report(run: Run, cards: Path) -> None:

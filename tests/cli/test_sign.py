@@ -450,8 +450,14 @@ def test_closed_and_full_streams_are_no_crash(
 
 
 def test_a_slip_of_the_pen_is_told_as_one(run: Run) -> None:
-    done = run("sgin", "card.json")
-    assert (done.code, "sgin is neither a command nor a file; the commands are sign, keygen" in done.err) == (2, True)
+    for arguments, said in (
+        ("sgin card.json", "sgin is neither a command nor a file; did you mean sign?"),
+        ("xyzzy card.json", "xyzzy is neither a command nor a file; the commands are sign, keygen"),
+        ("card.json --expries 9d", "unrecognized arguments: --expries 9d; did you mean --expires?"),
+        ("verify card.json --jwk=keys.json", "unrecognized arguments: --jwk=keys.json; did you mean --jwks?"),
+    ):
+        done = run(*arguments.split())
+        assert (done.code, said in done.err) == (2, True), done.err
 
 
 def test_options_may_come_before_the_card(run: Run, card: Path, key: Path) -> None:

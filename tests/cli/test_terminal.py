@@ -46,6 +46,18 @@ def test_a_terminal_gets_colors_and_a_pipe_the_same_words_without(command: str, 
     assert on_terminal(tmp_path, command, "card.json", NO_COLOR="1") == piped.stdout
 
 
+def test_of_many_cards_a_terminal_shows_the_failures_and_the_sum(tmp_path: Path) -> None:
+    for number in range(51):
+        (tmp_path / f"{number:02}.json").write_text(json.dumps(CARD if number else {**CARD, "name": 1}))
+    assert COLOUR.sub("", on_terminal(tmp_path, "lint", ".")).splitlines()[-1].startswith("51 cards: ")
+    assert "01.json" not in on_terminal(tmp_path, "lint", ".")
+    assert "00.json" in on_terminal(tmp_path, "lint", ".")
+    piped = subprocess.run([COMMAND, "lint", "."], cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    assert "01.json" in piped
+    (tmp_path / "00.json").unlink()
+    assert "01.json" in on_terminal(tmp_path, "lint", ".")  # fifty are few
+
+
 def test_no_text_of_a_card_makes_a_line_of_its_own(tmp_path: Path) -> None:
     """Where the terminal begins a new line, a text would look like the report."""
     forged = "trusted:      verified, for bank.example.com"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,45 @@ def test_what_a_stranger_wrote_cannot_steer_the_terminal(run: Run, signed: Path,
         assert done.code == code
         assert done.out.replace("\n", "").isprintable()
         assert shown in done.out
+
+
+TRUSTED = ("--jwks", "key.jwks.json", "--any-origin")
+
+
+def test_a_card_that_expires_soon_is_an_alarm(run: Run, card: Path, key: Path) -> None:
+    assert run("card.json", "--key", "key.pem", "--expires", "20d").code == 0
+    assert run("verify", "card.json", *TRUSTED, "--expires-within", "19d").code == 0
+    done = run("verify", "card.json", *TRUSTED, "--expires-within", "21d", "--quiet")
+    assert (done.code, done.out.startswith("card.json: EXPIRES SOON: verified until 20")) == (1, True)
+    report = run("verify", "card.json", *TRUSTED, "--expires-within", "21d", "--json").json
+    assert (report["exit"], report["results"][0]["ok"], report["results"][0]["class"]) == (1, False, "invalid")
+    assert report["results"][0]["valid_until"] in done.out
+    assert run("verify", "card.json", *TRUSTED, "--expires-within", "soon").code == 2
+
+
+def test_a_card_without_an_end_never_expires_soon(run: Run, signed: Path) -> None:
+    report = run("verify", "card.json", *TRUSTED, "--expires-within", "9999d", "--json").json
+    assert (report["exit"], report["results"][0]["valid_until"]) == (0, None)
+
+
+def test_a_card_is_verified_as_of_a_later_day(run: Run, card: Path, key: Path) -> None:
+    assert run("card.json", "--key", "key.pem", "--expires", "20d").code == 0
+    done = run("verify", "card.json", *TRUSTED, "--at", "19d")
+    assert (done.code, re.match(r"AS OF 20\S+Z: card\.json: verified: ", done.out) is not None) == (0, True)
+    done = run("verify", "card.json", *TRUSTED, "--at", "21d")
+    assert (done.code, re.match(r"AS OF 20\S+Z: card\.json: NOT VERIFIED ", done.out) is not None) == (1, True)
+    report = run("verify", "card.json", *TRUSTED, "--at", "2096-01-31", "--json", "--report", "report.jsonl").json
+    assert (report["exit"], report["results"][0]["as_of"]) == (1, "2096-01-31T00:00:00Z")
+    line = json.loads(card.with_name("report.jsonl").read_text().splitlines()[0])
+    assert (line["ok"], line["as_of"]) == (False, "2096-01-31T00:00:00Z")
+    assert run("verify", "card.json", *TRUSTED, "--at", "19d", "--expires-within", "2d").code == 1
+    for past in ("2020-01-31", "0d"):
+        assert "this moment has passed" in run("verify", "card.json", *TRUSTED, "--at", past).err
+
+
+def test_as_of_a_later_day_a_revoked_key_is_revoked(run: Run, signed: Path) -> None:
+    host = ("--origin", "invoice.example.com")
+    assert run("trust", "add", "trust.toml", *host, "--jwks", "key.jwks.json").code == 0
+    assert run("verify", "card.json", "--trust", "trust.toml", *host, "--at", "9d").code == 0
+    assert run("trust", "revoke", "trust.toml", "--jwks", "key.jwks.json", "--yes").code == 0
+    assert run("verify", "card.json", "--trust", "trust.toml", *host, "--at", "9d").code == 4

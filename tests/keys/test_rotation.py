@@ -344,7 +344,7 @@ OTHER = generate_signer("EdDSA", kid="a")
         (json.dumps({**document(), "more": 1}).encode(), "version 1"),
         (json.dumps({**document(), "keys": {}}).encode(), "keys must be a list"),
         (json.dumps({**document(), "keys": []}).encode(), "no key in it can sign"),
-        (json.dumps({**document(), "keys": ["a"]}).encode(), "exactly the members"),
+        (json.dumps({**document(), "keys": ["a"]}).encode(), "list of objects"),
         (changed(more=1), "exactly the members"),
         (changed(kid=1), "must be strings"),
         (changed(kid=""), "kid must be"),

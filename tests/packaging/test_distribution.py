@@ -84,7 +84,7 @@ def test_the_metadata_says_what_is_true(built: tuple[Path, Path]) -> None:
     metadata, points = metadata_of(built[0])
     assert metadata["Author"] == "a2a-trust authors"
     assert (metadata["Requires-Python"], metadata["Description-Content-Type"]) == (">=3.11", "text/markdown")
-    assert points == "[console_scripts]\na2a-sign = a2a_trust.cli.main:main\n"
+    assert points == "[console_scripts]\na2a-sign = a2a_trust.cli.main:main\na2a-trust = a2a_trust.cli.main:main\n"
     assert set(metadata.get_all("Provides-Extra", [])) == {
         *filter(None, EXTRAS),
         "completion",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -51,8 +53,12 @@ jobs:
         with: {mode: verify, files: agents, trust: trust.toml, origin: "https://other.example.com"}
       - uses: ACTION
         with: {mode: lint, files: agents}
+      - continue-on-error: true
+        id: alarm
+        uses: ACTION
+        with: {mode: verify, files: agents, trust: trust.toml, expires-within: 300d}
       - run: |
-          echo "failed: ${{ steps.unsigned.outcome }} ${{ steps.elsewhere.outcome }}"
+          echo "failed: ${{ steps.unsigned.outcome }} ${{ steps.elsewhere.outcome }} ${{ steps.alarm.outcome }}"
           echo "changed: ${{ steps.first.outputs.changed }} ${{ steps.again.outputs.changed }}"
           echo "changed: ${{ steps.ends-soon.outputs.changed }}"
 """
@@ -71,7 +77,7 @@ def test_the_action_signs_checks_verifies_and_lints(tmp_path: Path) -> None:
     assert done.ok, done.log
     said = done.said()
     assert [line for line in said if line.startswith(("failed:", "changed:"))] == [
-        "failed: failure failure",
+        "failed: failure failure failure",
         "changed: true false",
         "changed: true",
     ]
@@ -101,7 +107,7 @@ def test_a_missing_input_is_an_error_that_names_it(
     script = ACTION.read_text(encoding="utf-8").split(f"- name: {step}\n")[1].split("run: |")[1]
     script = script.partition("\n    - name:")[0]
     names = ("FILES", "A2A_SIGN_KEY", "EXPIRES", "EXPIRES_WITHIN", "COMPANION", "TRUST", "ORIGIN", "FAIL_ON")
-    nothing = dict.fromkeys((*names, "SCHEME", "CREDENTIAL"), "")
+    nothing = dict.fromkeys((*names, "SCHEME", "CREDENTIAL"), "") | {"GITHUB_OUTPUT": os.devnull}
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=tmp_path,
@@ -112,6 +118,25 @@ def test_a_missing_input_is_an_error_that_names_it(
     )
     assert done.returncode == 2
     assert said in done.stdout + done.stderr
+
+
+def test_lint_leaves_a_file_for_code_scanning(tmp_path: Path) -> None:
+    script = ACTION.read_text(encoding="utf-8").split("- name: Verify or lint\n")[1].split("run: |")[1]
+    (tmp_path / "card.json").write_text("{}")
+    outputs = tmp_path / "outputs"
+    inputs = {"MODE": "lint", "FILES": "card.json", "GITHUB_OUTPUT": str(outputs), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script.partition("\n    - name:")[0]],
+        cwd=tmp_path,
+        env=clean_environment(tmp_path / "home", **inputs, PYTHON=sys.executable, CI="true"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "card.json: " in done.stdout) == (1, True)
+    name = outputs.read_text().removeprefix("sarif=").removesuffix("\n")
+    (run,) = json.loads(Path(name).read_text())["runs"]
+    assert {result["ruleId"] for result in run["results"]} >= {"missing-member"}
 
 
 def test_linters_of_actions_find_nothing() -> None:

@@ -29,6 +29,7 @@ def test_a_report_on_a_verified_card() -> None:
         "form": "spec",
         "origin": None,
         "on_first_use": False,
+        "valid_until": None,
         "dropped": [],
         "unverified": [],
         "warnings": list(verified.warnings),

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 from urllib.parse import parse_qsl
 
 from msgspec import DecodeError, Raw, ValidationError
-from msgspec.json import Decoder
+from msgspec.json import Decoder, Encoder
 
 from a2a_trust.card.operations import MESSAGE, METHODS, NAMING, Binding, Named, NamingFields, Operation, fold_name
 from a2a_trust.card.schema import Generation
@@ -40,8 +40,8 @@ _CONTENT_TYPE: Final = len("content-type")
 _MEDIA_TYPE: Final = re.compile(
     rb'application/(?:a2a\+)?json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?', re.IGNORECASE
 )
-_NULL: Final = b"null"
-_VERSION: Final = b'"2.0"'
+_NULL: Final = Raw(b"null")
+_VERSION: Final = Raw(b'"2.0"')
 _MAX_ID: Final = 1_024
 """The longest id of a JSON-RPC request, in bytes of its JSON."""
 
@@ -84,12 +84,12 @@ class Call(NamedTuple):
     method: str = ""
     tenants: frozenset[str] = frozenset()
     task_id: str = ""
+    call_id: bytes | None = None
+    """The id of a JSON-RPC request, as JSON; None over HTTP+JSON."""
     webhooks: frozenset[str] = frozenset()
     """The URLs of all webhooks that the body names."""
     webhook_tasks: frozenset[str] = frozenset()
     """The tasks of the body's message, for which it may register webhooks."""
-    call_id: bytes | None = None
-    """The id of a JSON-RPC request, as JSON; None over HTTP+JSON."""
 
     @property
     def tenant(self) -> str:
@@ -175,7 +175,7 @@ def _read_json_rpc(body: bytes) -> Call:
         if request.get("jsonrpc") != _VERSION:
             raise CallRejectedError(INVALID, 'jsonrpc is not the string "2.0"')
         named = request.get("method")
-        method = _METHOD_OF.get(named, "") if type(named) is bytes else ""
+        method = "" if named is None else _METHOD_OF.get(_begin(named, MAX_NAME), "")
         if not method:
             method = _read_text(named, "method", INVALID)
             _check_method(method)
@@ -189,17 +189,7 @@ def _read_json_rpc(body: bytes) -> Call:
     except CallRejectedError as rejected:
         rejected.call_id = call_id
         raise
-    return Call(
-        binding=Binding.JSONRPC,
-        generation=generation,
-        operation=operation,
-        method=method,
-        tenants=tenants,
-        task_id=task_id,
-        webhooks=webhooks,
-        webhook_tasks=tasks,
-        call_id=call_id,
-    )
+    return Call(Binding.JSONRPC, generation, operation, method, tenants, task_id, call_id, webhooks, tasks)
 
 
 #: The methods of A2A as JSON, in the spelling that clients use.
@@ -220,13 +210,16 @@ def _check_method(method: str) -> None:
         raise CallRejectedError(UNKNOWN_METHOD, f"the method {method!a} is {known} in another spelling")
 
 
-def _id(given: _Json | None) -> bytes:
+def _id(given: Raw | None) -> bytes:
     """The id as JSON; CallRejectedError for an id that is not valid (JSON-RPC 2.0 4)."""
-    if given is None:
-        return _NULL
-    if given[:1] in (b"{", b"[", b"t", b"f") or len(given) > _MAX_ID:
+    text = _begin(_NULL if given is None else given, _MAX_ID + 1)
+    if text[:1] in (b"{", b"[", b"t", b"f") or len(text) > _MAX_ID:
         raise CallRejectedError(INVALID, f"the id is not a string or a number, or is longer than {_MAX_ID} bytes")
-    return bytes(given)
+    return text
+
+
+def _begin(given: Raw, most: int) -> bytes:
+    return bytes(memoryview(given)[:most])  # a long value is not copied
 
 
 _ID: Final = ("id",)
@@ -287,7 +280,7 @@ def _find_named(members: Mapping[str, Any], fields: NamingFields, found: list[tu
             found.append((within, _read_text(given, name, INVALID_PARAMS)))  # type: ignore[arg-type]
         elif type(given) is dict:  # read already
             _find_named(given, within, found)
-        elif given[:1] == b"{" or (within is not MESSAGE and given[:1] == b"["):  # an extension may have others here
+        elif _begin(given, 1) in ((b"{",) if within is MESSAGE else (b"{", b"[")):  # an extension may have others here
             _find_named(_read_object(given, name), within, found)
 
 
@@ -315,9 +308,6 @@ def _check_name(name: str, where: str) -> None:
         raise CallRejectedError(INVALID, f"the {where} has the name {name!a}, which is {known} in another spelling")
 
 
-_Json: TypeAlias = bytes | memoryview
-"""A value within a body, as JSON: a long one is not copied."""
-
 _SHORT: Final = 65_536
 """Texts up to this size, in bytes, are read at once, with their names: these have no more than it."""
 
@@ -335,7 +325,7 @@ class _MemberReader(threading.local):
         self._names: set[str] = set()
         self._decode = Decoder(dict[_Name, Raw], dec_hook=self._name).decode
 
-    def members(self, text: _Json) -> dict[_Name, Raw]:
+    def members(self, text: bytes | memoryview) -> dict[_Name, Raw]:
         self._names.clear()
         return self._decode(text)
 
@@ -356,7 +346,7 @@ _Utf8: Final = getincrementaldecoder("utf-8")
 _CHUNK: Final = 65_536
 
 
-def _read_body(body: bytes, decode: _Decoder) -> dict[str, Any]:
+def _read_body(body: bytes, decode: _Decoder) -> Mapping[str, Any]:
     """The members of a body that is one object; CallRejectedError for any other body. ``decode`` reads common ones."""
     try:
         if not body.isascii():
@@ -383,26 +373,24 @@ _PARAMS: Final = {
 }
 _REQUEST: Final = {**dict.fromkeys(("jsonrpc", "id", "method"), Raw), "params": _Typed("_P", _PARAMS, total=False)}
 _Decoder: TypeAlias = Callable[[bytes], dict[str, Any]]
+_encode: Final = Encoder().encode
 _common_params: Final[_Decoder] = Decoder(_Typed("_Params", _PARAMS, total=False)).decode
 _common_request: Final[_Decoder] = Decoder(_Typed("_Request", _REQUEST, total=False)).decode
 _plain: Final[_Decoder] = Decoder(dict[str, Raw]).decode
 
 
 class _Names(dict[str, bytes]):
-    """How a writer begins a member of that name."""
+    """How a writer with blanks begins a member of that name."""
 
-    def __init__(self, before: str, colon: str) -> None:
-        self._around = before, colon
+    def __init__(self, before: str) -> None:
+        self._before = before
         self.update({name: self[name] for name in (*_REQUEST, *_PARAMS, *_WITHIN)})
 
     def __missing__(self, name: str) -> bytes:
-        before, colon = self._around
-        return f'{before}"{name}"{colon}'.encode()
+        return f'{self._before}"{name}": '.encode()
 
 
-#: For the first member of an object, and for the others.
-_COMPACT: Final = _Names("{", ":"), _Names(",", ":")
-_SPACED: Final = _Names("{", ": "), _Names(", ", ": ")
+_FIRST, _OTHERS = _Names("{"), _Names(", ")
 
 
 def _simple_members(body: bytes, decode: _Decoder) -> dict[str, Any] | None:
@@ -416,34 +404,37 @@ def _simple_members(body: bytes, decode: _Decoder) -> dict[str, Any] | None:
         members = decode(body)
     except (DecodeError, RecursionError):
         return None
-    parts: list[bytes] = []
-    if len(members) <= MAX_MEMBERS:
-        _write(members, _SPACED if body[:64].find(b'": ') > 0 else _COMPACT, parts)
+    if len(members) > MAX_MEMBERS:
+        return None
+    if body[:64].find(b'": ') < 0:
+        return members if _encode(members) == body else None
+    parts: list[bytes | Raw] = []
+    _write(members, parts)
     return members if b"".join(parts) == body else None
 
 
-def _write(members: dict[str, Any], style: tuple[_Names, _Names], parts: list[bytes]) -> None:
-    """Append the text of an object to ``parts``, and make bytes of its values."""
-    names, others = style
+def _write(members: dict[str, Any], parts: list[bytes | Raw]) -> None:
+    """Append the text of an object to ``parts``, with blanks behind colons and commas."""
+    names = _FIRST
     for name, given in members.items():
         parts.append(names[name])
-        names = others
+        names = _OTHERS
         if type(given) is dict:
-            _write(given, style, parts)
+            _write(given, parts)
         else:
-            members[name] = value = bytes(given)
-            parts.append(value)
+            parts.append(given)
     parts.append(b"}" if members else b"{}")
 
 
-def _read_object(text: _Json, name: str) -> dict[str, _Json]:
+def _read_object(text: Raw, name: str) -> Mapping[str, Any]:
+    view = memoryview(text)
     try:
-        return _members(text)
+        return _members(view if len(view) > _SHORT else bytes(view))
     except ValidationError:
         raise CallRejectedError(INVALID_PARAMS, f"{name} is not an object") from None
 
 
-def _members(text: _Json) -> dict[str, _Json]:
+def _members(text: bytes | memoryview) -> Mapping[Any, Any]:
     """The members of an object; CallRejectedError for a name that comes twice, or that resembles another."""
     if type(text) is bytes and len(text) <= _SHORT:
         simple = _simple_members(text, _plain)
@@ -452,11 +443,10 @@ def _members(text: _Json) -> dict[str, _Json]:
                 for name in simple:
                     _check_name(name, "body")
             return simple
-    views = [(name, memoryview(value)) for name, value in _reader.members(text).items()]
-    return {name: view if len(view) > _SHORT else bytes(view) for name, view in views}
+    return _reader.members(text)
 
 
-def _read_text(text: _Json | None, name: str, otherwise: Error) -> str:
+def _read_text(text: Raw | None, name: str, otherwise: Error) -> str:
     try:
         if text is not None:
             return _string(text)

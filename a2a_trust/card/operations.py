@@ -117,7 +117,7 @@ METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
 
 
 class Named(StrEnum):
-    """What a member of a call names."""
+    """The kind of a text in a call that rules need."""
 
     TENANT = "tenant"
     WEBHOOK = "webhook"

@@ -406,7 +406,7 @@ def _skills(card: Mapping[str, JSON]) -> Iterator[Skill]:
 
 def _has_push_notifications(card: Mapping[str, JSON]) -> bool:
     capabilities = _object(_member(card, "capabilities", "") or {}, "/capabilities")
-    # Some cards have "True" as a text: whoever reads it as a promise must find the rule for webhooks.
+    # Some cards have the text "True", which some programs read as true.
     return _member(capabilities, "pushNotifications", "/capabilities") not in (None, False)
 
 

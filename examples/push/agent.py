@@ -19,7 +19,8 @@ from a2a.server.tasks import BasePushNotificationSender, InMemoryPushNotificatio
 from a2a.types import AgentCard, AgentInterface
 from starlette.applications import Starlette
 
-from a2a_trust import ApiKeyVerifier, CardServing, Fetcher, KeyRingFile, SqliteApiKeys, protect
+from a2a_trust import ApiKeyVerifier, CardServing, Fetcher, KeyRingFile, RequestRules, SqliteApiKeys, protect
+from a2a_trust.middleware import Webhooks
 from a2a_trust.push import PushTransport, SignedPush
 
 sys.path.append(str(Path(__file__).parents[1] / "sdk_hello_world"))
@@ -35,10 +36,12 @@ card.supported_interfaces.append(AgentInterface(url=f"{URL}/rpc", protocol_bindi
 
 ring = KeyRingFile(os.environ.get("RING", "ring.json"))
 webhooks = InMemoryPushNotificationConfigStore()
-# Each notification is signed, and goes to a checked address.
+# Each notification is signed, and goes to a checked address. Callers may register no other webhooks.
+fetcher = Fetcher(private_origins=os.environ.get("WEBHOOKS", "").split())
+ports = [443, *(int(origin.rpartition(":")[2]) for origin in os.environ.get("WEBHOOKS", "").split())]
 sender = BasePushNotificationSender(
     httpx.AsyncClient(
-        transport=PushTransport(Fetcher(private_origins=os.environ.get("WEBHOOKS", "").split())),
+        transport=PushTransport(fetcher),
         auth=SignedPush(ring, issuer=URL, configs=webhooks),
     ),
     webhooks,
@@ -58,5 +61,6 @@ app = protect(
         "key": ApiKeyVerifier(SqliteApiKeys(os.environ.get("API_KEYS", "keys.db"))),
     },
     serving=CardServing(signer=ring),
+    rules=RequestRules(webhooks=Webhooks(fetcher=fetcher, ports=ports)),
     url=URL,
 )

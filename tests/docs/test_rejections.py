@@ -89,6 +89,7 @@ CAUSES: list[tuple[dict[str, Any], list[tuple[str, str, dict[str, Any]]]]] = [
     ({"rules": RequestRules(max_body=10)}, [("POST", "/rpc", LARGE)]),
     (extended(), [("GET", "/docs", {"headers": GOOD})]),
     ({}, [("GET", "/rest/tasks/1?tenant=billing", {"headers": GOOD})]),
+    ({}, [("POST", "/rest/tasks/1/pushNotificationConfigs", {"json": {"url": "https://a"}, "headers": GOOD})]),
     (extended(), [("GET", "/rest/extendedAgentCard", {"headers": GOOD})]),
     ({"serving": CardServing(readers=Networks("10.0.0.0/8"))}, [("GET", "/.well-known/agent-card.json", {})]),
 ]

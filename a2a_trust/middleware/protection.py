@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Protocol
@@ -25,7 +25,7 @@ from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.card.given import GivenCard
-from a2a_trust.card.operations import ends_like_operation
+from a2a_trust.card.operations import Binding, ends_like_operation
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
@@ -64,6 +64,20 @@ _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REST_OF_PATH: Final = re.compile(r"\{\w+:path\}")
 #: Addresses that servers listen at; clients cannot connect to them everywhere.
 _UNSPECIFIED: Final = ("0.0.0.0", "[::]")  # noqa: S104
+
+
+class OtherFrontEnd(Protocol):
+    """Serves the same agent by another protocol, with the guard of ``protect``."""
+
+    def guard_by(
+        self,
+        access: Access,
+        calls: CallRules,
+        extended: ExtendedCard | None,
+        rules: RequestRules,
+        clock: Callable[[], float],
+    ) -> None:
+        """ConfigurationError: the card or a rule cannot be enforced there."""
 
 
 class SigningKeys(SignerSource, PublishedKeys, Protocol):
@@ -116,6 +130,7 @@ class ProtectedAgent:
     rules: RequestRules = RequestRules()  # noqa: RUF009  frozen
     client_certificates: CertificateSource | None = None
     dpop: DPoP | None = None
+    grpc: OtherFrontEnd | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.verifiers, Mapping):
@@ -152,6 +167,7 @@ def protect(
     rules: RequestRules = RequestRules(),  # noqa: B008  frozen
     client_certificates: CertificateSource | None = None,
     dpop: DPoP | None = None,
+    grpc: OtherFrontEnd | None = None,
     observer: Observer | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AppT:
@@ -175,6 +191,8 @@ def protect(
     - ``rules``: which requests are accepted.
     - ``client_certificates``: where the certificates of callers come from: ``FromTls()`` or ``FromProxy(…)``.
     - ``dpop``: accepts tokens that are bound to a key of their client, with a proof. Without it they are rejected.
+    - ``grpc``: the interceptor of the agent's gRPC server, ``GrpcGuard()`` of ``a2a_trust.grpc``: the same card, rules
+      and verifiers guard the card's interfaces of gRPC.
     - ``observer``: gets every decision, for metrics and traces, such as ``OpenTelemetryObserver()``.
 
     ConfigurationError: a rule of the card would not be enforced, or an option is wrong. For a card that exists late,
@@ -193,6 +211,7 @@ def protect(
         rules=rules,
         client_certificates=client_certificates,
         dpop=dpop,
+        grpc=grpc,
     )
     made = _agent(inner, agent, "", clock, trail := Trail(observer), is_alone=True)
     if made.guarded is None:
@@ -341,6 +360,9 @@ def _guard(
 ) -> GuardedAgent:
     view = read_card(source.document(clock()).body)
     rules = agent.rules
+    if agent.grpc is not None:
+        of_grpc = [interface.url for interface in view.interfaces if interface.binding == Binding.GRPC]
+        rules = replace(rules, unguarded=(*rules.unguarded, *of_grpc))  # not by this application
     _warn_of_unspecified(agent.url, view)
     if isinstance(agent.card, FromApplication):
         check_urls([interface.url for interface in view.interfaces], agent.url)
@@ -383,6 +405,8 @@ def _guard(
         clock=clock,
     )
     door.readiness = ready
+    if agent.grpc is not None:
+        agent.grpc.guard_by(access, calls, agent.extended_card, rules, clock)
     return GuardedAgent(
         {} if is_alone else documents, door, interfaces.served_paths, (*rules.other_paths, *rules.public_paths)
     )

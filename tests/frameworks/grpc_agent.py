@@ -200,7 +200,9 @@ async def main() -> None:
             allowed=OnlyIdentities({"spiffe://a.example/ann"}),
         )
     )
-    server, port = await serve(card_of("localhost:1", "key", "cert"), {"key": ApiKeyVerifier(STORE), "cert": judge}, tls)
+    server, port = await serve(
+        card_of("localhost:1", "key", "cert"), {"key": ApiKeyVerifier(STORE), "cert": judge}, tls
+    )
     for who in ("", "client", "other"):
         key, chain = ((FOLDER / f"{who}{end}").read_bytes() if who else None for end in (".key", ".pem"))
         credentials = grpc.ssl_channel_credentials((FOLDER / "ca.pem").read_bytes(), key, chain)

@@ -127,7 +127,8 @@ class _Calls(Awaiting):
             metadata = [pair for pair in details.metadata or () if pair[0] not in names]
             metadata += [(name.decode(), value.decode()) for name, value in attachment.headers]
             sent = details._replace(metadata=grpc.aio.Metadata(*metadata))
-            return (yield Awaited(lambda: self._attempt(continuation, sent, request)))
+            reply: Reply = yield Awaited(lambda: self._attempt(continuation, sent, request))
+            return reply
 
         try:
             return (await self.run(self._card.exchange_at(self._origin, asked, send))).handle
@@ -148,12 +149,12 @@ async def _reply(call: Any, handle: Any) -> Reply:
     return Reply(status=status, headers=trailers, handle=handle)
 
 
-class _UnaryCalls(_Calls, grpc.aio.UnaryUnaryClientInterceptor):
+class _UnaryCalls(_Calls, grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpcio has no types
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         return await self._call(continuation, client_call_details, request)
 
 
-class _StreamingCalls(_Calls, grpc.aio.UnaryStreamClientInterceptor):
+class _StreamingCalls(_Calls, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
     async def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         return await self._call(continuation, client_call_details, request)
 

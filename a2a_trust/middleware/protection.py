@@ -69,14 +69,7 @@ _UNSPECIFIED: Final = ("0.0.0.0", "[::]")  # noqa: S104
 class OtherFrontEnd(Protocol):
     """Serves the same agent by another protocol, with the guard of ``protect``."""
 
-    def guard_by(
-        self,
-        access: Access,
-        calls: CallRules,
-        extended: ExtendedCard | None,
-        rules: RequestRules,
-        clock: Callable[[], float],
-    ) -> None:
+    def guard_by(self, access: Access, calls: CallRules, agent: ProtectedAgent, clock: Callable[[], float]) -> None:
         """ConfigurationError: the card or a rule cannot be enforced there."""
 
 
@@ -406,7 +399,7 @@ def _guard(
     )
     door.readiness = ready
     if agent.grpc is not None:
-        agent.grpc.guard_by(access, calls, agent.extended_card, rules, clock)
+        agent.grpc.guard_by(access, calls, agent, clock)
     return GuardedAgent(
         {} if is_alone else documents, door, interfaces.served_paths, (*rules.other_paths, *rules.public_paths)
     )

@@ -1,6 +1,6 @@
 """An agent of a2a-sdk 1.3.0 on gRPC, with the services of 1.0 and 0.3, and every call of the matrix at it.
 
-Run in the environment of the SDK. ``FOLDER`` has the certificates. It prints a line of JSON: call -> credential -> code.
+It runs in the environment of the SDK. ``FOLDER`` has the certificates. It prints call -> credential -> code, in JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from a2a.client import ClientConfig, ClientFactory
 from a2a.compat.v0_3 import a2a_v0_3_pb2, a2a_v0_3_pb2_grpc
 from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
 from a2a.helpers import new_text_message

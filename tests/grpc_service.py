@@ -146,7 +146,9 @@ async def serving(
     port = server.add_insecure_port(address)
     await server.start()
     try:
-        async with grpc.aio.insecure_channel(address if port == 1 else f"127.0.0.1:{port}") as channel:
+        async with grpc.aio.insecure_channel(
+            address.replace(":0", f":{port}") if address.endswith(":0") else address
+        ) as channel:
             yield Client(channel, port)
     finally:
         await server.stop(None)

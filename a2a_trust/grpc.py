@@ -70,7 +70,7 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has
     """The interceptor of a ``grpc.aio`` server: only callers that the card allows reach its methods.
 
     ``public_methods``: methods that need no credential, such as ``"/grpc.health.v1.Health/Check"``. All others are
-    guarded, also those of other services, such as reflection. It is for one agent, since gRPC does not show for which
+    guarded, also in other services, such as reflection. It is for one agent, since gRPC does not show for which
     agent a call is. ConfigurationError: a method of A2A is public.
     """
 
@@ -328,7 +328,7 @@ async def _abort(context: Any, rejection: Rejection) -> NoReturn:
 
 
 def _target(method: str) -> Target | None:
-    """The call of a method of A2A; one that no version has is of no generation. None for other services."""
+    """The call of a method of A2A; one that no version has is of no generation."""
     if not method.rpartition("/")[0].lower().endswith("a2aservice"):
         return None
     generation, operation = GRPC_METHODS.get(method, (None, None))

@@ -1,4 +1,4 @@
-"""Channels to the gRPC interface of a verified card: the URL, TLS and the credentials are those of the card.
+"""Channels to the gRPC interface of a verified card: the card says the URL, TLS and the credentials.
 
 ::
 

@@ -138,7 +138,7 @@ async def decide(
 ) -> Admitted | NeedsBody | Rejection:
     """The decision at the moment ``now`` (seconds since the epoch); a Rejection is the answer to a rejected request.
 
-    A preflight must have an empty body. ``target`` is for calls of gRPC, whose paths are not those of HTTP.
+    A preflight must have an empty body. ``target`` is for calls of gRPC, which have other paths.
     """
     seen = access.see(request)
     seen.target = target

@@ -171,9 +171,8 @@ def protect(
     returned application, on asyncio or uvloop.
 
     - ``card``: the agent's own card. A dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
-      ``a2a_trust.card.models``, or a source such as ``CardFile``. For a card that exists only after the start of the
-      application, pass a function, sync or async, or ``FromApplication()``. The card is served at both well-known
-      paths, in place of the application's own.
+      ``a2a_trust.card.models``, or a source such as ``CardFile``. For a card that exists late, pass a function, sync or
+      async, or ``FromApplication()``. It is served at both well-known paths, in place of the application's own.
     - ``verifiers``: a verifier for every scheme that the card demands, by the scheme's name in the card.
     - ``url``: the agent's public URL. With it, the metadata of the protected resource is served and named in
       challenges, and the key set is served and named in signatures (``jku``, only for https). Without it, pages may
@@ -184,8 +183,7 @@ def protect(
     - ``rules``: which requests are accepted.
     - ``client_certificates``: where the certificates of callers come from: ``FromTls()`` or ``FromProxy(…)``.
     - ``dpop``: accepts tokens that are bound to a key of their client, with a proof. Without it they are rejected.
-    - ``grpc``: the interceptor of the agent's gRPC server, ``GrpcGuard()`` of ``a2a_trust.grpc``: the same card, rules
-      and verifiers guard the card's interfaces of gRPC.
+    - ``grpc``: ``GrpcGuard()`` of ``a2a_trust.grpc``, which guards the agent's gRPC server by the same card and rules.
     - ``observer``: gets every decision, for metrics and traces, such as ``OpenTelemetryObserver()``.
 
     ConfigurationError: a rule of the card would not be enforced, or an option is wrong. For a card that exists late,
@@ -193,7 +191,6 @@ def protect(
     card is made again at most once in ten seconds.
     """
     installation = Installation(app)
-    inner = installation.unguarded
     agent = ProtectedAgent(
         card=card,
         verifiers=verifiers,
@@ -206,12 +203,11 @@ def protect(
         dpop=dpop,
         grpc=grpc,
     )
-    made = _agent(inner, agent, "", clock, trail := Trail(observer), is_alone=True)
+    made = _agent(installation.unguarded, agent, "", clock, trail := Trail(observer), is_alone=True)
     if made.guarded is None:
-        return installation.finish(Agents(inner, {"": made}, trail))
-    door = made.guarded.door
-    door.on_start = partial(_warn_of_hidden, app, door)  # then the application has all its routes
-    return installation.finish(door)
+        return installation.finish(Agents(installation.unguarded, {"": made}, trail))
+    made.guarded.door.on_start = partial(_warn_of_hidden, app, made.guarded.door)  # the application has all routes then
+    return installation.finish(made.guarded.door)
 
 
 def protect_agents(

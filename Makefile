@@ -14,7 +14,7 @@ DIST ?= dist
 # uv is quick; pip is for indexes that only its own configuration names.
 install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -m pip --python $(1) install --quiet --no-compile $(2)
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header
-EVERYTHING := --extra server --extra client --extra client-httpx2 --extra basic --extra uvicorn --extra models --extra serve --extra postgres --extra redis --extra otel --extra completion pyproject.toml
+EVERYTHING := --extra server --extra client --extra client-httpx2 --extra basic --extra uvicorn --extra models --extra serve --extra postgres --extra redis --extra otel --extra grpc --extra completion pyproject.toml
 
 .PHONY: blocks demo test test-real test-long check check-style docs dist format fuzz mutants bench pythons lowest lock clean
 
@@ -121,7 +121,7 @@ lock: .venv/ready  ## renew requirements: of development, releases and pipelines
 	$(LOCK) requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/release.in -o requirements/release.txt
 	$(LOCK) pyproject.toml -o tests/packaging/requirements-core.txt
-	for extra in server client client-httpx2 basic uvicorn models serve postgres redis otel completion; do \
+	for extra in server client client-httpx2 basic uvicorn models serve postgres redis otel grpc completion; do \
 	    $(LOCK) --extra $$extra pyproject.toml -o tests/packaging/requirements-$$extra.txt || exit 1; \
 	done
 	$(LOCK) --resolution lowest-direct $(EVERYTHING) -o tests/packaging/requirements-lowest.txt

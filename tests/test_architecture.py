@@ -34,7 +34,7 @@ FLOORS = (
     ("middleware", "client"),
     ("probe", "push", "servers"),
     ("serve",),
-    ("cli", "proxies", "certificates", "endpoints", "fastapi", "providers", "telemetry", "testing"),
+    ("cli", "proxies", "certificates", "endpoints", "fastapi", "providers", "telemetry", "testing", "grpc"),
     ("__main__",),
 )
 
@@ -109,7 +109,8 @@ HOMES = {
     "hypercorn": ("servers/hypercorn.py",),
     "pydantic": ("card/models.py", "serve/configuration.py", "serve/forms.py"),
     "a2a": ("card/given.py",),
-    "google": ("client/sdk_hook.py",),
+    "google": ("client/sdk_hook.py", "grpc.py"),
+    "grpc": ("grpc.py", "client/grpc.py"),
     "asyncpg": ("base/databases/postgres.py",),
     "redis": ("base/databases/redis.py",),
     "sqlite3": (

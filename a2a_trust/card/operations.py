@@ -21,6 +21,7 @@ class Binding(StrEnum):
 
     JSONRPC = "JSONRPC"
     HTTP_JSON = "HTTP+JSON"
+    GRPC = "GRPC"
 
 
 class Operation(StrEnum):
@@ -114,6 +115,22 @@ METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
     "tasks/pushNotification/get": (Generation.V0_1, Operation.GET_PUSH_CONFIG),
 }
 """The methods of JSON-RPC."""
+
+GRPC_SERVICES: Final = {Generation.V1_0: "lf.a2a.v1.A2AService", Generation.V0_3: "a2a.v1.A2AService"}
+_GRPC_NAMES_0_3: Final = {
+    Operation.SUBSCRIBE_TO_TASK: "TaskSubscription",
+    Operation.LIST_PUSH_CONFIGS: "ListTaskPushNotificationConfig",
+    Operation.GET_EXTENDED_CARD: "GetAgentCard",
+}
+GRPC_METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
+    f"/{service}/{_GRPC_NAMES_0_3.get(operation, operation) if generation is Generation.V0_3 else operation}": (
+        generation,
+        operation,
+    )
+    for generation, service in GRPC_SERVICES.items()
+    for operation in Operation
+}
+"""The methods of gRPC, as paths."""
 
 
 class Named(StrEnum):

@@ -138,6 +138,17 @@ class GivenCard:
         self._verified: tuple[TrustStore | None, float, float] = None, 0.0, 0.0
 
     def exchange(self, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
+        try:
+            yield from self._verify_again()
+            called = Destination.of(request.url)
+            if not self._destinations.cover(called):
+                return (yield from send(NOTHING))
+        except TrustError as error:
+            raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
+        return (yield from self.exchange_at(called.origin, request, send))
+
+    def exchange_at(self, origin: str, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
+        """As ``exchange``, for a request that goes to an interface of the card at this origin."""
 
         def sent(attachment: Attachment) -> Flow[Reply]:
             yield from self._verify_again()  # a token was fetched meanwhile, or the agent has answered
@@ -145,10 +156,7 @@ class GivenCard:
 
         try:
             yield from self._verify_again()
-            called = Destination.of(request.url)
-            if not self._destinations.cover(called):
-                return (yield from send(NOTHING))
-            return (yield from self._demands.send(request, called.origin, self._verification.clock, sent))
+            return (yield from self._demands.send(request, origin, self._verification.clock, sent))
         except TrustError as error:
             raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
 

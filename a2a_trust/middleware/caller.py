@@ -151,6 +151,8 @@ def _place(context: Any) -> Mapping[str, Any]:
     for name in ("call_context", "scope", "state"):
         if not isinstance(context, Mapping):
             context = getattr(context, name, context)
+    if isinstance(context, Mapping) and "auth" not in context:  # over gRPC, the a2a-sdk's state has only the context
+        context = getattr(context.get("grpc_context"), "scope", context)
     return context if isinstance(context, Mapping) else {}
 
 

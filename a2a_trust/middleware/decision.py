@@ -84,6 +84,7 @@ class Seen:
     - ``method``: the handshake of a websocket has none.
     - ``is_public``: it needs no credential.
     - ``begun``, ``seconds``: for an observer, when finding the caller began, and how long that took, and verifiers.
+    - ``target``: what a front end that is not HTTP knows about the call: the path says nothing more.
     """
 
     scope: Request
@@ -93,6 +94,7 @@ class Seen:
     is_public: bool
     begun: float = 0.0
     seconds: tuple[float | None, float | None] = (None, None)
+    target: Target | None = None
 
 
 class Admitted(NamedTuple):
@@ -134,12 +136,15 @@ class ForExtendedCard(NamedTuple):
 _NO_BODY: Final = BodyRule(None, 0)
 
 
-async def decide(access: Access, calls: CallRules, request: Request, now: float) -> Admitted | NeedsBody | Rejection:
+async def decide(
+    access: Access, calls: CallRules, request: Request, now: float, target: Target | None = None
+) -> Admitted | NeedsBody | Rejection:
     """The decision at the moment ``now`` (seconds since the epoch); a Rejection is the answer to a rejected request.
 
-    A preflight must have an empty body.
+    A preflight must have an empty body. ``target`` is for calls of gRPC, which have other paths.
     """
     seen = access.see(request)
+    seen.target = target
     if seen.is_public:
         access.admit_public(seen)
         admitted = Admitted(seen.scope, None)
@@ -335,6 +340,7 @@ class Access:
         """The answer, which is also logged. With ``now``, it has the nonce for the next proof of DPoP."""
         error = rejected.error
         binding, legacy = self.interfaces.language(seen.path or "/", seen.root_path)
+        binding = binding if seen.target is None else seen.target.binding
         dpop = self.guard.dpop
         rejection = rejection_for(
             rejected,
@@ -388,6 +394,8 @@ class CallRules:
         cached, but not for public requests, whose senders are unknown.
         """
         seen.scope.pop(CALL, None)
+        if seen.target is not None:
+            return BodyRule(seen.target, self._max_body)
         path, method = seen.path or "/", seen.method
         if seen.is_public or len(path) + len(method or "") > _LONGEST_CACHED:
             return self._find_rule(path, seen.root_path, method, seen.is_public)
@@ -408,7 +416,7 @@ class CallRules:
 
     def read(self, target: Target, body: bytes, scope: Mapping[str, Any]) -> Call:
         """The call that the request makes; CallRejectedError: it is not valid. Threads may call this."""
-        if body:
+        if body and target.binding is not Binding.GRPC:
             check_media_type(scope["headers"])
         return read_call(target, body, scope.get("query_string", b""))
 

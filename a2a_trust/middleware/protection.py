@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -24,7 +24,7 @@ from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.card.given import GivenCard
-from a2a_trust.card.operations import ends_like_operation
+from a2a_trust.card.operations import Binding, ends_like_operation
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
@@ -65,6 +65,13 @@ _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REST_OF_PATH: Final = re.compile(r"\{\w+:path\}")
 #: Addresses that servers listen at; clients cannot connect to them everywhere.
 _UNSPECIFIED: Final = ("0.0.0.0", "[::]")  # noqa: S104
+
+
+class OtherFrontEnd(Protocol):
+    """Serves the same agent by another protocol, with the guard of ``protect``."""
+
+    def guard_by(self, access: Access, calls: CallRules, agent: ProtectedAgent, clock: Callable[[], float]) -> None:
+        """ConfigurationError: the card or a rule cannot be enforced there."""
 
 
 class SigningKeys(SignerSource, PublishedKeys, Protocol):
@@ -117,6 +124,7 @@ class ProtectedAgent:
     rules: RequestRules = RequestRules()  # noqa: RUF009  frozen
     client_certificates: CertificateSource | None = None
     dpop: DPoP | None = None
+    grpc: OtherFrontEnd | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.verifiers, Mapping):
@@ -153,6 +161,7 @@ def protect(
     rules: RequestRules = RequestRules(),  # noqa: B008  frozen
     client_certificates: CertificateSource | None = None,
     dpop: DPoP | None = None,
+    grpc: OtherFrontEnd | None = None,
     observer: Observer | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AppT:
@@ -163,9 +172,8 @@ def protect(
     returned application, on asyncio or uvloop.
 
     - ``card``: the agent's own card. A dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
-      ``a2a_trust.card.models``, or a source such as ``CardFile``. For a card that exists only after the start of the
-      application, pass a function, sync or async, or ``FromApplication()``. The card is served at both well-known
-      paths, in place of the application's own.
+      ``a2a_trust.card.models``, or a source such as ``CardFile``. For a card that exists late, pass a function, sync or
+      async, or ``FromApplication()``. It is served at both well-known paths, in place of the application's own.
     - ``verifiers``: a verifier for every scheme that the card demands, by the scheme's name in the card.
     - ``url``: the agent's public URL. With it, the metadata of the protected resource is served and named in
       challenges, and the key set is served and named in signatures (``jku``, only for https). Without it, pages may
@@ -176,6 +184,7 @@ def protect(
     - ``rules``: which requests are accepted.
     - ``client_certificates``: where the certificates of callers come from: ``FromTls()`` or ``FromProxy(…)``.
     - ``dpop``: accepts tokens that are bound to a key of their client, with a proof. Without it they are rejected.
+    - ``grpc``: ``GrpcGuard()`` of ``a2a_trust.grpc``, which guards the agent's gRPC server by the same card and rules.
     - ``observer``: gets every decision, for metrics and traces, such as ``OpenTelemetryObserver()``.
 
     ConfigurationError: a rule of the card would not be enforced, or an option is wrong. For a card that exists late,
@@ -183,7 +192,6 @@ def protect(
     card is made again at most once in ten seconds.
     """
     installation = Installation(app)
-    inner = installation.unguarded
     agent = ProtectedAgent(
         card=card,
         verifiers=verifiers,
@@ -194,13 +202,13 @@ def protect(
         rules=rules,
         client_certificates=client_certificates,
         dpop=dpop,
+        grpc=grpc,
     )
-    made = _agent(inner, agent, "", clock, trail := Trail(observer), is_alone=True)
+    made = _agent(installation.unguarded, agent, "", clock, trail := Trail(observer), is_alone=True)
     if made.guarded is None:
-        return installation.finish(Agents(inner, {"": made}, trail))
-    door = made.guarded.door
-    door.on_start = partial(_warn_of_hidden, app, door)  # then the application has all its routes
-    return installation.finish(door)
+        return installation.finish(Agents(installation.unguarded, {"": made}, trail))
+    made.guarded.door.on_start = partial(_warn_of_hidden, app, made.guarded.door)  # the application has all routes then
+    return installation.finish(made.guarded.door)
 
 
 def protect_agents(
@@ -342,6 +350,9 @@ def _guard(
 ) -> GuardedAgent:
     view = read_card(source.document(clock()).body)
     rules = agent.rules
+    if agent.grpc is not None:
+        of_grpc = [interface.url for interface in view.interfaces if interface.binding == Binding.GRPC]
+        rules = replace(rules, unguarded=(*rules.unguarded, *of_grpc))  # not by this application
     _warn_of_unspecified(agent.url, view)
     if isinstance(agent.card, FromApplication):
         check_urls([interface.url for interface in view.interfaces], agent.url)
@@ -384,6 +395,8 @@ def _guard(
         clock=clock,
     )
     door.readiness = ready
+    if agent.grpc is not None:
+        agent.grpc.guard_by(access, calls, agent, clock)
     return GuardedAgent(
         {} if is_alone else documents, door, interfaces.served_paths, (*rules.other_paths, *rules.public_paths)
     )

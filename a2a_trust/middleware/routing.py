@@ -62,6 +62,7 @@ _OTHER: Final = Other()
 _OTHER_AT_JSON_RPC: Final = Other(is_json_rpc=True)
 _JSON_RPC: Final = Target(binding=Binding.JSONRPC)
 _READ: Final = ("GET", "HEAD")
+_OF_HTTP: Final = (Binding.JSONRPC, Binding.HTTP_JSON)
 
 
 def route_path(scope: Mapping[str, Any]) -> str:
@@ -348,11 +349,11 @@ def _find_guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
     host = _split(guarded[0].url, guarded[0].pointer).netloc if guarded else ""
     for interface in guarded:
         parts = _split(interface.url, interface.pointer)
-        if interface.binding in tuple(Binding) and not parts.netloc:
+        if interface.binding in _OF_HTTP and not parts.netloc:
             raise ConfigurationError(
                 f"{interface.pointer}: {interface.url!a:.128} has no host; write the whole URL, https://host/path"
             )
-        if interface.binding not in tuple(Binding) or parts.scheme not in ("http", "https") or parts.netloc != host:
+        if interface.binding not in _OF_HTTP or parts.scheme not in ("http", "https") or parts.netloc != host:
             raise ConfigurationError(
                 f"{interface.pointer}: this application cannot guard {interface.url} ({interface.binding}); protect it "
                 f"where it is served, and write rules=RequestRules(unguarded=[{interface.url!r}])"

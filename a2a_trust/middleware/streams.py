@@ -25,6 +25,7 @@ from a2a_trust.middleware.calls import call_of
 from a2a_trust.middleware.decision import Access, Seen
 from a2a_trust.middleware.disconnect import Message
 from a2a_trust.middleware.documents import Send
+from a2a_trust.middleware.rejection import Rejection
 
 _LOOK_SECONDS: Final = 1.0
 _PATIENCE: Final = 10.0
@@ -41,6 +42,8 @@ class WatchedAnswer:
         self._access, self._seen, self._caller, self._send, self._clock = access, seen, caller, send, clock
         self._request = {**seen.scope}
         self._expires_at = inf
+        self.rejection: Rejection | None = None
+        """Why the answer has ended."""
         self._task: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._runs = self._is_over = self._is_cancelled = self._has_events = False
@@ -113,7 +116,7 @@ class WatchedAnswer:
 
     async def _end(self, rejected: Rejected) -> None:
         call = call_of(self._seen.scope)
-        rejection = self._access.reject(rejected, self._seen, None, call and call.call_id)
+        self.rejection = rejection = self._access.reject(rejected, self._seen, None, call and call.call_id)
         if self._seen.method is None:
             code = 1013 if isinstance(rejected.error, KeySourceUnavailableError) else 1008
             await self._send({"type": "websocket.close", "code": code, "reason": ""})

@@ -78,6 +78,7 @@ _ALONE: Final = (
 NO_FORM: Final[Mapping[tuple[str, str], str]] = {
     ("*", "clock"): "only for tests",
     ("protect", "app"): "the application is the proxy, see [upstream]",
+    ("protect", "grpc"): "the server of gRPC is a program of its own",
     ("ForwardAuth", "tokens"): "see [caller]",
     ("ForwardAuth", "plain"): "see [caller]",
     ("RequestRules", "skill_of"): "it reads the message, in the agent's own convention",

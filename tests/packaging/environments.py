@@ -15,6 +15,7 @@ __all__ = ["EXTRAS", "environment_of", "environment_with"]
 #: What is installed: nothing else, or one of the extras alone.
 EXTRAS: Final = (
     *("", "server", "client", "client-httpx2", "basic", "uvicorn", "models", "serve", "postgres", "redis", "otel"),
+    "grpc",
     "completion",
 )
 _FOLDER: Final = Path(__file__).parent

@@ -39,6 +39,8 @@ NEEDS = {
     "servers": {"uvicorn"},
     "fastapi": set(),  # it is for those who have FastAPI
     "telemetry": {"otel"},
+    "grpc": set(),  # it needs two extras
+    "client.grpc": set(),  # so does this
     "testing.callers": {"server", "serve"},
     "testing.authorization_server": set(),  # it needs two extras
     "testing.agents": set(),  # it needs two extras

@@ -26,6 +26,7 @@ BROUGHT = {
     "postgres": {"asyncpg"},
     "redis": {"async-timeout", "hiredis", "redis"},
     "otel": {"opentelemetry-api", "typing-extensions"},
+    "grpc": {"googleapis-common-protos", "grpcio", "grpcio-status", "protobuf", "typing-extensions"},
     "completion": {"shtab"},
 }
 

@@ -339,7 +339,7 @@ def test_a_key_that_was_replaced_in_its_file_is_another(tmp_path: Path) -> None:
 
 
 def test_the_table_of_protect_has_its_arguments() -> None:
-    assert {*PROTECT.model_fields} - {"type"} == {*inspect.signature(protect).parameters} - {"app", "clock"}
+    assert {*PROTECT.model_fields} - {"type"} == {*inspect.signature(protect).parameters} - {"app", "clock", "grpc"}
     assert {"JwtVerifier"} <= {table.__name__ for table in TABLES}
     assert JwtVerifier is forms._public("JwtVerifier")
     assert RedisProofMemory is forms._public("RedisProofMemory")

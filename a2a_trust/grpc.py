@@ -1,0 +1,410 @@
+"""Guards the gRPC server of an agent: ``GrpcGuard`` gives each call to the guard of ``protect``.
+
+::
+
+    guard = GrpcGuard()
+    app = protect(app, card=…, verifiers=…, grpc=guard)
+    server = grpc.aio.server(interceptors=[guard])
+
+Metadata are headers, and the message is read as the body of HTTP+JSON would be. A rejected call ends with the status of
+A2A 10.6, and with challenges as the trailers ``www-authenticate``. Messages of unknown callers are never decoded; gRPC
+receives up to ``grpc.max_receive_message_length`` bytes of them. Source: A2A 1.0.1 10; A2A 0.3.0 3.2.2, 4.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import isasyncgen, isasyncgenfunction, iscoroutinefunction
+from typing import Any, Final, NamedTuple, NoReturn
+from urllib.parse import unquote
+
+from a2a_trust.auth.certificate.source import FromTls
+from a2a_trust.auth.credentials import ClientCertificate, InCookie, InQuery
+from a2a_trust.auth.peers import peer_extension
+from a2a_trust.card.operations import GRPC_METHODS, Binding
+from a2a_trust.card.schema import Generation
+from a2a_trust.card.view import read_card
+from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.middleware import audit, decision
+from a2a_trust.middleware.application import FromApplication
+from a2a_trust.middleware.caller import Running, principal_of, this_task
+from a2a_trust.middleware.calls import INVALID, CallRejectedError
+from a2a_trust.middleware.decision import Access, Admitted, CallRules, ForExtendedCard, Request, Seen
+from a2a_trust.middleware.documents import Scope
+from a2a_trust.middleware.extended_card import UNREADABLE
+from a2a_trust.middleware.handlers import CallerRejectedError, HeldAnswer
+from a2a_trust.middleware.options import RequestRules, read_list
+from a2a_trust.middleware.protection import ProtectedAgent
+from a2a_trust.middleware.rejection import NOT_FOUND, UNAVAILABLE, Rejection, rejection_of
+from a2a_trust.middleware.routing import Target
+from a2a_trust.middleware.streams import WatchedAnswer
+
+try:
+    import grpc
+    from google.protobuf import json_format, message_factory
+    from google.protobuf.message import DecodeError
+    from google.rpc import error_details_pb2, status_pb2
+except ModuleNotFoundError as _error:
+    _error.msg = 'a2a_trust.grpc needs gRPC: pip install "./a2a-trust[server,grpc]"'
+    raise
+
+_log: Final = logging.getLogger(__name__)
+
+#: Statuses of HTTP for which gRPC has another one than ``google.rpc.Code`` says.
+_STATUSES: Final = {404: grpc.StatusCode.UNIMPLEMENTED, 413: grpc.StatusCode.RESOURCE_EXHAUSTED}
+_TRAILERS: Final = (b"www-authenticate", b"retry-after")
+_FAILURES: Final = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+_PEER: Final = re.compile(r"ipv4:([0-9.]+):([0-9]+)|ipv6:\[([0-9A-Fa-f:.]+)(?:%[^\]]*)?\]:([0-9]+)")
+_UNREAD: Final = frozenset({"message", "request", "metadata"})
+"""The parts of a message that no rule about calls reads: they may be large."""
+
+
+class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has no types
+    """The interceptor of a ``grpc.aio`` server: only callers that the card allows reach its methods.
+
+    ``public_methods``: methods that need no credential, such as ``"/grpc.health.v1.Health/Check"``. All others are
+    guarded, also in other services, such as reflection. It is for one agent, since gRPC does not show for which
+    agent a call is. ConfigurationError: a method of A2A is public.
+    """
+
+    def __init__(self, *, public_methods: Iterable[str] = ()) -> None:
+        self._public = frozenset(read_list("public_methods", public_methods))
+        for method in self._public:
+            if not re.fullmatch(r"/[\w.]+/\w+", method) or _target(method) is not None:
+                raise ConfigurationError(
+                    f"public_methods: {method!a:.128} is not a method of another service than A2A's; write a method "
+                    "such as /grpc.health.v1.Health/Check"
+                )
+        self._guarding: _Guarding | None = None
+
+    def guard_by(self, access: Access, calls: CallRules, agent: ProtectedAgent, clock: Callable[[], float]) -> None:
+        """``protect`` calls this when the card is known; until then, calls get UNAVAILABLE."""
+        if self._guarding is not None:
+            raise ConfigurationError(
+                "grpc: this GrpcGuard() is another agent's, and gRPC does not show for which agent a call is; run a "
+                "server with its own GrpcGuard() for each agent"
+            )
+        _check_card(access, agent)
+        headers = {place.header for place in access.guard.places if place.header is not None} | {b"authorization"}
+        headers |= set() if access.certificates is None else access.certificates.headers
+        names = frozenset(name.decode() for name in headers)
+        generations = {each.generation for each in access.card.interfaces if each.binding == Binding.GRPC}
+        self._guarding = _Guarding(access, calls, agent.rules, clock, frozenset(generations), names)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler, method = await continuation(handler_call_details), handler_call_details.method
+        if handler is None or method in self._public:  # None: gRPC answers UNIMPLEMENTED
+            return handler
+        kind = "_".join("stream" if it else "unary" for it in (handler.request_streaming, handler.response_streaming))
+        work = partial(_stream if handler.response_streaming else _unary, getattr(handler, kind))
+
+        async def guarded(request: Any, context: Any) -> Any:
+            if self._guarding is None:
+                return await _abort(context, rejection_of(UNAVAILABLE, None))
+            return await _Answer(self._guarding, method, handler, context, request).serve(work)
+
+        # Without a deserializer: ``_Answer`` decodes the messages of known callers.
+        read = handler.request_deserializer if handler.request_streaming else None
+        wrapped: Any = getattr(grpc, f"{kind}_rpc_method_handler")(guarded, read, handler.response_serializer)
+        return wrapped
+
+
+class GuardedContext:
+    """The ``ServicerContext`` of a guarded call: its metadata are without credentials, ``scope`` has the caller."""
+
+    def __init__(self, context: Any, scope: Scope) -> None:
+        self.scope: Final = scope
+        self._context = context
+        kept = {name.decode() for name, _ in scope["headers"]}
+        metadata = context.invocation_metadata() or ()
+        self._metadata = tuple(each for each in metadata if each[0] in kept or each[0].endswith("-bin"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"the context is guarded, and has no attribute {name!r}")
+        return getattr(self._context, name)
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        return self._metadata
+
+    async def abort(self, code: grpc.StatusCode, *others: Any, **named: Any) -> None:
+        rejected = self.scope["auth"].rejected
+        if rejected is not None and code in _FAILURES:  # the a2a-sdk makes a failure of the handler's rejection
+            raise CallerRejectedError(rejected)
+        await self._context.abort(code, *others, **named)
+
+
+class CallerContextBuilder:
+    """The context builder for ``GrpcHandler`` of the a2a-sdk, so that ``ServerCallContext.user`` is the caller.
+
+    ``builder`` is the SDK's, ``DefaultGrpcServerCallContextBuilder()``, or your own.
+    """
+
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+
+    def build(self, context: Any) -> Any:
+        made, caller = self._builder.build(context), principal_of(context)
+        made.user, made.state["auth"] = SdkUser(caller.is_authenticated, caller.id), context.scope["auth"]
+        return made
+
+
+class SdkUser(NamedTuple):
+    """A ``User`` of the a2a-sdk."""
+
+    is_authenticated: bool
+    user_name: str
+
+
+class _Guarding(NamedTuple):
+    access: Access
+    calls: CallRules
+    rules: RequestRules
+    clock: Callable[[], float]
+    generations: frozenset[Generation | None]
+    names: frozenset[str]
+    """The metadata that may have a credential."""
+
+
+@dataclass(slots=True, repr=False)
+class _Answer:
+    """The answer to one call. ``message`` is encoded until its caller is known."""
+
+    guarding: _Guarding
+    method: str
+    handler: grpc.RpcMethodHandler[Any, Any]
+    context: Any
+    message: Any
+
+    async def serve(self, work: Callable[[Any, GuardedContext], Awaitable[Any]]) -> Any:
+        task, (access, _, rules, clock, *_), context = this_task(), self.guarding, self.context
+        request = self._request()
+        decided = request if isinstance(request, Rejection) else await self._decide(request)
+        if isinstance(decided, Rejection):
+            return await _abort(context, decided)
+        if isinstance(decided, ForExtendedCard):
+            return await self._extended_card(decided.admitted)
+        scope, caller, answer = decided.request, decided.caller, list[Any]()
+        seen = Seen(scope, self.method, "", "POST", is_public=False, target=_target(self.method))
+
+        async def run() -> None:
+            with Running(caller, task):
+                answer.append(await work(self.message, GuardedContext(context, scope)))
+
+        try:
+            if rules.end_streams_with_credential and caller is not None and caller.is_authenticated:
+                came = replace(seen, scope={**scope, "headers": request["headers"]})
+                watched = WatchedAnswer(access, came, caller, _ignore, clock)
+                await watched.send({"type": "http.response.start", "headers": ()})
+                await watched.during(run())
+                if watched.rejection is not None:
+                    await _abort(context, watched.rejection)
+            else:
+                await run()
+        except Exception as error:
+            rejected = HeldAnswer(_wait, _ignore, scope["auth"]).rejection(error)
+            if rejected is None:
+                raise
+            await _abort(context, access.reject(rejected, seen, None))
+        return answer[0]
+
+    def _request(self) -> Any:
+        """The call as a request, without its message; or its rejection."""
+        access, context = self.guarding.access, self.context
+        peer = _PEER.fullmatch(unquote(context.peer()))
+        address, port = (None, "") if peer is None else (peer[1] or peer[3], peer[2] or peer[4])
+        request: Request = {
+            "type": "http",
+            "method": "POST",
+            "path": self.method,
+            "headers": [],
+            "client": None if address is None else (address, int(port)),
+            "extensions": peer_extension(address, unix=context.peer().startswith(("unix:", "unix-abstract:"))),
+        }
+        for name, value in context.invocation_metadata() or ():
+            if not name.endswith("-bin"):
+                request["headers"].append((name.encode(), value if isinstance(value, bytes) else value.encode()))
+            elif name.removesuffix("-bin").replace("_", "-") in self.guarding.names:  # gateways may decode it
+                why = f"the metadata {name!a:.128} is the binary form of a credential; send it as text"
+                ambiguous = audit.Decision(audit.Reason.AMBIGUOUS_REQUEST, (), Binding.GRPC, status=INVALID.status)
+                access.trail.rejected(request, why, ambiguous)
+                return rejection_of(INVALID, None)
+        connection = {} if access.certificates is None else context.auth_context()
+        if connection.get("transport_security_type") == [b"ssl"]:
+            chain = tuple(pem.decode("latin-1") for pem in connection.get("x509_pem_cert", ()))
+            request["scheme"], request["extensions"]["tls"] = "https", {"client_cert_chain": chain}
+        return request
+
+    async def _decide(self, request: Request) -> Admitted | ForExtendedCard | Rejection:
+        access, calls, rules, clock, generations, _ = self.guarding
+        target, body, rule, needs = _target(self.method), b"", None, None
+        decided = await decision.decide(access, calls, request, clock(), target)
+        if isinstance(decided, Rejection):
+            return decided
+        admitted = decided if isinstance(decided, Admitted) else decided.admitted
+        try:
+            if not self.handler.request_streaming:
+                self._decode(rules.max_body)
+            if not isinstance(decided, Admitted):
+                if target is None or target.generation not in generations or self.handler.request_streaming:
+                    why = f"the card has no interface of gRPC with the method {self.method!a:.128}"
+                    raise CallRejectedError(NOT_FOUND, why)
+                body = _params(self.message, is_whole=rules.skill_of is not None)
+                rule = decision.BodyRule(replace(target, task_id=_task_of(target, self.message)), len(body))
+                needs = decided._replace(rule=rule)
+        except CallRejectedError as rejected:
+            seen = Seen(admitted.request, self.method, "", "POST", is_public=False, target=target)
+            return calls.reject(rejected, rule, admitted.caller, seen)
+        return admitted if needs is None else await decision.decide_with_body(calls, needs, body)
+
+    def _decode(self, most: int) -> None:
+        if len(self.message) > most:
+            raise decision.too_large(most)
+        read: Any = self.handler.request_deserializer
+        try:
+            self.message = self.message if read is None else read(self.message)
+        except DecodeError:
+            raise CallRejectedError(INVALID, "the message is not one of the method") from None
+
+    async def _extended_card(self, admitted: Admitted) -> Any:
+        parts: list[Any] = []
+
+        async def keep(part: Any) -> None:
+            parts.append(part)
+
+        call: Any = admitted.call
+        await self.guarding.calls.extended.answer(call, admitted.caller, admitted.request, _wait, keep)
+        answer = Rejection(parts[0]["status"], tuple(parts[0]["headers"]), parts[-1].get("body", b""))
+        if answer.status == 200:
+            try:
+                return _card_message(self.message, answer.body, is_legacy=call.generation is not Generation.V1_0)
+            except TrustError as error:
+                _log.error("the extended card cannot be served over gRPC: %s", error)
+                answer = rejection_of(UNREADABLE, None)
+        return await _abort(self.context, answer)
+
+
+async def _unary(function: Callable[..., Any], message: Any, context: GuardedContext) -> Any:
+    _check_async(function)
+    return await function(message, context)
+
+
+async def _stream(function: Callable[..., Any], message: Any, context: GuardedContext) -> Any:
+    _check_async(function)
+    answer = function(message, context)
+    if not isasyncgen(answer):  # it writes by itself
+        return await answer
+    async with aclosing(answer):
+        async for each in answer:
+            await context.write(each)
+    return None
+
+
+def _check_async(function: Any) -> None:
+    if not (iscoroutinefunction(function) or isasyncgenfunction(function)):
+        raise ConfigurationError(f"grpc: {function!a:.128} is not async; use the servicer for grpc.aio")
+
+
+async def _abort(context: Any, rejection: Rejection) -> NoReturn:
+    """End the call as the answer over HTTP would, which has code and reason in its body (A2A 10.6)."""
+    error = json.loads(rejection.body)["error"]
+    code = _STATUSES.get(rejection.status) or grpc.StatusCode[error["status"]]
+    status, info = status_pb2.Status(code=code.value[0], message=error["message"]), error["details"][0]
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason=info["reason"], domain=info["domain"]))
+    trailers = [(name.decode(), value.decode("ascii")) for name, value in rejection.headers if name in _TRAILERS]
+    await context.abort(code, error["message"], (("grpc-status-details-bin", status.SerializeToString()), *trailers))
+    raise AssertionError  # abort has raised
+
+
+def _target(method: str) -> Target | None:
+    """The call of a method of A2A; one that no version has is of no generation."""
+    if not method.rpartition("/")[0].lower().endswith("a2aservice"):
+        return None
+    generation, operation = GRPC_METHODS.get(method, (None, None))
+    return Target(binding=Binding.GRPC, generation=generation, operation=operation)
+
+
+def _task_of(target: Target, message: Any) -> str:
+    if target.generation is Generation.V1_0:
+        is_of_push = "PushNotification" in (target.operation or "")
+        return getattr(message, "task_id" if is_of_push else "id", "")
+    name = getattr(message, "name", "") or getattr(message, "parent", "")  # tasks/{task}/pushNotificationConfigs/{id}
+    return "".join(name.split("/")[1:2])
+
+
+def _params(message: Any, *, is_whole: bool) -> bytes:
+    """The message as HTTP+JSON has it; unless it is for ``skill_of``, without what no other rule reads."""
+    if is_whole:
+        return str(json_format.MessageToJson(message, indent=None)).encode()
+    params: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            params[field.json_name] = value
+        elif field.name not in _UNREAD:
+            params[field.json_name] = json_format.MessageToDict(value)
+    return json.dumps(params).encode() if params else b""
+
+
+def _card_message(request: Any, body: bytes, *, is_legacy: bool) -> Any:
+    """The card as a message. TrustError: the message would lack a requirement or a scheme of the card."""
+    card, view = json.loads(body), read_card(body)
+    for holder in (card, *card.get("skills", ())) if is_legacy else ():
+        holder["security"] = holder.pop("securityRequirements", ())  # the protobuf of 0.3 has the form of 1.0
+    kind: Any = message_factory.GetMessageClass(request.DESCRIPTOR.file.message_types_by_name["AgentCard"])
+    try:
+        message = json_format.ParseDict(card, kind(), ignore_unknown_fields=True)
+    except json_format.ParseError:
+        raise ConfigurationError("extended_card: the card does not fit into the message of gRPC") from None
+    schemes = [each for each in message.security_schemes.values() if each.WhichOneof("scheme")]
+    demands = message.security if is_legacy else message.security_requirements
+    if len(schemes) != len(view.schemes) or len(demands) != len(view.requirements or ()):
+        raise ConfigurationError("extended_card: its security cannot be written in gRPC; write the card in 1.0")
+    return message
+
+
+def _check_card(access: Access, agent: ProtectedAgent) -> None:
+    """ConfigurationError: the card or an option has what gRPC does not have."""
+    guard = access.guard
+    if not any(each.binding == Binding.GRPC for each in access.card.interfaces):
+        raise ConfigurationError("grpc: the card has no interface of gRPC; add one to the card, or leave out grpc")
+    if guard.dpop is not None:
+        raise ConfigurationError(
+            "dpop: proofs are for URLs, which gRPC does not have; protect another application without dpop for gRPC"
+        )
+    places = {scheme.name: guard.place(scheme.name) for scheme in guard.schemes}
+    for name, place in places.items():
+        if isinstance(place, InQuery | InCookie) or (place.header or b"").endswith(b"-bin"):
+            raise ConfigurationError(
+                f"grpc: the scheme {name[:64]!a} is in {place}, which calls of gRPC do not have; declare a header in "
+                "the card, such as X-API-Key"
+            )
+    with_certificate = {
+        any(isinstance(places[name], ClientCertificate) for name, _ in each.schemes) for each in guard.alternatives
+    }
+    if isinstance(access.certificates, FromTls) and len(with_certificate) > 1:
+        raise ConfigurationError(
+            "client_certificates: the card accepts a certificate or something else, but a port of gRPC asks all its "
+            "callers for a certificate or none; run two agents at two ports, or end TLS in a proxy: FromProxy(…)"
+        )
+    if agent.extended_card is not None and isinstance(agent.extended_card.source, FromApplication):
+        raise ConfigurationError("extended_card: FromApplication() is for HTTP; with grpc write ExtendedCard(card)")
+
+
+async def _ignore(_: Any) -> None:
+    """For parts of an answer over HTTP, which there are none of."""
+
+
+async def _wait() -> Any:
+    """For further parts of a request, which there are none of."""
+    await asyncio.Future()

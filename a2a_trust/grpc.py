@@ -261,7 +261,7 @@ class _Answer:
                     why = f"the card has no interface of gRPC with the method {self.method!a:.128}"
                     raise CallRejectedError(NOT_FOUND, why)
                 body = _params(self.message, is_whole=rules.skill_of is not None)
-                rule = decision.BodyRule(replace(target, task_id=_task_of(target, self.message)), len(body))
+                rule = decision.BodyRule(target._replace(task_id=_task_of(target, self.message)), len(body))
                 needs = decided._replace(rule=rule)
         except CallRejectedError as rejected:
             seen = Seen(admitted.request, self.method, "", "POST", is_public=False, target=target)

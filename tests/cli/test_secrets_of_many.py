@@ -144,15 +144,11 @@ def test_a_report_of_many_keys_has_no_key_so_no_terminal_shows_one(tmp_path: Pat
 @pytest.mark.long
 def test_a_thousand_owners_take_two_seconds(run_process: Run, tmp_path: Path) -> None:
     (tmp_path / "owners.txt").write_text("".join(f"team {number}\n" for number in range(1_000)))
-    seconds = []
-    for store in "abc":  # the best of three: others use the disk, too
-        begin = time.monotonic()
-        assert (
-            run_process("api-key", "create", "--store", store, "--owners-from", "owners.txt", "-o", f"{store}s").code
-            == 0
-        )
-        seconds.append(time.monotonic() - begin)
-    assert min(seconds) < 2, seconds
+    before = os.times()
+    assert run_process("api-key", "create", *KEYS, "--owners-from", "owners.txt", "-o", "new").code == 0
+    after = os.times()  # of the processor: other processes use the disk and the cores, too
+    seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    assert seconds < 2
 
 
 def test_a_team_that_leaves_loses_all_its_keys(run: Run, tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def _check_one_authorization(alternatives: Iterable[Alternative], schemes: Itera
 
 
 def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
-    from a2a_trust.auth.dpop import DPoP  # loaded already, if there is one
+    from a2a_trust.auth.dpop import DPoP  # it loads cryptography
 
     if not isinstance(dpop, DPoP):
         raise ConfigurationError("dpop: write DPoP(url='https://agent.example')")

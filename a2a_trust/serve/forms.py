@@ -243,7 +243,7 @@ def table_of(maker: Callable[..., Any], *, named: bool = True) -> type[Table]:
 
 def _hints_of(maker: Callable[..., Any]) -> dict[str, Any]:
     """The types of the arguments, also of those that are imported for type checkers only."""
-    late = {name: _public(name) for name in ("DPoP", "Fetcher", "PublicKey", "Signer", "TrustSource")}
+    late = {name: _public(name) for name in ("DPoP", "Fetcher", "Signer", "TrustSource")}
     return get_type_hints(maker.__init__ if isinstance(maker, type) else maker, localns=late)  # type: ignore[misc]
 
 

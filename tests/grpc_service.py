@@ -6,6 +6,8 @@ environment (tests/frameworks/test_grpc.py).
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -152,6 +154,9 @@ async def serving(
             yield Client(channel, port)
     finally:
         await server.stop(None)
+        del server  # its end needs the loop, and gRPC has one queue of events for all loops
+        gc.collect()
+        await asyncio.sleep(0.05)
 
 
 async def outcome(method: Any, metadata: Sequence[tuple[str, Any]] = (), message: Any = None) -> str:

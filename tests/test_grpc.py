@@ -61,7 +61,7 @@ def test_dpop_is_an_error_at_start() -> None:
 
 def test_a_guard_is_for_one_agent() -> None:
     guard = guarded()
-    with pytest.raises(ConfigurationError, match="another agent's"):
+    with pytest.raises(ConfigurationError, match="another agent"):
         guarded(guard=guard)
 
 

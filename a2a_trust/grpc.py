@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from inspect import isasyncgen, isasyncgenfunction, iscoroutinefunction
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, NoReturn
@@ -116,15 +116,13 @@ class GuardedContext:
     def __init__(self, context: Any, scope: Scope) -> None:
         self.scope: Final = scope
         self._context = context
-        kept = {name.decode() for name, _ in scope["headers"]}
-        metadata = context.invocation_metadata() or ()
-        self._metadata = tuple(each for each in metadata if each[0] in kept or each[0].endswith("-bin"))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        return self._metadata
+        kept, came = {name.decode() for name, _ in self.scope["headers"]}, self._context.invocation_metadata() or ()
+        return tuple(each for each in came if each[0] in kept or each[0].endswith("-bin"))
 
     async def abort(self, code: grpc.StatusCode, *others: Any, **named: Any) -> None:
         rejected = self.scope["auth"].rejected
@@ -251,7 +249,7 @@ class _Answer:
             seen = Seen(admitted.request, self.method, "", "POST", is_public=False, target=target)
             return calls.reject(rejected, None, admitted.caller, seen)
         body = _params(self.message, is_whole=rules.skill_of is not None)
-        rule = decision.BodyRule(replace(target, task_id=_task_of(target, self.message)), len(body))
+        rule = decision.BodyRule(_with_task(target, self.message), len(body))
         return await decision.decide_with_body(calls, decided._replace(rule=rule), body)
 
     async def _extended_card(self, admitted: Admitted) -> Any:
@@ -293,6 +291,7 @@ async def _abort(context: Any, rejection: Rejection) -> NoReturn:
     raise AssertionError  # abort has raised
 
 
+@lru_cache(maxsize=64)  # methods that the server has
 def _target(method: str) -> Target | None:
     """The call of a method of A2A; one that no version has is of no generation."""
     if not method.rpartition("/")[0].lower().endswith("a2aservice"):
@@ -301,10 +300,11 @@ def _target(method: str) -> Target | None:
     return Target(binding=Binding.GRPC, generation=generation, operation=operation)
 
 
-def _task_of(target: Target, message: Any) -> str:
-    names = [getattr(message, each) for each in ("task_id", "id", "name", "parent") if hasattr(message, each)]
-    name = "".join(names[:1])
-    return name if target.generation is Generation.V1_0 else "".join(name.split("/")[1:2])  # tasks/{task}/…
+def _with_task(target: Target, message: Any) -> Target:
+    fields = message.DESCRIPTOR.fields_by_name
+    name = next((getattr(message, each) for each in ("task_id", "id", "name", "parent") if each in fields), "")
+    task = name if target.generation is Generation.V1_0 else "".join(name.split("/")[1:2])  # tasks/{task}/…
+    return replace(target, task_id=task) if task else target
 
 
 def _params(message: Any, *, is_whole: bool) -> bytes:

@@ -175,7 +175,8 @@ class _Answer:
             return await _abort(context, decided)
         if isinstance(decided, ForExtendedCard):
             return await self._extended_card(decided.admitted)
-        scope, caller, answer = decided.request, decided.caller, list[Any]()
+        scope, caller = decided.request, decided.caller
+        answer: list[Any] = []
         seen = Seen(scope, self.method, "", "POST", is_public=False, target=_target(self.method))
 
         async def run() -> None:

@@ -26,7 +26,7 @@ STORE: Final = MemoryApiKeys()
 GOOD: Final = STORE.create(owner="ann", scopes=["read"]).text
 POOR: Final = STORE.create(owner="bob").text
 SERVICE: Final = "lf.a2a.v1.A2AService"
-_MESSAGES: Final = {
+_MESSAGES: Final[dict[str, dict[str, Any]]] = {
     "Part": {"text": 1},
     "Message": {"message_id": 1, "context_id": 2, "parts": (5, "Part")},
     "TaskPushNotificationConfig": {"tenant": 1, "id": 2, "task_id": 3, "url": 4},

@@ -15,12 +15,13 @@ import grpc
 import pytest
 from cryptography import x509
 
+from a2a_trust.auth import ApiKeyVerifier
 from a2a_trust.certificates import CertificateVerifier, ClientAuthority, FromUri, OnlyIdentities
 from a2a_trust.grpc import GrpcGuard
 from a2a_trust.proxies import FromProxy, Networks, Nginx
 from tests.certificates import SERVER, Authority, Leaf
 from tests.conftest import ROOT
-from tests.grpc_service import GOOD, STORE, ApiKeyVerifier, Client, Service, card, guarded, outcome, serving
+from tests.grpc_service import GOOD, STORE, Client, Service, card, guarded, outcome, serving
 from tests.servers.serving import free_port
 from tests.tiers import missing
 

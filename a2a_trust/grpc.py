@@ -1,11 +1,5 @@
 """Guards the gRPC server of an agent: ``GrpcGuard`` gives each call to the guard of ``protect``.
 
-::
-
-    guard = GrpcGuard()
-    app = protect(app, card=…, verifiers=…, grpc=guard)
-    server = grpc.aio.server(interceptors=[guard])
-
 Metadata are headers, and the message is read as the body of HTTP+JSON would be. A rejected call ends with the status of
 A2A 10.6, and with challenges as the trailers ``www-authenticate``. Messages of unknown callers are never decoded; gRPC
 receives up to ``grpc.max_receive_message_length`` bytes of them. Source: A2A 1.0.1 10; A2A 0.3.0 3.2.2, 4.4.
@@ -20,8 +14,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from inspect import isasyncgen, isasyncgenfunction, iscoroutinefunction
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote
 
@@ -78,18 +73,15 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has
         self._public = frozenset(read_list("public_methods", public_methods))
         for method in self._public:
             if not re.fullmatch(r"/[\w.]+/\w+", method) or _target(method) is not None:
-                raise ConfigurationError(
-                    f"public_methods: {method!a:.128} is not a method of another service than A2A's; write a method "
-                    "such as /grpc.health.v1.Health/Check"
-                )
+                raise ConfigurationError(f"public_methods: {method!a:.128} must be /package.Service/Method, not of A2A")
         self._guarding: _Guarding | None = None
 
     def guard_by(self, access: Access, calls: CallRules, agent: ProtectedAgent, clock: Callable[[], float]) -> None:
         """``protect`` calls this when the card is known; until then, calls get UNAVAILABLE."""
         if self._guarding is not None:
             raise ConfigurationError(
-                "grpc: this GrpcGuard() is another agent's, and gRPC does not show for which agent a call is; run a "
-                "server with its own GrpcGuard() for each agent"
+                "grpc: this GrpcGuard() is another agent's, and gRPC does not show which agent is called; run a server "
+                "with its own GrpcGuard() for each agent"
             )
         _check_card(access, agent)
         headers = {place.header for place in access.guard.places if place.header is not None} | {b"authorization"}
@@ -98,26 +90,24 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has
         generations = {each.generation for each in access.card.interfaces if each.binding == Binding.GRPC}
         self._guarding = _Guarding(access, calls, agent.rules, clock, frozenset(generations), names)
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+    async def intercept_service(self, continuation: Any, handler_call_details: grpc.HandlerCallDetails) -> Any:
         handler, method = await continuation(handler_call_details), handler_call_details.method
         if handler is None or method in self._public:  # None: gRPC answers UNIMPLEMENTED
             return handler
         kind = "_".join("stream" if it else "unary" for it in (handler.request_streaming, handler.response_streaming))
-        work = partial(_stream if handler.response_streaming else _unary, getattr(handler, kind))
+        function = getattr(handler, kind)
+        work = partial(_stream, function) if handler.response_streaming else function
 
         async def guarded(request: Any, context: Any) -> Any:
             if self._guarding is None:
                 return await _abort(context, rejection_of(UNAVAILABLE, None))
+            if not (iscoroutinefunction(function) or isasyncgenfunction(function)):
+                raise ConfigurationError(f"grpc: {function!a:.128} is not async; use the servicer for grpc.aio")
             return await _Answer(self._guarding, method, handler, context, request).serve(work)
 
         # Without a deserializer: ``_Answer`` decodes the messages of known callers.
         read = handler.request_deserializer if handler.request_streaming else None
-        wrapped: Any = getattr(grpc, f"{kind}_rpc_method_handler")(guarded, read, handler.response_serializer)
-        return wrapped
+        return getattr(grpc, f"{kind}_rpc_method_handler")(guarded, read, handler.response_serializer)
 
 
 class GuardedContext:
@@ -126,17 +116,13 @@ class GuardedContext:
     def __init__(self, context: Any, scope: Scope) -> None:
         self.scope: Final = scope
         self._context = context
-        kept = {name.decode() for name, _ in scope["headers"]}
-        metadata = context.invocation_metadata() or ()
-        self._metadata = tuple(each for each in metadata if each[0] in kept or each[0].endswith("-bin"))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"the context is guarded, and has no attribute {name!r}")
         return getattr(self._context, name)
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        return self._metadata
+        kept, came = {name.decode() for name, _ in self.scope["headers"]}, self._context.invocation_metadata() or ()
+        return tuple(each for each in came if each[0] in kept or each[0].endswith("-bin"))
 
     async def abort(self, code: grpc.StatusCode, *others: Any, **named: Any) -> None:
         rejected = self.scope["auth"].rejected
@@ -156,15 +142,9 @@ class CallerContextBuilder:
 
     def build(self, context: Any) -> Any:
         made, caller = self._builder.build(context), principal_of(context)
-        made.user, made.state["auth"] = SdkUser(caller.is_authenticated, caller.id), context.scope["auth"]
+        made.user = SimpleNamespace(is_authenticated=caller.is_authenticated, user_name=caller.id)
+        made.state["auth"] = context.scope["auth"]
         return made
-
-
-class SdkUser(NamedTuple):
-    """A ``User`` of the a2a-sdk."""
-
-    is_authenticated: bool
-    user_name: str
 
 
 class _Guarding(NamedTuple):
@@ -183,7 +163,7 @@ class _Answer:
 
     guarding: _Guarding
     method: str
-    handler: grpc.RpcMethodHandler[Any, Any]
+    handler: Any
     context: Any
     message: Any
 
@@ -195,7 +175,8 @@ class _Answer:
             return await _abort(context, decided)
         if isinstance(decided, ForExtendedCard):
             return await self._extended_card(decided.admitted)
-        scope, caller, answer = decided.request, decided.caller, list[Any]()
+        scope, caller = decided.request, decided.caller
+        answer: list[Any] = []
         seen = Seen(scope, self.method, "", "POST", is_public=False, target=_target(self.method))
 
         async def run() -> None:
@@ -248,34 +229,29 @@ class _Answer:
 
     async def _decide(self, request: Request) -> Admitted | ForExtendedCard | Rejection:
         access, calls, rules, clock, generations, _ = self.guarding
-        target, body, rule, needs = _target(self.method), b"", None, None
+        handler, target = self.handler, _target(self.method)
         decided = await decision.decide(access, calls, request, clock(), target)
         if isinstance(decided, Rejection):
             return decided
         admitted = decided if isinstance(decided, Admitted) else decided.admitted
         try:
-            if not self.handler.request_streaming:
-                self._decode(rules.max_body)
-            if not isinstance(decided, Admitted):
-                if target is None or target.generation not in generations or self.handler.request_streaming:
-                    why = f"the card has no interface of gRPC with the method {self.method!a:.128}"
-                    raise CallRejectedError(NOT_FOUND, why)
-                body = _params(self.message, is_whole=rules.skill_of is not None)
-                rule = decision.BodyRule(target._replace(task_id=_task_of(target, self.message)), len(body))
-                needs = decided._replace(rule=rule)
-        except CallRejectedError as rejected:
+            if not handler.request_streaming:
+                if len(self.message) > rules.max_body:
+                    raise decision.too_large(rules.max_body)
+                self.message = handler.request_deserializer(self.message)
+            if isinstance(decided, Admitted):
+                return decided
+            if target is None or target.generation not in generations or handler.request_streaming:
+                why = f"the card has no interface of gRPC with the method {self.method!a:.128}"
+                raise CallRejectedError(NOT_FOUND, why)
+        except (CallRejectedError, DecodeError) as error:
+            undecoded = CallRejectedError(INVALID, "the message is not one of the method")
+            rejected = error if isinstance(error, CallRejectedError) else undecoded
             seen = Seen(admitted.request, self.method, "", "POST", is_public=False, target=target)
-            return calls.reject(rejected, rule, admitted.caller, seen)
-        return admitted if needs is None else await decision.decide_with_body(calls, needs, body)
-
-    def _decode(self, most: int) -> None:
-        if len(self.message) > most:
-            raise decision.too_large(most)
-        read: Any = self.handler.request_deserializer
-        try:
-            self.message = self.message if read is None else read(self.message)
-        except DecodeError:
-            raise CallRejectedError(INVALID, "the message is not one of the method") from None
+            return calls.reject(rejected, None, admitted.caller, seen)
+        body = _params(self.message, is_whole=rules.skill_of is not None)
+        rule = decision.BodyRule(_with_task(target, self.message), len(body))
+        return await decision.decide_with_body(calls, decided._replace(rule=rule), body)
 
     async def _extended_card(self, admitted: Admitted) -> Any:
         parts: list[Any] = []
@@ -295,13 +271,7 @@ class _Answer:
         return await _abort(self.context, answer)
 
 
-async def _unary(function: Callable[..., Any], message: Any, context: GuardedContext) -> Any:
-    _check_async(function)
-    return await function(message, context)
-
-
 async def _stream(function: Callable[..., Any], message: Any, context: GuardedContext) -> Any:
-    _check_async(function)
     answer = function(message, context)
     if not isasyncgen(answer):  # it writes by itself
         return await answer
@@ -309,11 +279,6 @@ async def _stream(function: Callable[..., Any], message: Any, context: GuardedCo
         async for each in answer:
             await context.write(each)
     return None
-
-
-def _check_async(function: Any) -> None:
-    if not (iscoroutinefunction(function) or isasyncgenfunction(function)):
-        raise ConfigurationError(f"grpc: {function!a:.128} is not async; use the servicer for grpc.aio")
 
 
 async def _abort(context: Any, rejection: Rejection) -> NoReturn:
@@ -327,6 +292,7 @@ async def _abort(context: Any, rejection: Rejection) -> NoReturn:
     raise AssertionError  # abort has raised
 
 
+@lru_cache(maxsize=64)  # methods that the server has
 def _target(method: str) -> Target | None:
     """The call of a method of A2A; one that no version has is of no generation."""
     if not method.rpartition("/")[0].lower().endswith("a2aservice"):
@@ -335,12 +301,11 @@ def _target(method: str) -> Target | None:
     return Target(binding=Binding.GRPC, generation=generation, operation=operation)
 
 
-def _task_of(target: Target, message: Any) -> str:
-    if target.generation is Generation.V1_0:
-        is_of_push = "PushNotification" in (target.operation or "")
-        return getattr(message, "task_id" if is_of_push else "id", "")
-    name = getattr(message, "name", "") or getattr(message, "parent", "")  # tasks/{task}/pushNotificationConfigs/{id}
-    return "".join(name.split("/")[1:2])
+def _with_task(target: Target, message: Any) -> Target:
+    fields = message.DESCRIPTOR.fields_by_name
+    name = next((getattr(message, each) for each in ("task_id", "id", "name", "parent") if each in fields), "")
+    task = name if target.generation is Generation.V1_0 else "".join(name.split("/")[1:2])  # tasks/{task}/…
+    return target._replace(task_id=task) if task else target
 
 
 def _params(message: Any, *, is_whole: bool) -> bytes:
@@ -377,22 +342,17 @@ def _check_card(access: Access, agent: ProtectedAgent) -> None:
     """ConfigurationError: the card or an option has what gRPC does not have."""
     guard = access.guard
     if not any(each.binding == Binding.GRPC for each in access.card.interfaces):
-        raise ConfigurationError("grpc: the card has no interface of gRPC; add one to the card, or leave out grpc")
+        raise ConfigurationError("grpc: the card has no interface of gRPC; add one, or leave out grpc=")
     if guard.dpop is not None:
-        raise ConfigurationError(
-            "dpop: proofs are for URLs, which gRPC does not have; protect another application without dpop for gRPC"
-        )
+        raise ConfigurationError("dpop: proofs are for URLs, which gRPC does not have; protect another app for gRPC")
     places = {scheme.name: guard.place(scheme.name) for scheme in guard.schemes}
     for name, place in places.items():
         if isinstance(place, InQuery | InCookie) or (place.header or b"").endswith(b"-bin"):
             raise ConfigurationError(
-                f"grpc: the scheme {name[:64]!a} is in {place}, which calls of gRPC do not have; declare a header in "
-                "the card, such as X-API-Key"
+                f"grpc: the scheme {name[:64]!a} is in {place}, which calls of gRPC do not have; declare another header"
             )
-    with_certificate = {
-        any(isinstance(places[name], ClientCertificate) for name, _ in each.schemes) for each in guard.alternatives
-    }
-    if isinstance(access.certificates, FromTls) and len(with_certificate) > 1:
+    certified = {any(places[name] == ClientCertificate() for name, _ in each.schemes) for each in guard.alternatives}
+    if isinstance(access.certificates, FromTls) and len(certified) > 1:
         raise ConfigurationError(
             "client_certificates: the card accepts a certificate or something else, but a port of gRPC asks all its "
             "callers for a certificate or none; run two agents at two ports, or end TLS in a proxy: FromProxy(…)"

@@ -33,6 +33,12 @@ def _rows_databases(setting: Setting) -> Iterator[Row]:
     return rows(setting)
 
 
+def _rows_grpc(setting: Setting) -> Iterator[Row]:
+    from benchmarks.grpc_calls import rows  # nor is grpcio
+
+    return rows(setting)
+
+
 def _rows_observers(setting: Setting) -> Iterator[Row]:
     from benchmarks.observers import rows  # nor is the SDK of OpenTelemetry
 
@@ -73,6 +79,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "client-auth": _rows_client_auth,
     "observers": _rows_observers,
     "proxies": _rows_proxies,
+    "grpc": _rows_grpc,
 }
 
 

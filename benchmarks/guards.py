@@ -90,7 +90,7 @@ def enforced(app: Any) -> Any:
 
 
 def protected(app: Any, **options: Any) -> Any:
-    return protect(app, card=CARD, verifiers=_verifiers(), **options)
+    return protect(app, **{"card": CARD, "verifiers": _verifiers(), **options})
 
 
 def protected_agents(app: Any, count: int) -> Any:

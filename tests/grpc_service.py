@@ -6,6 +6,8 @@ environment (tests/frameworks/test_grpc.py).
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -24,7 +26,7 @@ STORE: Final = MemoryApiKeys()
 GOOD: Final = STORE.create(owner="ann", scopes=["read"]).text
 POOR: Final = STORE.create(owner="bob").text
 SERVICE: Final = "lf.a2a.v1.A2AService"
-_MESSAGES: Final = {
+_MESSAGES: Final[dict[str, dict[str, Any]]] = {
     "Part": {"text": 1},
     "Message": {"message_id": 1, "context_id": 2, "parts": (5, "Part")},
     "TaskPushNotificationConfig": {"tenant": 1, "id": 2, "task_id": 3, "url": 4},
@@ -152,6 +154,9 @@ async def serving(
             yield Client(channel, port)
     finally:
         await server.stop(None)
+        del server  # its end needs the loop, and gRPC has one queue of events for all loops
+        gc.collect()
+        await asyncio.sleep(0.05)
 
 
 async def outcome(method: Any, metadata: Sequence[tuple[str, Any]] = (), message: Any = None) -> str:

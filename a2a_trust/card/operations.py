@@ -116,19 +116,14 @@ METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
 }
 """The methods of JSON-RPC."""
 
-GRPC_SERVICES: Final = {Generation.V1_0: "lf.a2a.v1.A2AService", Generation.V0_3: "a2a.v1.A2AService"}
-_GRPC_NAMES_0_3: Final = {
+_GRPC_0_3: Final = {
     Operation.SUBSCRIBE_TO_TASK: "TaskSubscription",
     Operation.LIST_PUSH_CONFIGS: "ListTaskPushNotificationConfig",
     Operation.GET_EXTENDED_CARD: "GetAgentCard",
 }
 GRPC_METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
-    f"/{service}/{_GRPC_NAMES_0_3.get(operation, operation) if generation is Generation.V0_3 else operation}": (
-        generation,
-        operation,
-    )
-    for generation, service in GRPC_SERVICES.items()
-    for operation in Operation
+    **{f"/lf.a2a.v1.A2AService/{each}": (Generation.V1_0, each) for each in Operation},
+    **{f"/a2a.v1.A2AService/{_GRPC_0_3.get(each, each)}": (Generation.V0_3, each) for each in Operation},
 }
 """The methods of gRPC, as paths."""
 

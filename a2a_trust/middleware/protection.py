@@ -349,10 +349,8 @@ def _guard(
     is_alone: bool,
 ) -> GuardedAgent:
     view = read_card(source.document(clock()).body)
-    rules = agent.rules
-    if agent.grpc is not None:
-        of_grpc = [interface.url for interface in view.interfaces if interface.binding == Binding.GRPC]
-        rules = replace(rules, unguarded=(*rules.unguarded, *of_grpc))  # not by this application
+    of_grpc = [each.url for each in view.interfaces if agent.grpc is not None and each.binding == Binding.GRPC]
+    rules = replace(agent.rules, unguarded=(*agent.rules.unguarded, *of_grpc))
     _warn_of_unspecified(agent.url, view)
     if isinstance(agent.card, FromApplication):
         check_urls([interface.url for interface in view.interfaces], agent.url)
@@ -372,13 +370,7 @@ def _guard(
     cards = _public_cards(source, view, agent.serving, prefix, clock, trail)
     of_url = _of_url(agent, prefix, resource, clock)
     extended = ExtendedCardEndpoint(
-        view,
-        agent.extended_card,
-        signer=signer,
-        application=app,
-        security=agent.security,
-        trail=trail,
-        clock=clock,
+        view, agent.extended_card, signer=signer, application=app, security=agent.security, trail=trail, clock=clock
     )
     calls = CallRules(access, rules, extended, others_must_be_named=not is_alone)
     _check_paths(prefix, agent, interfaces, of_url)
@@ -397,9 +389,8 @@ def _guard(
     door.readiness = ready
     if agent.grpc is not None:
         agent.grpc.guard_by(access, calls, agent, clock)
-    return GuardedAgent(
-        {} if is_alone else documents, door, interfaces.served_paths, (*rules.other_paths, *rules.public_paths)
-    )
+    named = (*rules.other_paths, *rules.public_paths)
+    return GuardedAgent({} if is_alone else documents, door, interfaces.served_paths, named)
 
 
 def _resource_of(agent: ProtectedAgent, view: CardView, clock: Callable[[], float]) -> ProtectedResource | None:

@@ -13,12 +13,13 @@ from urllib.parse import quote
 import pytest
 from cryptography import x509
 
+from a2a_trust.auth import ApiKeyVerifier
 from a2a_trust.certificates import CertificateVerifier, ClientAuthority, FromTls, FromUri, OnlyIdentities
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.grpc import GrpcGuard
 from a2a_trust.proxies import FromProxy, Networks, Nginx, ProxySecret, UnixSocket
 from tests.certificates import Authority
-from tests.grpc_service import GOOD, STORE, ApiKeyVerifier, Service, card, guarded, outcome, serving
+from tests.grpc_service import GOOD, STORE, Service, card, guarded, outcome, serving
 
 pytestmark = pytest.mark.anyio
 ANN = "spiffe://a.example/ann"

@@ -114,13 +114,14 @@ async def test_the_key_of_the_program_is_replaced_in_metadata(agent: tuple[Servi
 async def test_a_channel_ends_with_the_verification(agent: tuple[Service, Client]) -> None:
     given, trust = verified(f"http://127.0.0.1:{agent[1].port}"), Trust()
     origins = [f"http://127.0.0.1:{agent[1].port}"]
-    async with grpc_channel(given, {"key": ApiKey(GOOD, origins=origins)}, trust=trust) as channel:
+    key = Keys(GOOD)
+    async with grpc_channel(given, {"key": ApiKey(key, origins=origins)}, trust=trust) as channel:
         assert await outcome(Client(channel, 0).method()) == "OK"
         trust.is_revoked = True
         for name in ("SendMessage", "SendStreamingMessage"):
             with pytest.raises(TrustError):
                 await outcome(Client(channel, 0).method(name))
-    assert agent[0].calls == 1
+    assert (agent[0].calls, key.asked) == (1, 1)
 
 
 def test_a_url_that_the_card_does_not_name_gets_no_channel() -> None:

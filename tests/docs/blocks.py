@@ -40,7 +40,7 @@ RUN_BY: Final = {
         f"docs/frameworks/{page.name}": [f"tests/frameworks/test_{page.stem.replace('-', '_')}.py"]
         for page in (ROOT / "docs" / "frameworks").glob("*.md")
     },
-    "docs/grpc.md": ["tests/frameworks/test_grpc.py"],
+    "docs/grpc.md": ["tests/frameworks/test_grpc.py", "tests/real/test_grpc_pass.py"],
     "docs/lint.md": ["tests/docs/test_pages.py"],
     "docs/many-cards.md": ["tests/docs/test_many_cards.py"],
     "docs/memory.md": ["tests/client/test_clients_guide.py"],

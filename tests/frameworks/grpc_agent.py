@@ -39,7 +39,7 @@ FOLDER = Path(os.environ["FOLDER"])
 SEEN: list[str] = []
 
 
-class Echo(AgentExecutor):
+class Echo(AgentExecutor):  # type: ignore[misc]
     """Says who calls, by the SDK's user and by the guard, and which metadata the application sees."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -82,7 +82,7 @@ async def serve(card: dict[str, Any], verifiers: dict[str, Any], tls: Any = None
         other_paths=["/grpc.reflection.v1alpha.ServerReflection/"],
     )
     extended = ExtendedCard({**card, "name": "Echo, extended"})
-    options = {"client_certificates": FromTls()} if tls else {}
+    options: dict[str, Any] = {"client_certificates": FromTls()} if tls else {}
     protect(Starlette(), card=card, verifiers=verifiers, rules=rules, extended_card=extended, grpc=guard, **options)
     server = grpc.aio.server(interceptors=[guard])
     handler = DefaultRequestHandler(

@@ -42,7 +42,7 @@ CREDENTIALS = {
 }
 
 
-class Greeter(AgentExecutor):
+class Greeter(AgentExecutor):  # type: ignore[misc]
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         await event_queue.enqueue_event(new_agent_text_message(context.call_context.user.user_name))
 

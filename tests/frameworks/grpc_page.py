@@ -30,7 +30,7 @@ FOLDER = Path(os.environ["FOLDER"])
 STORE = MemoryApiKeys()
 
 
-class Greeter(AgentExecutor):
+class Greeter(AgentExecutor):  # type: ignore[misc]
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         await event_queue.enqueue_event(new_text_message(f"hello {context.call_context.user.user_name}"))
 

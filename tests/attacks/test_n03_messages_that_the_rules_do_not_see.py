@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from a2a_trust import RequestRules
-from tests.grpc_service import GOOD, POOR, Service, guarded, outcome, request, serving
+from a2a_trust.middleware import UnsafeAnyWebhook, Webhooks
+from tests.grpc_service import GOOD, POOR, Service, card, guarded, outcome, request, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -33,12 +34,26 @@ async def test_every_tenant_in_a_message_is_checked() -> None:
                 ({"tenant": "other"}, "PERMISSION_DENIED"),
                 ({"configuration": push(tenant="other")}, "PERMISSION_DENIED"),
                 ({"tenant": "acme", "configuration": push(tenant="other")}, "INVALID_ARGUMENT"),
-                ({"tenant": "acme", "configuration": push(tenant="acme")}, "OK"),
+                ({"tenant": "acme", "configuration": push(tenant="acme")}, "FAILED_PRECONDITION"),  # no push
             ):
                 assert await outcome(method, [("x-api-key", GOOD)], request(**members)) == expected, members
-    assert service.calls == 4
+    assert service.calls == 2
     async with serving(guarded(), service.handler()) as client:
         assert await outcome(client.method(), [("x-api-key", GOOD)], request(tenant="acme")) == "PERMISSION_DENIED"
+
+
+async def test_a_webhook_in_a_message_is_checked() -> None:
+    service, promising = Service(), {**card(), "capabilities": {"pushNotifications": True}}
+    for rule, url, expected in (
+        (Webhooks(), "https://127.0.0.1/", "INVALID_ARGUMENT"),
+        (Webhooks(hosts=["hooks.example.com"]), "https://other.example.com/", "INVALID_ARGUMENT"),
+        (UnsafeAnyWebhook(), "https://127.0.0.1/", "OK"),
+    ):
+        guard = guarded(promising, rules=RequestRules(webhooks=rule))
+        async with serving(guard, service.handler()) as client:
+            asked = request(configuration={"task_push_notification_config": {"url": url}})
+            assert await outcome(client.method(), [("x-api-key", GOOD)], asked) == expected
+    assert service.calls == 1
 
 
 async def test_a_message_is_decoded_for_callers_only_and_up_to_a_limit() -> None:

@@ -17,7 +17,7 @@ from tests.client.agents import NEW, OWNER, card_of, serving_agent, signed
 from tests.conftest import ROOT
 from tests.servers.environments import python_of
 
-DELIVER, RECEIVE = re.findall(
+RULE, STORE, DELIVER, RECEIVE = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "push.md").read_text(encoding="utf-8"), re.DOTALL
 )
 
@@ -29,6 +29,43 @@ def test_the_sender_of_the_sdk_takes_the_client(tmp_path: Path) -> None:
         command = [str(python_of(environment)), "-c", f"{DELIVER}\nprint(type(sender).__name__)"]
         done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
         assert done.stdout == b"BasePushNotificationSender\n", done.stderr.decode()
+
+
+#: Two callers, each with its own tasks, and in the stores of both versions.
+ASKING = """
+import asyncio
+from a2a.types import Task, TaskState, TaskStatus
+from a2a_trust import acting_for
+from a2a_trust.testing import fake_principal
+
+async def main():
+    store, task = TasksOfCallers(), Task(id="t", context_id="c", status=TaskStatus(state=TaskState.working))
+    with acting_for(fake_principal("ann")):
+        await store.save(task)
+        assert (await store.get("t")).id == "t"
+    with acting_for(fake_principal("bob")):
+        assert await store.get("t") is None
+        await store.delete("t")
+    with acting_for(fake_principal("ann")):
+        assert (await store.get("t")).id == "t"
+
+asyncio.run(main())
+print("kept apart")
+"""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("environment", ["server-0.2.16", "server-0.3.26"])
+def test_tasks_are_kept_by_caller(environment: str, tmp_path: Path) -> None:
+    command = [str(python_of(environment)), "-c", STORE + ASKING]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
+    assert done.stdout == b"kept apart\n", done.stderr.decode()
+
+
+def test_the_rule_is_valid() -> None:
+    names: dict[str, Any] = {}
+    exec(RULE, names)
+    assert names["rules"].webhooks.hosts == ("*.example.com",)
 
 
 def test_the_webhook_registers_with_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

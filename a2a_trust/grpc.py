@@ -97,12 +97,12 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has
         kind = "_".join("stream" if it else "unary" for it in (handler.request_streaming, handler.response_streaming))
         function = getattr(handler, kind)
         work = partial(_stream, function) if handler.response_streaming else function
+        if not (iscoroutinefunction(function) or isasyncgenfunction(function)):
+            work = _refuse  # as the methods that the a2a-sdk lacks
 
         async def guarded(request: Any, context: Any) -> Any:
             if self._guarding is None:
                 return await _abort(context, rejection_of(UNAVAILABLE, None))
-            if not (iscoroutinefunction(function) or isasyncgenfunction(function)):
-                raise ConfigurationError(f"grpc: {function!a:.128} is not async; use the servicer for grpc.aio")
             return await _Answer(self._guarding, method, handler, context, request).serve(work)
 
         # Without a deserializer: ``_Answer`` decodes the messages of known callers.
@@ -269,6 +269,10 @@ class _Answer:
                 _log.error("the extended card cannot be served over gRPC: %s", error)
                 answer = rejection_of(UNREADABLE, None)
         return await _abort(self.context, answer)
+
+
+async def _refuse(_: Any, context: GuardedContext) -> NoReturn:
+    await _abort(context, rejection_of(NOT_FOUND, None))
 
 
 async def _stream(function: Callable[..., Any], message: Any, context: GuardedContext) -> Any:

@@ -205,14 +205,10 @@ class _Answer:
         access, context = self.guarding.access, self.context
         peer = _PEER.fullmatch(unquote(context.peer()))
         address, port = (None, "") if peer is None else (peer[1] or peer[3], peer[2] or peer[4])
-        request: Request = {
-            "type": "http",
-            "method": "POST",
-            "path": self.method,
-            "headers": [],
-            "client": None if address is None else (address, int(port)),
-            "extensions": peer_extension(address, unix=context.peer().startswith(("unix:", "unix-abstract:"))),
-        }
+        request: Request = {"type": "http", "method": "POST", "path": self.method, "headers": []}
+        request["client"] = None if address is None else (address, int(port))
+        is_unix = context.peer().startswith(("unix:", "unix-abstract:"))
+        request["extensions"] = peer_extension(address, unix=is_unix)
         for name, value in context.invocation_metadata() or ():
             if not name.endswith("-bin"):
                 request["headers"].append((name.encode(), value if isinstance(value, bytes) else value.encode()))
@@ -242,8 +238,7 @@ class _Answer:
             if isinstance(decided, Admitted):
                 return decided
             if target is None or target.generation not in generations or handler.request_streaming:
-                why = f"the card has no interface of gRPC with the method {self.method!a:.128}"
-                raise CallRejectedError(NOT_FOUND, why)
+                raise CallRejectedError(NOT_FOUND, f"the card has no interface of gRPC with {self.method!a:.128}")
         except (CallRejectedError, DecodeError) as error:
             undecoded = CallRejectedError(INVALID, "the message is not one of the method")
             rejected = error if isinstance(error, CallRejectedError) else undecoded

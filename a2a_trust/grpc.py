@@ -97,12 +97,12 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has
         kind = "_".join("stream" if it else "unary" for it in (handler.request_streaming, handler.response_streaming))
         function = getattr(handler, kind)
         work = partial(_stream, function) if handler.response_streaming else function
+        if not (iscoroutinefunction(function) or isasyncgenfunction(function)):
+            work = _refuse  # as the methods that the a2a-sdk lacks
 
         async def guarded(request: Any, context: Any) -> Any:
             if self._guarding is None:
                 return await _abort(context, rejection_of(UNAVAILABLE, None))
-            if not (iscoroutinefunction(function) or isasyncgenfunction(function)):
-                raise ConfigurationError(f"grpc: {function!a:.128} is not async; use the servicer for grpc.aio")
             return await _Answer(self._guarding, method, handler, context, request).serve(work)
 
         # Without a deserializer: ``_Answer`` decodes the messages of known callers.
@@ -205,14 +205,10 @@ class _Answer:
         access, context = self.guarding.access, self.context
         peer = _PEER.fullmatch(unquote(context.peer()))
         address, port = (None, "") if peer is None else (peer[1] or peer[3], peer[2] or peer[4])
-        request: Request = {
-            "type": "http",
-            "method": "POST",
-            "path": self.method,
-            "headers": [],
-            "client": None if address is None else (address, int(port)),
-            "extensions": peer_extension(address, unix=context.peer().startswith(("unix:", "unix-abstract:"))),
-        }
+        request: Request = {"type": "http", "method": "POST", "path": self.method, "headers": []}
+        request["client"] = None if address is None else (address, int(port))
+        is_unix = context.peer().startswith(("unix:", "unix-abstract:"))
+        request["extensions"] = peer_extension(address, unix=is_unix)
         for name, value in context.invocation_metadata() or ():
             if not name.endswith("-bin"):
                 request["headers"].append((name.encode(), value if isinstance(value, bytes) else value.encode()))
@@ -242,8 +238,7 @@ class _Answer:
             if isinstance(decided, Admitted):
                 return decided
             if target is None or target.generation not in generations or handler.request_streaming:
-                why = f"the card has no interface of gRPC with the method {self.method!a:.128}"
-                raise CallRejectedError(NOT_FOUND, why)
+                raise CallRejectedError(NOT_FOUND, f"the card has no interface of gRPC with {self.method!a:.128}")
         except (CallRejectedError, DecodeError) as error:
             undecoded = CallRejectedError(INVALID, "the message is not one of the method")
             rejected = error if isinstance(error, CallRejectedError) else undecoded
@@ -269,6 +264,10 @@ class _Answer:
                 _log.error("the extended card cannot be served over gRPC: %s", error)
                 answer = rejection_of(UNREADABLE, None)
         return await _abort(self.context, answer)
+
+
+async def _refuse(_: Any, context: GuardedContext) -> NoReturn:
+    await _abort(context, rejection_of(NOT_FOUND, None))
 
 
 async def _stream(function: Callable[..., Any], message: Any, context: GuardedContext) -> Any:

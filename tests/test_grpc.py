@@ -124,7 +124,8 @@ async def test_methods_that_are_not_async_are_not_served() -> None:
 
     handler = grpc.unary_unary_rpc_method_handler(send, request().FromString, lambda sent: sent.SerializeToString())
     async with serving(guarded(), grpc.method_handlers_generic_handler(SERVICE, {"SendMessage": handler})) as client:
-        assert await outcome(client.method(), [("x-api-key", GOOD)]) == "UNKNOWN"
+        assert await outcome(client.method()) == "UNAUTHENTICATED"
+        assert await outcome(client.method(), [("x-api-key", GOOD)]) == "UNIMPLEMENTED"
 
 
 @pytest.mark.parametrize(("module", "extra"), [("grpc", "server,grpc"), ("client.grpc", "client,grpc")])

@@ -137,18 +137,10 @@ class GivenCard:
         #: The trusted keys that verified the card last, and from when until when it counts. It is replaced.
         self._verified: tuple[TrustStore | None, float, float] = None, 0.0, 0.0
 
-    def exchange(self, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
-        try:
-            yield from self._verify_again()
-            called = Destination.of(request.url)
-            if not self._destinations.cover(called):
-                return (yield from send(NOTHING))
-        except TrustError as error:
-            raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None
-        return (yield from self.exchange_at(called.origin, request, send))
-
-    def exchange_at(self, origin: str, request: Request, send: Callable[[Attachment], Flow[Reply]]) -> Flow[Reply]:
-        """As ``exchange``, for a request that goes to an interface of the card at this origin."""
+    def exchange(
+        self, request: Request, send: Callable[[Attachment], Flow[Reply]], origin: str | None = None
+    ) -> Flow[Reply]:
+        """``origin``: where the request goes, to an interface of the card. None: its URL says where."""
 
         def sent(attachment: Attachment) -> Flow[Reply]:
             yield from self._verify_again()  # a token was fetched meanwhile, or the agent has answered
@@ -156,6 +148,11 @@ class GivenCard:
 
         try:
             yield from self._verify_again()
+            if origin is None:
+                called = Destination.of(request.url)
+                if not self._destinations.cover(called):
+                    return (yield from send(NOTHING))
+                origin = called.origin
             return (yield from self._demands.send(request, origin, self._verification.clock, sent))
         except TrustError as error:
             raise NoReply.of(NoReplyReason.NO_CREDENTIALS, request.address, error) from None

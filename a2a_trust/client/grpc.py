@@ -1,13 +1,7 @@
 """Channels to the gRPC interface of a verified card: the card says the URL, TLS and the credentials.
 
-::
-
-    channel = grpc_channel(card, {"key": ApiKey(…)}, trust=trust)
-    config = ClientConfig(grpc_channel_factory=lambda url: grpc_channel(card, credentials, url, trust=trust))
-
-1. The channel leads to an interface of gRPC that the card names. It is encrypted, unless it leads to this machine.
-2. Each call has the credentials of one whole alternative of the card. The card is verified again as for ``CardAuth``.
-3. After UNAUTHENTICATED before the first message, a call is made once more, if there is another credential.
+Each call has the credentials of one whole alternative of the card, which is verified again as for ``CardAuth``. After
+UNAUTHENTICATED before the first message, a call is made once more, if there is another credential.
 """
 
 from __future__ import annotations
@@ -55,7 +49,7 @@ def grpc_channel(
     """A channel to the first gRPC interface of the card, or to the one with that ``url``.
 
     - ``credentials``, ``trust``, ``skills``: as for ``CardAuth``. Origins of credentials are written with https, also
-      for an interface at ``host:port``. A certificate is read once, for this channel.
+      for an interface at ``host:port``. A certificate is read once.
     - ``authorities``: a file of CA certificates in PEM, in place of gRPC's own.
 
     Calls raise ``grpc.aio.AioRpcError``, or TrustError if they are not sent: the card is not verified any more, or no
@@ -121,8 +115,7 @@ class _Calls(Awaiting):
             names = [name.decode() for name, _ in attachment.headers]
             if attachment.cookies or attachment.parameters or "dpop" in names:
                 raise ConfigurationError(
-                    "credentials: gRPC has no place for a cookie, a parameter of the query or a proof of DPoP; give "
-                    "the credential of another alternative of the card"
+                    "credentials: gRPC has no place for a cookie, a query or a proof of DPoP; give another alternative"
                 )
             metadata = [pair for pair in details.metadata or () if pair[0] not in names]
             metadata += [(name.decode(), value.decode()) for name, value in attachment.headers]
@@ -131,7 +124,7 @@ class _Calls(Awaiting):
             return reply
 
         try:
-            return (await self.run(self._card.exchange_at(self._origin, asked, send))).handle
+            return (await self.run(self._card.exchange(asked, send, self._origin))).handle
         except RejectedCredentials as rejected:
             return rejected.reply.handle
         except NoReply as no_reply:

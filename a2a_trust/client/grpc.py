@@ -72,7 +72,8 @@ def grpc_channel(
     interceptors = [_UnaryCalls(given, origin), _StreamingCalls(given, origin)]
     target = f"dns:///{parts.host}:{port}"
     if is_plain:
-        return grpc.aio.insecure_channel(target, interceptors=interceptors)
+        direct = [("grpc.enable_http_proxy", 0)]  # a proxy is not this machine
+        return grpc.aio.insecure_channel(target, direct, interceptors=interceptors)
     own = [each for each in credentials.values() if not isinstance(each, Credential) and origin in each.origins]
     chain, key = own[0].load() if own else (None, None)
     tls = grpc.ssl_channel_credentials(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -154,3 +155,21 @@ async def test_a_proof_of_dpop_has_no_place(agent: tuple[Service, Client]) -> No
     async with grpc_channel(given, {"key": token}, trust=Trust()) as channel:
         with pytest.raises(ConfigurationError, match="proof of DPoP"):
             await Client(channel, 0).method()(request())
+
+
+async def test_a_call_in_plain_text_does_not_pass_a_proxy(
+    agent: tuple[Service, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC takes the proxy of the environment for every target, also for this machine."""
+    seen: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.read(4_096))
+        writer.close()
+
+    async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        given = verified(f"http://127.0.0.1:{agent[1].port}")
+        assert await call("SendMessage", given, GOOD, agent[1].port) == "OK"
+    assert seen == []

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.card.operations import Binding
-from a2a_trust.card.view import Interface, read_card
+from a2a_trust.card.view import read_card
 from a2a_trust.client.answer import check_credentials
 from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential
@@ -58,13 +58,14 @@ def grpc_channel(
     if not isinstance(card, VerifiedCard):
         raise ConfigurationError("card: it is not a VerifiedCard; write grpc_channel(fetch_card(url, trust), …)")
     check_credentials(credentials)
-    parts = url_of(_interface(card, url).url)
+    named = [each.url for each in read_card(card.card).interfaces if each.binding == Binding.GRPC]
+    if not named or url not in (None, *named):
+        raise CardVerificationError(f"the verified card names no interface of gRPC{f' at {url[:80]!a}' if url else ''}")
+    parts = url_of(url or named[0])
     is_here = is_this_machine(parts.host)
     is_plain = parts.scheme in _PLAIN or (not parts.scheme and is_here and authorities is None)
     if is_plain and not is_here:
-        raise CardVerificationError(
-            "the interface of gRPC is not encrypted, and not on this machine; the card has to name https://host:port"
-        )
+        raise CardVerificationError("the interface of gRPC is not encrypted, and not on this machine; name https://…")
     port = parts.port or (80 if parts.scheme in _PLAIN else 443)
     origin = url_of(f"{'http' if is_plain else 'https'}://{parts.host}:{port}").origin
     ids = (skills,) if isinstance(skills, str) else tuple(skills)
@@ -82,13 +83,6 @@ def grpc_channel(
         chain,
     )
     return grpc.aio.secure_channel(target, tls, interceptors=interceptors)
-
-
-def _interface(card: VerifiedCard, url: str | None) -> Interface:
-    for interface in read_card(card.card).interfaces:
-        if interface.binding == Binding.GRPC and url in (None, interface.url):
-            return interface
-    raise CardVerificationError(f"the verified card names no interface of gRPC{f' at {url[:80]!a}' if url else ''}")
 
 
 class _Trailers(list[tuple[str, Any]]):

@@ -46,6 +46,7 @@ class WebhookRules:
         self._rule, self._has_push = rule, card.has_push_notifications
         hosts: Any = rule.hosts if isinstance(rule, Webhooks) else None
         self._hosts = Origins(*hosts) if isinstance(hosts, tuple) else hosts
+        self._fetcher: Fetcher | None = None
         #: How many webhooks a caller has registered for a task.
         self._counts: BoundedCache[tuple[str, str], int] = BoundedCache(max_entries=_TASKS)
 
@@ -90,16 +91,16 @@ class WebhookRules:
         if allowed is not True:
             return f"{parts.host[:128]!a} is not allowed for this caller by Webhooks(hosts=…)"
         try:
-            await _fetcher(rule).check(url)
+            await self._fetch_by(rule).check(url)
         except FetchError as error:
             return str(error)
         return ""
 
+    def _fetch_by(self, rule: Webhooks) -> Fetcher:
+        from a2a_trust.base.net.fetcher import Fetcher  # slow to import, and most agents send nothing
 
-def _fetcher(rule: Webhooks) -> Fetcher:
-    from a2a_trust.base.net.fetcher import Fetcher  # slow to import, and most agents send nothing
-
-    return rule.fetcher or Fetcher()
+        self._fetcher = self._fetcher or rule.fetcher or Fetcher()
+        return self._fetcher
 
 
 def registers(call: Call) -> bool:

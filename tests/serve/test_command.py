@@ -229,7 +229,7 @@ def test_a_file_for_every_card_is_made(tmp_path: Path, capsys: pytest.CaptureFix
     }
     card = {
         **CARD,
-        "capabilities": {"extendedAgentCard": True},
+        "capabilities": {"extendedAgentCard": True, "pushNotifications": True},
         "supportedInterfaces": [{**CARD["supportedInterfaces"][0], "tenant": "acme"}],
         "securitySchemes": schemes,
         "securityRequirements": [{"schemes": {name: {"list": []}}} for name in schemes if name != "unused"],
@@ -242,6 +242,7 @@ def test_a_file_for_every_card_is_made(tmp_path: Path, capsys: pytest.CaptureFix
     assert set(configuration.verifiers) == set(schemes) - {"unused"}
     assert configuration.client_certificates is not None
     assert configuration.extended_card is not None
+    assert configuration.rules.webhooks.type == "Webhooks"
 
 
 def test_check_fetches_the_key_sets(tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,27 +138,27 @@ class Named(StrEnum):
 
 NamingFields: TypeAlias = "dict[str, NamingFields | Named]"
 
-_PUSH_CONFIG: Final[NamingFields] = {"tenant": Named.TENANT, "url": Named.WEBHOOK}
+PUSH_CONFIG: Final[NamingFields] = {"tenant": Named.TENANT, "url": Named.WEBHOOK}
 #: A message may register a webhook for its task.
 MESSAGE: Final[NamingFields] = {"taskId": Named.TASK, "task_id": Named.TASK}
 _OF_0_3: Final[NamingFields] = {
-    "pushNotificationConfig": _PUSH_CONFIG,
-    "push_notification_config": _PUSH_CONFIG,
-    "pushNotification": _PUSH_CONFIG,
-    "push_notification": _PUSH_CONFIG,
+    "pushNotificationConfig": PUSH_CONFIG,
+    "push_notification_config": PUSH_CONFIG,
+    "pushNotification": PUSH_CONFIG,
+    "push_notification": PUSH_CONFIG,
 }
 NAMING: Final[NamingFields] = {
     "tenant": Named.TENANT,
     "url": Named.WEBHOOK,  # of 1.0, where the parameters are the configuration
     # Readers of protobuf know both spellings of a member.
     "configuration": {
-        "taskPushNotificationConfig": _PUSH_CONFIG,
-        "task_push_notification_config": _PUSH_CONFIG,
+        "taskPushNotificationConfig": PUSH_CONFIG,
+        "task_push_notification_config": PUSH_CONFIG,
         **_OF_0_3,
     },
     "message": MESSAGE,
     "request": MESSAGE,  # the message, as protobuf spells it in 0.3
-    "config": {**_PUSH_CONFIG, **_OF_0_3},
+    "config": {**PUSH_CONFIG, **_OF_0_3},
     **_OF_0_3,
 }
 """The objects in the parameters of an operation that can name a tenant, a task or a webhook: for each member what it

@@ -20,7 +20,17 @@ from urllib.parse import parse_qsl
 from msgspec import DecodeError, Raw, ValidationError
 from msgspec.json import Decoder, Encoder
 
-from a2a_trust.card.operations import MESSAGE, METHODS, NAMING, Binding, Named, NamingFields, Operation, fold_name
+from a2a_trust.card.operations import (
+    MESSAGE,
+    METHODS,
+    NAMING,
+    PUSH_CONFIG,
+    Binding,
+    Named,
+    NamingFields,
+    Operation,
+    fold_name,
+)
 from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.documents import Receive
 from a2a_trust.middleware.rejection import Error
@@ -90,6 +100,9 @@ class Call(NamedTuple):
     """The URLs of all webhooks that the body names."""
     webhook_tasks: frozenset[str] = frozenset()
     """The tasks of the body's message, for which it may register webhooks."""
+
+    def __repr__(self) -> str:  # URLs of webhooks may have secrets
+        return f"Call({self.binding}, {self.generation}, {self.operation}, {self.method[:64]!a})"
 
     @property
     def tenant(self) -> str:
@@ -280,7 +293,8 @@ def _find_named(members: Mapping[str, Any], fields: NamingFields, found: list[tu
             found.append((within, _read_text(given, name, INVALID_PARAMS)))  # type: ignore[arg-type]
         elif type(given) is dict:  # read already
             _find_named(given, within, found)
-        elif _begin(given, 1) in ((b"{",) if within is MESSAGE else (b"{", b"[")):  # an extension may have others here
+        elif within is PUSH_CONFIG or _begin(given, 1) in ((b"{",) if within is MESSAGE else (b"{", b"[")):
+            # An extension may have other values in the place of the other objects.
             _find_named(_read_object(given, name), within, found)
 
 

@@ -9,6 +9,7 @@ follow redirects. Source: A2A 1.0.1 3.1.7, 13.2.
 from __future__ import annotations
 
 from inspect import isawaitable
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Final
 
 from a2a_trust.auth.principal import Anonymous, Principal
@@ -30,6 +31,7 @@ NO_PUSH: Final = Error(
     400, -32003, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", "The agent sends no push notifications."
 )
 _TASKS: Final = 65_536
+_LOOK_UPS: Final = 16
 
 
 class WebhookRules:
@@ -97,9 +99,11 @@ class WebhookRules:
         return ""
 
     def _fetch_by(self, rule: Webhooks) -> Fetcher:
-        from a2a_trust.base.net.fetcher import Fetcher  # slow to import, and most agents send nothing
+        from a2a_trust.base.net.fetcher import Fetcher, SystemResolver  # slow to import, and most agents send nothing
 
-        self._fetcher = self._fetcher or rule.fetcher or Fetcher()
+        if self._fetcher is None:  # names that never answer delay no look-up of verifiers
+            own = SystemResolver(BoundedSemaphore(_LOOK_UPS))
+            self._fetcher = rule.fetcher or Fetcher(resolver=own)
         return self._fetcher
 
 

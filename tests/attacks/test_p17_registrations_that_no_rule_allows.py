@@ -6,11 +6,17 @@ credentials to loopback and to metadata services. Delivery checks again: P14.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import threading
 from typing import Any
 
 import pytest
 
+from a2a_trust.base.net.fetcher import SystemResolver, addresses_of
+from a2a_trust.card.operations import Binding
+from a2a_trust.middleware import Call, Webhooks
 from tests.middleware.test_webhooks import GOOD, NAMES, agent, ask, code, forms, webhooks
 from tests.tables import walk
 
@@ -95,3 +101,39 @@ def test_the_query_registers_none(query: str) -> None:
         path, body = forms(GOOD)[name]
         assert code(ask(app, (f"{path}?{query}{INSIDE}", body))[0])[1] in (-32600, 400)
     assert inner.paths == []
+
+
+def test_names_that_never_resolve_leave_the_look_ups_of_verifiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    end, real = threading.Event(), socket.getaddrinfo
+
+    def slow(host: str, *args: Any, **options: Any) -> Any:
+        if host.endswith("slow.example"):
+            end.wait(30)
+            raise OSError
+        return real("127.0.0.1", *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr("a2a_trust.base.net.fetcher._RESOLVE_SECONDS", 0.01)
+    app, inner = agent(Webhooks())
+    try:
+        for number in range(100):
+            (answer,) = ask(app, forms(f"https://{number}.slow.example/")["1.0 create"])
+            assert code(answer) == (200, -32602)
+        assert asyncio.run(addresses_of("idp.example", 443, SystemResolver()))
+    finally:
+        end.set()
+    assert inner.paths == []
+
+
+def test_no_log_and_no_repr_has_more_of_the_url_than_its_host(caplog: pytest.LogCaptureFixture) -> None:
+    for url in (
+        "https://other.example.net/a?secret=s3cret",
+        "https://ann:s3cret@hooks.example.com/",
+        "https://inside.example.com/s3cret",
+    ):
+        app, _ = agent(webhooks(hosts=["*.example.com"]))
+        assert "s3cret" not in ask(app, forms(url)["1.0 create"])[0].text
+    assert "inside.example.com" in caplog.text
+    assert "s3cret" not in caplog.text
+    named = Call(Binding.JSONRPC, None, None, webhooks=frozenset(["https://hooks.example.com/s3cret"]))
+    assert "s3cret" not in repr(named)

@@ -15,6 +15,7 @@ import random
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -31,7 +32,7 @@ from google.protobuf.json_format import ParseDict
 from a2a_trust import ExtendedCard
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.card.merge import merged_card
-from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.options import RequestRules, UnsafeAnyWebhook
 from a2a_trust.middleware.protection import protect
 
 RPC, REST = "/a2a/rpc", "/a2a/rest"
@@ -44,7 +45,7 @@ CARD: Final[dict[str, Any]] = {
         {"url": f"http://agent.example{RPC}", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
         {"url": f"http://agent.example{REST}", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
     ],
-    "capabilities": {"extendedAgentCard": True, "streaming": True},
+    "capabilities": {"extendedAgentCard": True, "streaming": True, "pushNotifications": True},
     "defaultInputModes": ["text/plain"],
     "defaultOutputModes": ["text/plain"],
     "skills": [],
@@ -410,12 +411,17 @@ async def fuzzed(make: Callable[[], Any], seed: int, count: int) -> dict[str, An
         return await made if isinstance(made, Awaitable) else made
 
     app = await new()
-    rules = RequestRules(may_use_tenant=lambda caller, tenant: tenant == "acme", other_paths=[RPC, "/docs"])
+    any_webhook = RequestRules(webhooks=UnsafeAnyWebhook())
+    rules = replace(any_webhook, may_use_tenant=lambda caller, tenant: tenant == "acme", other_paths=[RPC, "/docs"])
     # Of a card that has 0.3 too, /v1 is no tenant: an application without the paths of 0.3 has no tenant of that name.
     guards = {
         "default": (
             protect(
-                await new(), card=CARD, verifiers={"key": ApiKeyVerifier(STORE)}, extended_card=ExtendedCard(no_card)
+                await new(),
+                card=CARD,
+                verifiers={"key": ApiKeyVerifier(STORE)},
+                extended_card=ExtendedCard(no_card),
+                rules=any_webhook,
             ),
             set[str](),
         ),

@@ -27,11 +27,11 @@ from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import METHODS
 from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.calls import call_of
-from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.options import RequestRules, UnsafeAnyWebhook
 from a2a_trust.middleware.protection import protect
 from tests.fuzz.fuzz_frameworks import CARD, KEY, REST, RPC, STORE
 
-PLAIN: Final[dict[str, Any]] = {**CARD, "capabilities": {"streaming": True}}
+PLAIN: Final[dict[str, Any]] = {**CARD, "capabilities": {"streaming": True, "pushNotifications": True}}
 
 Read = tuple[str, frozenset[str], str]
 """The operation, the tenants and the task of a call."""
@@ -117,7 +117,7 @@ def agents(recorder: Recorder) -> tuple[Any, Any]:
         recorded,
         card=merged_card(PLAIN),
         verifiers={"key": ApiKeyVerifier(STORE)},
-        rules=RequestRules(may_use_tenant=recorder.may_use_tenant),
+        rules=RequestRules(may_use_tenant=recorder.may_use_tenant, webhooks=UnsafeAnyWebhook()),
     )
     return bare, guarded
 

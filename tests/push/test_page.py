@@ -15,7 +15,7 @@ from a2a_trust.keys.ring_file import save_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from tests.client.agents import NEW, OWNER, card_of, serving_agent, signed
 from tests.conftest import ROOT
-from tests.servers.environments import python_of
+from tests.servers.environments import answer_of, python_of
 
 RULE, STORE, DELIVER, RECEIVE = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "push.md").read_text(encoding="utf-8"), re.DOTALL
@@ -29,6 +29,15 @@ def test_the_sender_of_the_sdk_takes_the_client(tmp_path: Path) -> None:
         command = [str(python_of(environment)), "-c", f"{DELIVER}\nprint(type(sender).__name__)"]
         done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
         assert done.stdout == b"BasePushNotificationSender\n", done.stderr.decode()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("environment", ["server-0.2.16", "server-0.3.26"])
+def test_a_store_by_the_caller_keeps_webhooks_from_the_tasks_of_others(environment: str) -> None:
+    script = str(ROOT / "tests" / "middleware" / "sdk_owned_tasks.py")
+    found = answer_of(environment, script, {"recipe": STORE}, PYTHONPATH=str(ROOT))
+    assert found.pop("plain") == {"set": True, "get": True, "own": True}  # the attack works against the SDK alone
+    assert found == dict.fromkeys(found, {"set": False, "get": False, "own": True})
 
 
 #: Two callers, each with its own tasks, and in the stores of both versions.

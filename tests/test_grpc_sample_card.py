@@ -14,6 +14,7 @@ from starlette.routing import Route
 from a2a_trust import ExtendedCard, RequestRules, principal_of, protect
 from a2a_trust.auth import JwtVerifier
 from a2a_trust.grpc import GrpcGuard
+from a2a_trust.middleware import Webhooks
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.grpc_service import Service, outcome, serving
 
@@ -72,7 +73,7 @@ async def test_the_sample_card_runs_whole() -> None:
         card=CARD,
         verifiers={"google": JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)},
         extended_card=ExtendedCard({**CARD, "name": "For callers"}),
-        rules=RequestRules(),
+        rules=RequestRules(webhooks=Webhooks(hosts=["*.example.com"])),
         grpc=guard,
         clock=lambda: NOW,
     )

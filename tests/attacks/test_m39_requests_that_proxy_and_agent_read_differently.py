@@ -61,6 +61,15 @@ def test_no_ambiguous_request_reaches_the_agent(server: str, tmp_path: Path, key
                     url, b"%b HTTP/1.1\r\nHost: a\r\n%b\r\nConnection: close\r\n\r\n" % (start, key)
                 )
                 assert answer.startswith(b"HTTP/1.1 400") or agent.heads.pop().startswith(b"GET /page HTTP/1.1\r\n")
+            for lines in (  # line feeds alone, and a line that is folded
+                b"GET /page HTTP/1.1\nHost: a\nKEY\n\n",
+                b"GET /page HTTP/1.1\r\nHost: a\r\nKEY\r\nX-A: b\r\n c\r\n\r\n",
+            ):
+                answer = await exchange(url, lines.replace(b"KEY", key))
+                head = agent.heads.pop() if answer.startswith(b"HTTP/1.1 200") else b""
+                assert agent.heads == []
+                assert b"\n" not in head.replace(b"\r\n", b"")
+                assert b"\r\n " not in head
             good = b"GET /page HTTP/1.1\r\nHost: a\r\n%b\r\nConnection: close\r\n\r\n" % key
             assert (await exchange(url, good)).startswith(b"HTTP/1.1 200")
             assert len(agent.heads) == 1

@@ -110,7 +110,7 @@ HOMES = {
     "pydantic": ("card/models.py", "serve/configuration.py", "serve/forms.py"),
     "a2a": ("card/given.py",),
     "google": ("client/sdk_hook.py", "grpc.py"),
-    "grpc": ("grpc.py", "client/grpc.py"),
+    "grpc": ("probe/grpc.py", "grpc.py", "client/grpc.py"),
     "asyncpg": ("base/databases/postgres.py",),
     "redis": ("base/databases/redis.py",),
     "sqlite3": (

@@ -39,14 +39,7 @@ from a2a_trust.keys.trust.edit import (
     with_revoked,
     without_entries,
 )
-from a2a_trust.keys.trust.file import (
-    RevokedKey,
-    TrustDocument,
-    TrustEntry,
-    keys_of_file,
-    load_trust,
-    read_trust,
-)
+from a2a_trust.keys.trust.file import RevokedKey, TrustDocument, TrustEntry, keys_of_file, load_trust, read_trust
 from a2a_trust.keys.trust.origins import Origins, host_of, overlap
 from a2a_trust.keys.trust.policy import is_thumbprint
 from a2a_trust.keys.trust.store import SigningTool

@@ -114,11 +114,7 @@ def card_urls(url: str) -> tuple[str, ...]:
 
 
 def fetching(
-    url: str,
-    verification: Verification,
-    cache: CardCache | None,
-    headers: Headers = EMPTY,
-    origin: str | None = None,
+    url: str, verification: Verification, cache: CardCache | None, headers: Headers = EMPTY, origin: str | None = None
 ) -> Flow[VerifiedCard]:
     kept_in = CardCache(1) if cache is None or headers else cache  # one that ends with this flow
     agent = None if origin is None else named_location(origin)

@@ -363,12 +363,7 @@ class CallRules:
     rejected. ``extended`` answers calls for the extended card, instead of the application."""
 
     def __init__(
-        self,
-        access: Access,
-        rules: RequestRules,
-        extended: ExtendedCardEndpoint,
-        *,
-        others_must_be_named: bool = False,
+        self, access: Access, rules: RequestRules, extended: ExtendedCardEndpoint, *, others_must_be_named: bool = False
     ) -> None:
         self.access: Final = access
         self.extended: Final = extended

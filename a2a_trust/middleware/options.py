@@ -135,13 +135,11 @@ class Webhooks:
     - ``hosts``: names, as in ``["hooks.example.com", "*.example.org"]``, or a plain or async function of the caller and
       the host. Any public host, if it is left out.
     - ``ports``: the ports in URLs.
-    - ``most``: how many webhooks a caller may register for one task, in this process.
     - ``fetcher``: names private origins of your own webhooks; pass the same one to ``PushTransport``.
     """
 
     hosts: Iterable[str] | WebhookHostRule | None = None
     ports: Iterable[int] = (443,)
-    most: int = 10
     fetcher: Fetcher | None = None
 
     def __post_init__(self) -> None:
@@ -152,8 +150,6 @@ class Webhooks:
         if not ports or not all(type(port) is int and 0 < port < 65_536 for port in ports):
             raise ConfigurationError("Webhooks: write ports as numbers from 1 to 65535, as in ports=[443, 8443]")
         object.__setattr__(self, "ports", ports)
-        if type(self.most) is not int or self.most < 1:
-            raise ConfigurationError("Webhooks: most is a number, 1 or more")
 
 
 @dataclass(frozen=True, slots=True)

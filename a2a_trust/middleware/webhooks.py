@@ -32,6 +32,7 @@ NO_PUSH: Final = Error(
 )
 _TASKS: Final = 65_536
 _LOOK_UPS: Final = 16
+_MOST: Final = 10
 
 
 class WebhookRules:
@@ -69,8 +70,8 @@ class WebhookRules:
         if task:
             key = (caller.id if isinstance(caller, Principal) else "", task)
             count = (self._counts.get(key) or 0) + 1
-            if count > self._rule.most:
-                raise CallRejectedError(WEBHOOK, f"the task has {self._rule.most} webhooks of the caller", call_id)
+            if count > _MOST:
+                raise CallRejectedError(WEBHOOK, f"the task has {_MOST} webhooks of the caller", call_id)
             self._counts.put(key, count)
 
     async def _objection(self, rule: Webhooks, url: str, caller: Any, call_id: bytes) -> str:
@@ -93,7 +94,7 @@ class WebhookRules:
         if allowed is not True:
             return f"{parts.host[:128]!a} is not allowed for this caller by Webhooks(hosts=…)"
         try:
-            await self._fetch_by(rule).check(url)
+            await self._fetch_by(rule).resolve(url, configured=True)
         except FetchError as error:
             return str(error)
         return ""

@@ -3,7 +3,7 @@
 The steps:
 
 1. Fetch the card, verify it with the keys that the operator trusts, and lint it.
-2. Ask each interface of JSON-RPC and HTTP+JSON: every operation without a credential, with the given one, and with a
+2. Ask each interface: every operation without a credential, with the given one, and with a
    random one; then one operation with each other wrong credential.
 3. Check the answers, the connection, and the key sets and metadata that the card names.
 
@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 from uuid import uuid4
@@ -116,6 +117,7 @@ async def probe_with(
     until, fetcher = time.monotonic() + _SECONDS, options.fetcher or Fetcher()
     place, fetched = await run_async(finding_card(url), fetcher)
     view = read_card(fetched.body)
+    view = view._replace(interfaces=tuple(map(requests.with_web_url, view.interfaces)))
     state, problems = await _judge_card(fetched.body, place, options.trust, fetcher)
     listed = with_this_machine({Destination.origin_of(url), *options.origins})
     signed = {Destination.origin_of(each.url) for each in view.interfaces} if state == "verified" else set()
@@ -124,7 +126,12 @@ async def probe_with(
     own = {"User-Agent": name, "Accept": "application/json, application/a2a+json, text/event-stream"}
 
     async def send(request: ProbeRequest, url: str, headers: dict[str, str]) -> AnyAnswer:
-        is_listed, headers = _origin_of(url) in listed, {**headers, **own}
+        is_listed = _origin_of(url) in listed
+        if request.binding is Binding.GRPC:
+            from a2a_trust.probe.grpc import ask  # the extra grpc is there
+
+            return await ask(url, {name.lower(): each for name, each in headers.items()}, fetcher, configured=is_listed)
+        headers = {**headers, **own}
         return await fetcher.exchange(
             request.method, url, configured=is_listed, headers=headers, content=request.content
         )
@@ -139,6 +146,7 @@ async def probe_with(
         given=given,
         lacking=lacking,
         fetcher=fetcher,
+        asks_grpc=find_spec("grpc") is not None,
     )
     rows, found = await prober.run(allow_tasks=options.allow_tasks)
     with suppress(FetchError):
@@ -201,6 +209,7 @@ class Prober:
     given: Credentials = field(repr=False)
     lacking: Credentials = field(default_factory=dict, repr=False)
     fetcher: Fetcher | None = None
+    asks_grpc: bool = False
     count: int = field(init=False, default=0)
     _next: float = field(init=False, default=0.0)
     _bytes: int = field(init=False, default=0)
@@ -221,6 +230,8 @@ class Prober:
             needed = SENDING if streams else SENDING[:1]
             rows += [verdicts.row_of(interface, each, exchanges, needed) for each in self.view.requirements or ()]
             findings += verdicts.open_findings(interface, exchanges)
+            if interface.binding == Binding.GRPC:  # the rest is about HTTP
+                continue
             findings += verdicts.checks_of(interface, self.view, exchanges, time.time())
             documents = verdicts.resource_of(interface, exchanges)
             findings += await self._unfit(each for each in documents if _origin_of(each[1]) in self.origins)
@@ -233,8 +244,10 @@ class Prober:
         """The verdict on an interface that is not asked, and why."""
         if not self.view.requirements or any(each.is_anonymous for each in self.view.requirements):
             return Verdict.NOTHING_DEMANDED, "the card admits callers without a credential"
-        if interface.binding not in (Binding.JSONRPC, Binding.HTTP_JSON):
-            return Verdict.CANNOT_TELL, "not asked: its binding is not JSON-RPC or HTTP+JSON"
+        if interface.binding == Binding.GRPC and not self.asks_grpc:
+            return Verdict.CANNOT_TELL, "not asked: gRPC needs the extra grpc"
+        if interface.binding not in tuple(Binding):
+            return Verdict.CANNOT_TELL, "not asked: its binding is not one of A2A"
         if _origin_of(interface.url) not in self.origins:
             return Verdict.CANNOT_TELL, "not asked: it is at another origin; name it with --interface-origin"
         many = f"not asked: it is beyond the limit of {_MOST_INTERFACES} interfaces"

@@ -25,6 +25,7 @@ from secrets import token_urlsafe
 from typing import Any, Final
 from urllib.parse import quote
 
+from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card import operations
 from a2a_trust.card.operations import Binding, Operation
@@ -34,6 +35,7 @@ from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, Interface, 
 from a2a_trust.client.answer import Answer, Credentials, Part, answer_for
 from a2a_trust.client.credentials import ApiKey, BearerToken, http_scheme
 from a2a_trust.client.decisions import attachment_of
+from a2a_trust.client.destinations import Destination
 from a2a_trust.client.flow import run_async
 from a2a_trust.client.messages import Attachment, Request
 from a2a_trust.errors import TrustError
@@ -66,7 +68,10 @@ class ProbeRequest:
 
 
 def requests_of(interface: Interface, task: str) -> Iterator[ProbeRequest]:
-    """The requests to an interface of JSON-RPC or HTTP+JSON; ``task`` is the id of a task that does not exist."""
+    """The requests to an interface; ``task`` is the id of a task that does not exist."""
+    if interface.binding == Binding.GRPC:
+        yield from _grpc_calls(interface)
+        return
     generation, is_rpc = interface.generation, interface.binding == Binding.JSONRPC
     for operation in HARMLESS:
         yield from request_of(interface, operation, task, _params(generation, operation, task))
@@ -81,6 +86,24 @@ def requests_of(interface: Interface, task: str) -> Iterator[ProbeRequest]:
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization, content-type"}
     plain = _request(interface, PREFLIGHT, "OPTIONS", "")
     yield replace(plain, url=interface.url, headers={"Origin": OTHER_SITE, **asked}, is_other=True)
+
+
+def with_web_url(interface: Interface) -> Interface:
+    """The interface; if it is of gRPC, with a URL of http or https, as operators write origins."""
+    scheme, _, place = Destination.origin_of(interface.url).rpartition("://")
+    is_plain = scheme in ("http", "grpc") or (not scheme and is_this_machine(place.rpartition(":")[0]))
+    url = f"{'http' if is_plain else 'https'}://{place}"
+    return interface._replace(url=url) if interface.binding == Binding.GRPC else interface
+
+
+def _grpc_calls(interface: Interface) -> Iterator[ProbeRequest]:
+    """Every operation but the extended card: gRPC of 0.3 has one method for both cards."""
+    methods = operations.GRPC_METHODS.items()
+    paths = {name: path for path, (generation, name) in methods if generation is interface.generation}
+    asked = [(each, paths[each]) for each in HARMLESS if each in paths and each != Operation.GET_EXTENDED_CARD]
+    asked += [(UNKNOWN, f"{path.rpartition('/')[0]}/ProbeUnknown") for _, path in asked[:1]]  # type: ignore[misc]
+    for name, path in asked:
+        yield ProbeRequest(operation=name, binding=Binding.GRPC, method="POST", url=interface.url + path)
 
 
 def request_of(

@@ -41,6 +41,7 @@ NEEDS = {
     "telemetry": {"otel"},
     "grpc": set(),  # it needs two extras
     "client.grpc": set(),  # so does this
+    "probe.grpc": set(),  # so does this
     "testing.callers": {"server", "serve"},
     "testing.authorization_server": set(),  # it needs two extras
     "testing.agents": set(),  # it needs two extras

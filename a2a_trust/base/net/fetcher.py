@@ -309,6 +309,11 @@ class Fetcher:
         asked.update(headers.items())
         return await self._ask(target, configured, asked, content, self._read_beginning, method)
 
+    def authorities(self) -> bytes | None:
+        """The authorities that verify servers, in PEM; None: the own ones of the system, which it may not list."""
+        found = self._ssl_context.get_ca_certs(binary_form=True)
+        return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode() or None
+
     def with_old_tls(self) -> Fetcher:
         """The same fetcher with TLS 1.0 and 1.1 only: an answer shows that a server accepts them."""
         context = ssl.create_default_context()
@@ -316,21 +321,21 @@ class Fetcher:
             warnings.simplefilter("ignore", DeprecationWarning)
             context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
         context.set_ciphers("ALL:@SECLEVEL=0")
-        if authorities := b"".join(self._ssl_context.get_ca_certs(binary_form=True)):
-            context.load_verify_locations(cadata=authorities)
+        if authorities := self.authorities():
+            context.load_verify_locations(cadata=authorities.decode())
         fetcher = copy(self)
         fetcher._ssl_context = context
         return fetcher
 
-    async def check(self, url: str) -> None:
-        """Return when a configured URL may be asked now: its name is resolved, and nothing is sent.
+    async def resolve(self, url: str, *, configured: bool) -> list[Address]:
+        """The addresses at which the URL may be asked now; nothing is sent.
 
         FetchError: the rules do not allow it, or the name has an address that is not allowed, or none, in 2 seconds.
         """
-        target = self._read_allowed(url, configured=True)
+        target = self._read_allowed(url, configured)
         try:
             with anyio.fail_after(_RESOLVE_SECONDS):
-                await self._addresses(target, configured=True)
+                return await self._addresses(target, configured)
         except TimeoutError:
             raise FetchError(f"{target.origin}: the name is not resolved within {_RESOLVE_SECONDS:g} seconds") from None
 

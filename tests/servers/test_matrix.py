@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from a2a_trust.card.operations import METHODS as KNOWN
+from a2a_trust.card.operations import Operation
 from tests.servers.callers import FOLDER, Callers
 from tests.servers.environments import answer_of, python_of
 from tests.servers.issuer import Issuer
@@ -307,5 +309,7 @@ def test_every_method_of_json_rpc_is_refused_and_with_a_credential_is_not(
             if method in EXTENDED_METHODS:  # answered by the guard, which says the same
                 assert json.loads(found.body)["error"]["code"] == -32004
                 assert json.loads(expected.body)["error"]["code"] in (-32004, -32601)
+            elif method in KNOWN and KNOWN[method][1] is Operation.CREATE_PUSH_CONFIG:  # the card promises no push
+                assert json.loads(found.body)["error"]["code"] == -32003
             else:
                 assert found == expected, method

@@ -165,7 +165,6 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ): _REAL,
     ("middleware/calls.py", "check_media_type", "0  ->  -1"): "the list has one value",
     ("middleware/calls.py", "_read_json_rpc", "condition not method is True"): _LONG_WAY,
-    ("middleware/calls.py", "_tenants_in", "condition within is True"): _ONLY_TIME,
     ("middleware/calls.py", "_members", "type(text) is bytes  ->  type(text) is not bytes"): _LONG_WAY,
     ("middleware/calls.py", "_simple_members", "0  ->  -1"): _LONG_WAY,
     ("middleware/decision.py", "Access.admit_public", "condition self._certificate_headers is True"): _ONLY_TIME,

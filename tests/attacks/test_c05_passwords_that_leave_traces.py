@@ -58,7 +58,7 @@ async def test_no_log_no_answer_and_no_application_has_a_password(
     source: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("a2a_trust.audit").setLevel(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "a2a_trust.audit")
     agent, told = Agent(), []
     app: Any = guarded(agent, CARD_OF_BASIC, verifiers={"login": BasicVerifier(source)}, clock=time.time)
     pairs = [("ann", PASSWORD), ("ann", WRONG), ("ann", ODD), (PASSWORD, "x"), (WRONG, "x"), (ODD, "x")]

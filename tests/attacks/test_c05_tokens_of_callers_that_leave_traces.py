@@ -99,7 +99,7 @@ def parts(text: str) -> list[str]:
 async def test_a_handler_that_writes_down_everything_writes_no_token(caplog: pytest.LogCaptureFixture) -> None:
     mine = token(claims(jti="mine"))
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("a2a_trust.audit").setLevel(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "a2a_trust.audit")
     async with serving(talkative, keep_subject_token=True) as url, httpx.AsyncClient(trust_env=False) as http:
         answer = await http.get(url, headers={"Authorization": f"Bearer {mine}"})
     told: list[str] = answer.json()

@@ -317,6 +317,8 @@ def _params(message: Any, *, is_whole: bool) -> bytes:
             params[field.json_name] = value
         elif field.name not in _UNREAD:
             params[field.json_name] = json_format.MessageToDict(value)
+        elif getattr(value, "task_id", ""):  # for which the message may register a webhook
+            params[field.json_name] = {"taskId": value.task_id}
     return json.dumps(params).encode() if params else b""
 
 

@@ -28,7 +28,7 @@ POOR: Final = STORE.create(owner="bob").text
 SERVICE: Final = "lf.a2a.v1.A2AService"
 _MESSAGES: Final[dict[str, dict[str, Any]]] = {
     "Part": {"text": 1},
-    "Message": {"message_id": 1, "context_id": 2, "parts": (5, "Part")},
+    "Message": {"message_id": 1, "context_id": 2, "task_id": 3, "parts": (5, "Part")},
     "TaskPushNotificationConfig": {"tenant": 1, "id": 2, "task_id": 3, "url": 4},
     "SendMessageConfiguration": {"task_push_notification_config": (2, "TaskPushNotificationConfig")},
     "SendMessageRequest": {"tenant": 1, "message": (2, "Message"), "configuration": (3, "SendMessageConfiguration")},

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "starlette")
-_EXTRAS: Final = {"client": ("clients", "client"), "probe": ("probes", "client"), "testing": ("tests", "server,client")}
-_EXTRAS["push"] = ("push notifications", "client")
+_EXTRAS: Final = {
+    "client": ("clients", "client"), "probe": ("probes", "client"), "push": ("push notifications", "client"),
+    "testing": ("tests", "server,client"),
+}  # fmt: skip
 """Package -> the users of its names, and the extra to install. All other packages are for servers."""
 
 

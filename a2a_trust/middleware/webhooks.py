@@ -26,7 +26,10 @@ from a2a_trust.middleware.rejection import LATE, Error
 if TYPE_CHECKING:
     from a2a_trust.base.net.fetcher import Fetcher
 
-WEBHOOK: Final = Error(400, -32602, "INVALID_ARGUMENT", "INVALID_PARAMS", "This webhook may not be registered.")
+WEBHOOK: Final = Error(
+    400, -32602, "INVALID_ARGUMENT", "INVALID_PARAMS",
+    "This webhook may not be registered. Ask the agent's operator which hosts are allowed; only https is.",
+)  # fmt: skip
 NO_PUSH: Final = Error(
     400, -32003, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", "The agent sends no push notifications."
 )

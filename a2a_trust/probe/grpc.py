@@ -12,7 +12,7 @@ from typing import Any, Final
 import grpc
 
 from a2a_trust.base.net.fetcher import AnyAnswer, Fetcher
-from a2a_trust.base.net.urls import read_url
+from a2a_trust.base.net.urls import DEFAULT_PORTS, read_url
 
 _CODE: Final = grpc.StatusCode
 #: The status over HTTP, and for errors of the protocol their code.
@@ -27,10 +27,10 @@ async def ask(url: str, metadata: Mapping[str, str], fetcher: Fetcher, *, config
     """The answer to a call. FetchError: the fetcher does not allow the address."""
     parts = read_url(url)
     address = (await fetcher.resolve(parts.origin, configured=configured))[0]
-    is_tls, authority = parts.scheme == "https", f"{parts.host}:{parts.port or 443}"
+    is_tls, port = parts.scheme == "https", parts.port or DEFAULT_PORTS[parts.scheme]
     place = f"[{address}]" if address.version == 6 else str(address)
-    target, host = f"ipv{address.version}:{place}:{parts.port or 443}", parts.host.strip("[]")
-    options: list[tuple[str, Any]] = [("grpc.default_authority", authority), ("grpc.enable_http_proxy", 0)]
+    target, host = f"ipv{address.version}:{place}:{port}", parts.host.strip("[]")
+    options: list[tuple[str, Any]] = [("grpc.default_authority", f"{parts.host}:{port}"), ("grpc.enable_http_proxy", 0)]
     options.append(("grpc.max_receive_message_length", 65_536))
     if is_tls:
         tls = grpc.ssl_channel_credentials(fetcher.authorities())

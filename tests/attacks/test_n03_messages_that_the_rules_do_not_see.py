@@ -9,6 +9,7 @@ import pytest
 from a2a_trust import RequestRules
 from a2a_trust.middleware import UnsafeAnyWebhook, Webhooks
 from tests.grpc_service import GOOD, POOR, Service, card, guarded, outcome, request, serving
+from tests.middleware.test_webhooks import webhooks
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +55,18 @@ async def test_a_webhook_in_a_message_is_checked() -> None:
             asked = request(configuration={"task_push_notification_config": {"url": url}})
             assert await outcome(client.method(), [("x-api-key", GOOD)], asked) == expected
     assert service.calls == 1
+
+
+async def test_ten_messages_register_webhooks_for_one_task() -> None:
+    service, promising = Service(), {**card(), "capabilities": {"pushNotifications": True}}
+    names = {"hooks.example.com": ["8.8.8.8"]}
+    guard = guarded(promising, rules=RequestRules(webhooks=webhooks(names)))
+    async with serving(guard, service.handler()) as client:
+        config = {"task_push_notification_config": {"url": "https://hooks.example.com/"}}
+        message = {"message_id": "1", "task_id": "t1", "parts": [{"text": "hi"}]}
+        asked = request(message=message, configuration=config)
+        codes = [await outcome(client.method(), [("x-api-key", GOOD)], asked) for _ in range(11)]
+    assert codes == [*["OK"] * 10, "INVALID_ARGUMENT"]
 
 
 async def test_a_message_is_decoded_for_callers_only_and_up_to_a_limit() -> None:

@@ -72,7 +72,8 @@ async def outcome(tasks: Any, *, blocking: bool) -> dict[str, bool]:
         said = {"messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
         sent = {"message": said, "configuration": {"acceptedOutputModes": [], "blocking": blocking}}
         task = (await call("ann", "message/send", sent))["result"]["id"]
-        await asyncio.sleep(0.1)  # for what goes on behind the answer
+        while "input-required" not in str(await call("ann", "tasks/get", {"id": task})):
+            await asyncio.sleep(0.01)  # what goes on behind the answer
         webhook = {"taskId": task, "pushNotificationConfig": {"url": "https://8.8.8.8/"}}
 
         async def may(caller: str, verb: str, params: dict[str, Any]) -> bool:

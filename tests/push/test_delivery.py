@@ -20,6 +20,7 @@ from tests.base.net.test_fetcher import Names, Server, answer, serving
 from tests.client.agents import OWNER
 from tests.push.webhooks import AGENT, NOW
 from tests.tables import walk
+from tests.waiting import settled, until
 
 pytestmark = pytest.mark.anyio
 
@@ -163,7 +164,10 @@ async def test_four_deliveries_to_one_host_run_at_once() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.05)
+        if running == 4:
+            await settled()  # a fifth would begin now
+        else:
+            await until(lambda: most == 4)
         running -= 1
         await answer(b"")(writer)
 

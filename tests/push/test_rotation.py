@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from a2a_trust.push import PushTransport, SignedPush
 from tests.client.agents import OWNER, card_of, signed
 from tests.push.test_delivery import Config, Store
 from tests.push.webhooks import AGENT, HOST, NOW, TASK, serving
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -52,13 +52,13 @@ async def test_notifications_go_on_over_a_rotation_and_end_with_a_revocation(tmp
             assert await status() == 204
             update_key_ring(tmp_path / "ring.json", lambda each: each.rotate(NOW, overlap=60))
             publish(NOW, "# with the next key")
-            await asyncio.sleep(1.1)  # for so long a trust file is not looked at again
+            await until(lambda: len(webhook.trust.trust_store().keys) == 2)
             assert await status() == 204
             webhook.now = NOW + 61
             new = ring.signer(webhook.now).kid
             assert new != OWNER.kid
             assert await status() == 204
             publish(webhook.now, f'[[revoked]]\nkid = "{new}"\n')
-            await asyncio.sleep(1.1)
+            await until(lambda: any(each.revoked for each in webhook.trust.trust_store().keys))
             assert await status() == 401
         assert [each.agent for each in webhook.got] == [HOST] * 3

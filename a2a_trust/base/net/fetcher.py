@@ -310,7 +310,7 @@ class Fetcher:
         return await self._ask(target, configured, asked, content, self._read_beginning, method)
 
     def authorities(self) -> bytes | None:
-        """The authorities that verify servers, in PEM; None: the own ones of the system, which it may not list."""
+        """The authorities that verify servers, in PEM; None if they are the system's, and not listed."""
         found = self._ssl_context.get_ca_certs(binary_form=True)
         return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode() or None
 

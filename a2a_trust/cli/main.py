@@ -93,22 +93,28 @@ def _end_on_signals(came: list[int]) -> Iterator[None]:
     A signal that the caller ignores stays ignored. Temporary files are removed before the end.
     """
     import signal
-    from threading import Timer, current_thread, main_thread
-
-    def end(number: int, _: object) -> None:
-        if not came:  # a second signal would interrupt the cleaning up
-            came.append(number)
-            raise KeyboardInterrupt
-
-    def lost(exception: sys.UnraisableHookArgs) -> None:
-        if came and isinstance(exception.exc_value, KeyboardInterrupt):  # in a callback, as of the import system
-            Timer(0.001, os.kill, (os.getpid(), came.pop())).start()
-        else:
-            hook(exception)
+    from threading import current_thread, main_thread
 
     handled = []
     if sys.platform != "win32" and current_thread() is main_thread():  # no other thread can handle signals
         handled = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    first: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        if not came:  # a second one would interrupt the cleaning up
+            first.append(number)
+            came.append(first[0])
+            raise KeyboardInterrupt
+
+    def lost(exception: sys.UnraisableHookArgs) -> None:
+        if came and isinstance(exception.exc_value, KeyboardInterrupt):  # in a callback, as of the import system
+            handled.append(signal.SIGALRM)
+            signal.signal(signal.SIGALRM, end)
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)  # again and again: the next one may be lost as well
+            del came[:]  # at last, and no call, after which Python handles signals: what is raised here is lost
+        else:
+            hook(exception)
+
     hook, sys.unraisablehook = sys.unraisablehook, lost
     try:
         for number in handled:
@@ -116,6 +122,8 @@ def _end_on_signals(came: list[int]) -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = hook
+        if first:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
 

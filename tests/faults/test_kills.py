@@ -248,6 +248,10 @@ def twice(_):
     os.kill(os.getpid(), signal.SIGTERM)
     str(1)
 
+if sys.argv[1] == "in_hook":
+    set_timer = signal.setitimer
+    signal.setitimer = lambda *times: [set_timer(*times), time.sleep(0.1)] if any(times) else set_timer(*times)
+    in_hook = in_callback
 if sys.argv[1] == "ignored":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 if sys.argv[1] == "twice":
@@ -257,11 +261,14 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize(("how", "code"), [("ignored", 0), ("in_callback", 143), ("in_class", 143), ("twice", 143)])
+@pytest.mark.parametrize(
+    ("how", "code"), [("ignored", 0), ("in_callback", 143), ("in_hook", 143), ("in_class", 143), ("twice", 143)]
+)
 def test_a_signal_that_the_caller_ignores_stays_ignored_and_no_other_is_lost(
     how: str, code: int, files: Path, tmp_path: Path
 ) -> None:
-    """Ignored, as under nohup; lost or changed, as when it comes where Python cannot raise, or raises another error.
+    """Ignored, as under nohup; lost or changed, as when it comes where Python cannot raise (in a callback, or again in
+    the hook that sees what callbacks raise), or raises another error.
     A second one does not interrupt the cleaning up."""
     folder = tmp_path / "files"
     shutil.copytree(files, folder)

@@ -16,7 +16,7 @@ install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header
 EVERYTHING := --extra server --extra client --extra client-httpx2 --extra basic --extra uvicorn --extra models --extra serve --extra postgres --extra redis --extra otel --extra grpc --extra completion pyproject.toml
 
-.PHONY: blocks demo test test-real test-long check check-style docs dist format fuzz mutants bench pythons lowest lock clean
+.PHONY: blocks demo test test-real test-long check check-style words docs dist format fuzz mutants bench pythons lowest lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -44,10 +44,13 @@ endif
 check: check-style docs $(REAL)  ## format, lint, types, pages, and `test` and `test-real` with a floor of branch coverage
 	$(PYTEST) --cov -m "not long"
 
-check-style: .venv/ready
+check-style: .venv/ready words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+words: .venv/ready  ## the words of the documentation by page: fails above the limits of tests/docs/length.py
+	@$(BIN)/python -m tests.docs.length
 
 format: .venv/ready
 	$(BIN)/ruff format .

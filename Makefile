@@ -33,6 +33,8 @@ test-real: $(REAL)  ## SDKs, proxies, databases, identity providers, frameworks,
 $(REAL): real-%: .venv/ready  ## installs what the tests of one kind run: Debian packages as root, the rest in .sdk
 	$(BIN)/python -m tests.components $*
 
+real-packaging: .sdk/docs/ready  # a browser looks at the site
+
 test-long: real-databases real-pipelines  ## faults, kills, growth, floods, many examples, fuzz, mutants: hours; FORM=short, ROOM=faults
 	A2A_TRUST_FORM=$(or $(FORM),long) $(PYTEST) -m long $(TESTS)
 ifeq ($(FORM)$(ROOM),)
@@ -102,10 +104,10 @@ dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist of t
 	$(call install,.sdk/runtime,--require-hashes --only-binary :all: -r requirements/runtime.txt)
 	@touch $@
 
-.sdk/docs/ready: .venv/ready requirements/docs.txt docs/site/mermaid/package-lock.json
+.sdk/docs/ready: .venv/ready requirements/docs.txt docs/site/scripts/package-lock.json
 	$(PYTHON) -m venv --clear --without-pip .sdk/docs
 	$(call install,.sdk/docs,--require-hashes --only-binary :all: -r requirements/docs.txt)
-	cp docs/site/mermaid/package.json docs/site/mermaid/package-lock.json .sdk/docs
+	cp docs/site/scripts/package.json docs/site/scripts/package-lock.json .sdk/docs
 	npm ci --prefix .sdk/docs --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 

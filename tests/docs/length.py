@@ -1,7 +1,7 @@
 """How long the documentation is: `make words` counts the prose that a person wrote, and fails above the limits.
 
 Code blocks, parts that programs write, and addresses of links are not prose. Pages that only look something up, and
-docs/benchmarks.md, are apart.
+docs/benchmarks.md, are apart. Lines of code that are too wide for a page of the site are counted, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.docs.pages import PAGES
 
-__all__ = ["counts", "excesses", "words_in"]
+__all__ = ["counts", "excesses", "wide_lines", "words_in"]
 
 #: Pages that programs write, and the measurements: not counted.
 _APART: Final = ("docs/api.md", "docs/benchmarks.md", "docs/commands.md")
@@ -28,6 +28,9 @@ _TO_DIVIDE: Final = (
 _README: Final = 700
 _PAGE: Final = 1_500
 _TOTAL: Final = 64_088
+#: What a page of the site shows without scrolling, and how many lines of code are still wider.
+_COLUMNS: Final = 88
+_WIDE: Final = 418
 
 
 def words_in(page: str) -> int:
@@ -42,6 +45,17 @@ def counts(pages: Mapping[str, str]) -> dict[str, int]:
     """The words of README and of each page below docs/."""
     of_readers = (name for name in pages if name == "README.md" or name.startswith("docs/"))
     return {name: words_in(pages[name]) for name in of_readers if name not in _APART}
+
+
+def wide_lines(pages: Mapping[str, str]) -> list[str]:
+    """Each line of code that is too wide, behind the name of its page. Logs and output ("text") are as they are."""
+    blocks = (
+        (name, block)
+        for name, page in pages.items()
+        for language, block in re.findall(r"(?ms)^ *```(\w+)[^\n]*\n(.*?)^ *```$", page)
+        if language not in ("mermaid", "text")
+    )
+    return [f"{name}: {line}" for name, block in blocks for line in block.splitlines() if len(line) > _COLUMNS]
 
 
 def excesses(words: Mapping[str, int]) -> list[str]:
@@ -60,7 +74,13 @@ def _main() -> int:
     for name, count in sorted(words.items(), key=lambda item: -item[1]):
         print(f"{count:6} {name}")
     print(f"{sum(words.values()):6} in all")
+    wide = wide_lines(PAGES)
+    print(f"{len(wide):6} lines of code are wider than {_COLUMNS} columns; at most {_WIDE}")
+    if "--wide" in sys.argv[1:]:
+        print("\n".join(wide))
     problems = excesses(words)
+    if len(wide) > _WIDE:
+        problems.append(f"lines of code: {len(wide)} are too wide; see them with: python -m tests.docs.length --wide")
     print("\n".join(problems), file=sys.stderr)
     return 1 if problems else 0
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.real
 @pytest.fixture(scope="module")
 def node() -> tuple[str, Path]:
     try:
-        return node_environment(ROOT / "docs" / "site" / "mermaid")
+        return node_environment(ROOT / "docs" / "site" / "scripts")
     except SdkUnavailableError as error:
         missing(f"mermaid ({error})", "real-sdks")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.docs.length import counts, excesses, words_in
+from tests.docs.length import counts, excesses, wide_lines, words_in
 from tests.docs.pages import PAGES
 
 PAGE = """\
@@ -36,4 +36,13 @@ def test_a_limit_that_is_exceeded_is_named() -> None:
         "README.md: 701",
         "docs/protect-more.md: 1501",
         "all pages: 102201",
+    ]
+
+
+def test_wide_lines_of_code_are_found_and_wide_output_is_not() -> None:
+    page = "```python\n{}\n```\n```text\n{}\n```\n  ```toml\n  {}\n  ```\n"
+    assert wide_lines({"page": page.format("a" * 88, "b" * 89, "c" * 86)}) == []
+    assert wide_lines({"page": page.format("a" * 89, "b" * 89, "c" * 87)}) == [
+        f"page: {'a' * 89}",
+        f"page:   {'c' * 87}",
     ]

@@ -121,8 +121,8 @@ def _compared(rows: list[dict[str, Any]]) -> str:
         own = _found(rows, title, ours)["seconds"]
         bars |= {(job, name): found["seconds"] / own for name, found in map(partial(_named, rows, title), others)}
     scale = max(bars.values())
-    lines = [f"| {job} | {name} | {ratio:.2f} | {_bar(ratio / scale)} |" for (job, name), ratio in bars.items()]
-    return "\n".join(["| job | with | ratio | |\n|---|---|---|---|", *lines])
+    lines = [f"| {job}: {name} | {_bar(ratio, scale)} |" for (job, name), ratio in bars.items()]
+    return "\n".join(["| | ratio |\n|---|---|", *lines])
 
 
 def _bars(rows: list[dict[str, Any]]) -> str:
@@ -134,8 +134,8 @@ def _bars(rows: list[dict[str, Any]]) -> str:
         if any(each.startswith(title) for each in measured)  # a row of the chart may be newer than the measurement
     }
     scale = max(bars.values())
-    lines = [f"| {name} | {ratio:.2f} | {_bar(ratio / scale)} |" for name, ratio in bars.items()]
-    return "\n".join(["| | ratio | |\n|---|---|---|", *lines])
+    lines = [f"| {name} | {_bar(ratio, scale)} |" for name, ratio in bars.items()]
+    return "\n".join(["| | ratio |\n|---|---|", *lines])
 
 
 def _price(rows: list[dict[str, Any]]) -> str:
@@ -207,23 +207,20 @@ def _section(row: dict[str, Any]) -> str:
     contenders: dict[str, dict[str, float]] = row["contenders"]
     kind = "per second" if row["as_rate"] else "time"
     scale = max(each["ratio"] for each in contenders.values())
-    lines = [
-        f"| {name} | {_amount(row, each)} | {each['ratio']:.2f} | {_bar(each['ratio'] / scale)} |"
-        for name, each in contenders.items()
-    ]
+    lines = [f"| {name} | {_amount(row, each)} | {_bar(each['ratio'], scale)} |" for name, each in contenders.items()]
     notes = [textwrap.fill(f"{note[0].upper()}{note[1:]}.", 118) for note in row.get("notes", ())]
-    table = f"| | {kind} | ratio | |\n|---|---|---|---|"
+    table = f"| | {kind} | ratio |\n|---|---|---|"
     return "\n".join([f"## {row['title']}\n", table, *lines, "", *(f"{note}\n" for note in notes)])
 
 
-_WIDTH: Final = 16
+_WIDTH: Final = 12
 _EIGHTHS: Final = "▏▎▍▌▋▊▉█"
 
 
-def _bar(share: float) -> str:
-    """A bar of letters, which each reader of Markdown draws in the color of the text."""
-    whole, eighths = divmod(max(1, round(share * _WIDTH * 8)), 8)
-    return "█" * whole + (_EIGHTHS[eighths - 1] if eighths else "")
+def _bar(ratio: float, scale: float) -> str:
+    """A bar of letters, which each reader of Markdown draws in the color of the text, and the ratio."""
+    whole, eighths = divmod(max(1, round(ratio / scale * _WIDTH * 8)), 8)
+    return "█" * whole + (_EIGHTHS[eighths - 1] if eighths else "") + f" {ratio:.2f}"
 
 
 def _amount(row: dict[str, Any], each: dict[str, float]) -> str:

@@ -38,7 +38,7 @@ _PROGRAMS: Final = {
         "prometheus": "prometheus",
     },
     "pipelines": {"rsync": "rsync", "git": "git", **_NODE},
-    "packaging": {"openssl": "openssl", "chromium": "chromium", **_NODE},
+    "packaging": {"openssl": "openssl", "chromium": "chromium", "curl": "curl", **_NODE},
 }
 #: Folders with a lock.
 _LOCKED: Final = {

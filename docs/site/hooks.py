@@ -1,4 +1,4 @@
-"""The pages of the site, their order, and the pages of the reference.
+"""The pages of the site, their order, what they load, and the pages of the reference.
 
 The site has the tree of the repository, so that a link between two Markdown files works in the site as it works in the
 files. docs/README.md is the navigation. The pages of the reference do not exist as files: docs/api.md names what is on
@@ -59,6 +59,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     uris = [path.relative_to(ROOT).as_posix() for path in sorted(paths) if "__pycache__" not in path.parts]
     found += [File.generated(config, uri, abs_src_path=str(ROOT / uri)) for uri in uris]
     found += [File.generated(config, uri, abs_src_path=str(path)) for uri, path in _LOADED.items()]
+    found.append(File.generated(config, "llms.txt", content=_of_site((ROOT / "llms.txt").read_text(encoding="utf-8"))))
     for package, names in _public_names().items():
         text = f"# `{package}`\n\n" + "".join(f"::: {package}.{name}\n\n" for name in names)
         found.append(File.generated(config, f"docs/reference/{package}.md", content=text))
@@ -84,6 +85,11 @@ def on_page_content(html: str, *, page: Page, **_: Any) -> str:
     if '<pre class="diagram">' not in html:
         return html
     return html + "".join(f'\n<script src="{get_relative_url(uri, page.file.url)}"></script>' for uri in _DRAWING)
+
+
+def _of_site(index: str) -> str:
+    """An index of Markdown files with links to their pages in the site."""
+    return re.sub(r"\.md\)", ".html)", re.sub(r"\bREADME\.md\)", "index.html)", index))
 
 
 def _with_its_folder(path: str) -> str | list[str]:

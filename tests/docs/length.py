@@ -27,10 +27,10 @@ _TO_DIVIDE: Final = (
 )
 _README: Final = 700
 _PAGE: Final = 1_500
-_TOTAL: Final = 64_088
+_TOTAL: Final = 64_420
 #: What a page of the site shows without scrolling, and how many lines of code are still wider.
 _COLUMNS: Final = 88
-_WIDE: Final = 418
+_WIDE: Final = 413
 
 
 def words_in(page: str) -> int:

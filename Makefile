@@ -69,10 +69,10 @@ blocks: .venv/ready  ## each block of code in the documentation is broken once: 
 mutants: .venv/ready  ## changes of the core that no test notices: a sample, always the same; MODULE=auth/guard.py for all of a module, COUNT=… SEED=…
 	$(BIN)/python -m tests.mutants $(MODULE) $(if $(COUNT)$(MODULE),,--count 400) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
-pythons: .venv/ready  ## the tests that need no real servers, with the wheel in each Python from 3.11 to 3.14 that is found
+pythons: .venv/ready  ## the quick tests, with the wheel in each Python from 3.11 to 3.14 that is found
 	$(BIN)/python -m tests.packaging.pythons
 
-lowest: .venv/ready  ## the same tests with the lowest versions that pyproject.toml allows
+lowest: .venv/ready  ## the tests of the core with the lowest versions that pyproject.toml allows
 	$(BIN)/python -m tests.packaging.pythons --lowest
 
 bench: .venv/ready  ## ratios against the peers, interleaved; RESULTS=benchmarks/results.jsonl for docs/benchmarks.md

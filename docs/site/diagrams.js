@@ -8,7 +8,7 @@ const diagrams = [...document.querySelectorAll("pre.diagram")].map((block, numbe
 
 async function draw() {
   const theme = document.body.dataset.mdColorScheme === "slate" ? "dark" : "neutral";
-  const flowchart = { useMaxWidth: false, nodeSpacing: 16, rankSpacing: 32, padding: 8, wrappingWidth: 130 };
+  const flowchart = { useMaxWidth: false, nodeSpacing: 12, rankSpacing: 28, padding: 6, wrappingWidth: 120 };
   const gantt = { useMaxWidth: false, useWidth: 340, fontSize: 13, sectionFontSize: 13, leftPadding: 60 };
   mermaid.initialize({ startOnLoad: false, theme, flowchart, gantt, themeVariables: { fontSize: "13px" } });
   for (const { box, name, text } of diagrams) {

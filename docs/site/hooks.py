@@ -67,7 +67,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """docs/api.md with a link from each name to its place in the reference."""
+    """Diagrams from top to bottom, for phones; docs/api.md with a link from each name to its place in the reference."""
+    markdown = markdown.replace("```mermaid\nflowchart LR\n", "```mermaid\nflowchart TD\n")
     if page.file.src_uri != _API:
         return markdown
     parts = re.split(r"(?m)^(## `(a2a_trust[\w.]*)`)$", markdown)

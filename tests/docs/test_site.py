@@ -23,11 +23,16 @@ SMALLEST_LETTERS = 12
 CONTRAST = 4.5
 #: What a reader searches, and the pages of which one is among the first three.
 SEARCHES = {
-    "healthz": {"docs/deployment.html", "docs/protect.html"},
+    "healthz": {"docs/deployment.html", "docs/operations.html", "docs/protect.html", "docs/requests.html"},
     "basicConfig": {"docs/rejections.html"},
     "401": {"docs/rejections.html"},
     "metrics": {"docs/telemetry.html"},
     "azure": {"docs/providers/entra-id.html"},
+}
+#: Pages with a diagram that is wider than the screen and scrolls: to become fewer.
+WIDER = {
+    "desk": {"docs/architecture.html"},
+    "phone": {"docs/architecture.html", "docs/deployment.html", "docs/threat-model.html"},
 }
 pytestmark = pytest.mark.real
 
@@ -82,6 +87,12 @@ def test_the_letters_of_each_diagram_can_be_read(seen: dict[str, Any], screen: s
     letters = {name: [each["letters"] for each in page["diagrams"]] for name, page in seen[screen].items()}
     assert sum(map(len, letters.values())) > 5
     assert {name: sizes for name, sizes in letters.items() if sizes and min(sizes) < SMALLEST_LETTERS} == {}
+
+
+@pytest.mark.parametrize("screen", ["desk", "phone"])
+def test_diagrams_are_as_wide_as_the_screen_at_most(seen: dict[str, Any], screen: str) -> None:
+    wider = {name for name, page in seen[screen].items() if any(each["wider"] > 0 for each in page["diagrams"])}
+    assert wider - WIDER[screen] == set()
 
 
 def test_the_menu_of_a_phone_opens_where_the_reader_is(seen: dict[str, Any]) -> None:

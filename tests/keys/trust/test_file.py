@@ -29,8 +29,7 @@ from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import Threshold
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verifier import CardVerifier
-from a2a_trust.signing.verify import verify_card
+from a2a_trust.signing.verify import CardVerifier, verify_card
 from tests.tables import walk
 
 ANN, BOB, EVE = (generate_signer(kid=name) for name in ("ann", "bob", "eve"))

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.api_key.postgres import PostgresApiKeys
     from a2a_trust.auth.api_key.redis import RedisApiKeys
     from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
-    from a2a_trust.client.memory_postgres import PostgresCardMemory
-    from a2a_trust.client.memory_store import SqliteCardMemory
+    from a2a_trust.client.memory_store import PostgresCardMemory, SqliteCardMemory
 
 COMMAND_SECONDS: Final = 5.0
 """How long a command waits for a database."""
@@ -48,7 +47,7 @@ def card_memory(name: str, *, create: bool = False) -> CardRecords:
         from a2a_trust.client.memory_store import SqliteCardMemory
 
         return SqliteCardMemory(name, create=create)
-    from a2a_trust.client.memory_postgres import PostgresCardMemory
+    from a2a_trust.client.memory_store import PostgresCardMemory
 
     return PostgresCardMemory(postgres_url(name), timeout=COMMAND_SECONDS)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from a2a_trust.client.grants import ClientCredentials as ClientCredentials, RefreshToken as RefreshToken
     from a2a_trust.client.grants import IdentityAssertion as IdentityAssertion, TokenExchange as TokenExchange
     from a2a_trust.client.memory import CardMemory as CardMemory, VolatileCardMemory as VolatileCardMemory
-    from a2a_trust.client.memory_postgres import PostgresCardMemory as PostgresCardMemory
+    from a2a_trust.client.memory_store import PostgresCardMemory as PostgresCardMemory
     from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
     from a2a_trust.client.oauth import ClientSecret as ClientSecret, JwtSvid as JwtSvid, OAuthClient as OAuthClient
     from a2a_trust.client.oauth import PrivateKeyJwt as PrivateKeyJwt, TlsClientAuth as TlsClientAuth
@@ -38,8 +38,8 @@ else:
         "client.destinations": "UnsafePassAnything",
         "client.fetching": "UnsafeReportOnly async_fetch_card async_fetch_extended_card fetch_card fetch_extended_card",
         "client.grants": "ClientCredentials IdentityAssertion RefreshToken TokenExchange",
-        "client.memory": "CardMemory VolatileCardMemory", "client.memory_postgres": "PostgresCardMemory",
-        "client.memory_store": "SqliteCardMemory",
+        "client.memory": "CardMemory VolatileCardMemory",
+        "client.memory_store": "PostgresCardMemory SqliteCardMemory",
         "client.oauth": "ClientSecret JwtSvid OAuthClient PrivateKeyJwt TlsClientAuth",
         "client.sdk_hook": "signature_verifier",
         "client.verification": "CardCache FetchOptions TrustOnFirstUse", "base.net.fetcher": "Fetched Fetcher Resolver",

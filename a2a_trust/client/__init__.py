@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from a2a_trust.client.fetching import async_fetch_card as async_fetch_card, fetch_card as fetch_card
     from a2a_trust.client.fetching import async_fetch_extended_card as async_fetch_extended_card
     from a2a_trust.client.fetching import fetch_extended_card as fetch_extended_card
-    from a2a_trust.client.grants import ClientCredentials as ClientCredentials, RefreshToken as RefreshToken
-    from a2a_trust.client.grants import IdentityAssertion as IdentityAssertion, TokenExchange as TokenExchange
     from a2a_trust.client.memory import CardMemory as CardMemory, VolatileCardMemory as VolatileCardMemory
     from a2a_trust.client.memory_store import PostgresCardMemory as PostgresCardMemory
     from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
+    from a2a_trust.client.oauth import ClientCredentials as ClientCredentials, RefreshToken as RefreshToken
     from a2a_trust.client.oauth import ClientSecret as ClientSecret, JwtSvid as JwtSvid, OAuthClient as OAuthClient
+    from a2a_trust.client.oauth import IdentityAssertion as IdentityAssertion, TokenExchange as TokenExchange
     from a2a_trust.client.oauth import PrivateKeyJwt as PrivateKeyJwt, TlsClientAuth as TlsClientAuth
     from a2a_trust.client.sdk_hook import signature_verifier as signature_verifier
     from a2a_trust.client.verification import CardCache as CardCache, FetchOptions as FetchOptions
@@ -37,10 +37,10 @@ else:
         "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
         "client.destinations": "UnsafePassAnything",
         "client.fetching": "UnsafeReportOnly async_fetch_card async_fetch_extended_card fetch_card fetch_extended_card",
-        "client.grants": "ClientCredentials IdentityAssertion RefreshToken TokenExchange",
         "client.memory": "CardMemory VolatileCardMemory",
         "client.memory_store": "PostgresCardMemory SqliteCardMemory",
-        "client.oauth": "ClientSecret JwtSvid OAuthClient PrivateKeyJwt TlsClientAuth",
+        "client.oauth": "ClientCredentials ClientSecret IdentityAssertion JwtSvid OAuthClient PrivateKeyJwt "
+        "RefreshToken TlsClientAuth TokenExchange",
         "client.sdk_hook": "signature_verifier",
         "client.verification": "CardCache FetchOptions TrustOnFirstUse", "base.net.fetcher": "Fetched Fetcher Resolver",
     })  # fmt: skip

@@ -24,8 +24,7 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import write_atomically
 from a2a_trust.base.files.watched import check_writers, missing_file
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
-from a2a_trust.keys.jwk import PrivateKeyObject, private_key_to_jwk
-from a2a_trust.keys.pss import pss_algorithms
+from a2a_trust.keys.jwk import PrivateKeyObject, private_key_to_jwk, pss_algorithms
 from a2a_trust.keys.signer import LocalSigner
 
 if TYPE_CHECKING:

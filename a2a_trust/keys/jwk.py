@@ -16,6 +16,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,6 @@ from cryptography.hazmat.primitives.serialization import (
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named, algorithm_of
-from a2a_trust.keys.pss import pss_algorithms
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -192,31 +192,11 @@ def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, PublicKey]:
         raise MalformedError("JWK: not a private key")
     algorithms = _algorithms_of(jwk, None, "sign")
     public = _public_key_of(jwk, algorithms, None)
-    if isinstance(public.native, rsa.RSAPublicKey):
-        private = _import(_with_factors(jwk, public.native), algorithms[0], ("d", *_FACTORS)).private_key
-    else:
-        private = _import(jwk, algorithms[0], ("d",)).private_key
+    has_factors = algorithms[0].kty == "RSA" and not {*_FACTORS, "oth"}.isdisjoint(jwk)
+    private = _import(jwk, algorithms[0], ("d", *_FACTORS) if has_factors else ("d",)).private_key
     if not isinstance(private, PrivateKeyObject) or _members(private.public_key()) != public.jwk:
         raise MalformedError("JWK: its public members do not belong to its private ones")
     return private, public
-
-
-def _with_factors(jwk: Mapping[str, object], public: rsa.RSAPublicKey) -> Mapping[str, object]:
-    """The private RSA JWK with its CRT members, which RFC 7518 6.3.2 lets a producer leave out: secret."""
-    if not {*_FACTORS, "oth"}.isdisjoint(jwk):
-        return jwk
-    text, numbers = jwk["d"], public.public_numbers()
-    if not isinstance(text, str):
-        raise MalformedError("JWK: d is missing or not a string")
-    d = int.from_bytes(base64url.decode(text, "JWK: d"), "big")
-    try:
-        if not 1 < d < numbers.n:
-            raise ValueError
-        p, q = rsa.rsa_recover_prime_factors(numbers.n, numbers.e, d)
-        found = (p, q, rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q))
-    except ValueError:
-        raise MalformedError("JWK: its public members do not belong to its private ones") from None
-    return {**jwk, **{name: _number(value) for name, value in zip(_FACTORS, found, strict=True)}}
 
 
 def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str, Any]:
@@ -418,3 +398,52 @@ def _roca_residues() -> dict[int, frozenset[int]]:
         if len(powers) < p - 1:
             residues[p] = frozenset(powers)
     return residues
+
+
+#: ``cryptography`` drops the object identifier and the parameters of an RSA key for RSASSA-PSS only, which would then
+#: sign RS256. So they are read here again: the AlgorithmIdentifier is the first SEQUENCE in SubjectPublicKeyInfo and
+#: PKCS #8. ``cryptography`` has checked their DER before. Source: RFC 4055 1.2 and 3.1, RFC 5208.
+_BLOCK: Final = re.compile(rb"-----BEGIN (PRIVATE KEY|PUBLIC KEY)-----(.*?)-----END \1-----", re.DOTALL)
+#: The length of the AlgorithmIdentifier, after the head of the key and the version of PKCS #8.
+_KEY: Final = re.compile(rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)(?:\x02\x01[\x00\x01])?\x30([\x00-\x7f])", re.DOTALL)
+_RSASSA_PSS: Final = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a"
+_SHA2: Final = rb"\x30.\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02([\x01-\x03])(?:\x05\x00)?"
+#: A hash, MGF1 with a hash, the length of the salt. A field that is absent has its default, which for a hash is SHA-1.
+_PARAMETERS: Final = re.compile(
+    rb"\x30.\xa0.%b\xa1.\x30.\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x08%b(?:\xa2.\x02\x01(.))?" % (_SHA2, _SHA2),
+    re.DOTALL,
+)
+_ALGORITHMS: Final = {b"\x01": ("PS256", 32), b"\x02": ("PS384", 48), b"\x03": ("PS512", 64)}
+_DEFAULT_SALT: Final = b"\x14"
+
+
+def pss_algorithms(pem: bytes) -> tuple[str, ...]:
+    """The algorithms to which an RSA key in PEM is limited, the default first; empty without a limit.
+
+    MalformedError: several keys, or parameters that no PS algorithm has.
+    """
+    blocks = _BLOCK.findall(pem)
+    if not blocks:
+        return ()  # PKCS #1: always without a limit
+    if len(blocks) > 1:
+        raise MalformedError("PEM: it holds several keys; put each key into a separate file")
+    try:
+        der = base64.b64decode(b"".join(blocks[0][1].split()), validate=True)
+    except ValueError:
+        der = b""
+    key = _KEY.match(der)
+    identifier = b"" if key is None else der[key.end() : key.end() + key[1][0]]
+    if key is None or len(identifier) < key[1][0]:
+        raise MalformedError("PEM: the algorithms of the key cannot be read")
+    if not identifier.startswith(_RSASSA_PSS):
+        return ()
+    if identifier == _RSASSA_PSS:
+        return tuple(name for name, _ in _ALGORITHMS.values())
+    found = _PARAMETERS.fullmatch(identifier, len(_RSASSA_PSS))
+    name, octets = ("", -1) if found is None else _ALGORITHMS[found[1]]
+    if found is None or found[1] != found[2] or (found[3] or _DEFAULT_SALT)[0] > octets:
+        raise MalformedError(
+            "PEM: this RSA-PSS key requires parameters that no JWS algorithm has (RFC 7518 3.5: one SHA-2 hash for "
+            "both, a salt as long as the hash); make a new key"
+        )
+    return (name,)

@@ -34,8 +34,8 @@ def read_or_fetch(name: str, options: argparse.Namespace) -> bytes:
     if not is_url(name):
         return read_input(name)
     with needing_client("to fetch cards"):
-        from a2a_trust.client.fetching import finding
         from a2a_trust.client.flow import HiddenHeaders, run
+        from a2a_trust.client.verification import finding
     headers = HiddenHeaders(_headers_in(options.header_from) if options.header_from else {})
     certificate = options.client_certificate and (options.client_certificate, options.client_key)
     fetcher = _fetcher(name, private=options.private_origins, certificate=certificate)

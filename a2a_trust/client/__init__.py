@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from a2a_trust.client.credentials import ApiKey as ApiKey, BasicCredentials as BasicCredentials
     from a2a_trust.client.credentials import BearerToken as BearerToken, SecretFile as SecretFile
     from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
-    from a2a_trust.client.fetching import UnsafeReportOnly as UnsafeReportOnly
-    from a2a_trust.client.fetching import async_fetch_card as async_fetch_card, fetch_card as fetch_card
-    from a2a_trust.client.fetching import async_fetch_extended_card as async_fetch_extended_card
-    from a2a_trust.client.fetching import fetch_extended_card as fetch_extended_card
     from a2a_trust.client.memory import CardMemory as CardMemory, VolatileCardMemory as VolatileCardMemory
     from a2a_trust.client.memory_store import PostgresCardMemory as PostgresCardMemory
     from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
@@ -27,7 +23,10 @@ if TYPE_CHECKING:
     from a2a_trust.client.oauth import PrivateKeyJwt as PrivateKeyJwt, TlsClientAuth as TlsClientAuth
     from a2a_trust.client.sdk_hook import signature_verifier as signature_verifier
     from a2a_trust.client.verification import CardCache as CardCache, FetchOptions as FetchOptions
-    from a2a_trust.client.verification import TrustOnFirstUse as TrustOnFirstUse
+    from a2a_trust.client.verification import TrustOnFirstUse as TrustOnFirstUse, UnsafeReportOnly as UnsafeReportOnly
+    from a2a_trust.client.verification import async_fetch_card as async_fetch_card, fetch_card as fetch_card
+    from a2a_trust.client.verification import async_fetch_extended_card as async_fetch_extended_card
+    from a2a_trust.client.verification import fetch_extended_card as fetch_extended_card
     from a2a_trust.base.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
 else:
     __getattr__, __dir__ = lazy(__name__, {
@@ -36,11 +35,12 @@ else:
         "verifying_clients",
         "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
         "client.destinations": "UnsafePassAnything",
-        "client.fetching": "UnsafeReportOnly async_fetch_card async_fetch_extended_card fetch_card fetch_extended_card",
         "client.memory": "CardMemory VolatileCardMemory",
         "client.memory_store": "PostgresCardMemory SqliteCardMemory",
         "client.oauth": "ClientCredentials ClientSecret IdentityAssertion JwtSvid OAuthClient PrivateKeyJwt "
         "RefreshToken TlsClientAuth TokenExchange",
         "client.sdk_hook": "signature_verifier",
-        "client.verification": "CardCache FetchOptions TrustOnFirstUse", "base.net.fetcher": "Fetched Fetcher Resolver",
+        "client.verification": "CardCache FetchOptions TrustOnFirstUse UnsafeReportOnly async_fetch_card "
+        "async_fetch_extended_card fetch_card fetch_extended_card",
+        "base.net.fetcher": "Fetched Fetcher Resolver",
     })  # fmt: skip

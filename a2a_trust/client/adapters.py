@@ -34,7 +34,6 @@ from a2a_trust.client.credentials import Credential
 from a2a_trust.client.decisions import OF_BODIES
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
-from a2a_trust.client.fetching import EMPTY
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
 from a2a_trust.client.library import HttpRequest, HttpResponse, Library, RequestT, ResponseT, derived
 from a2a_trust.client.memory import CardMemory
@@ -50,7 +49,7 @@ from a2a_trust.client.messages import (
     Request,
     Send,
 )
-from a2a_trust.client.verification import ANY_KEY, Verification
+from a2a_trust.client.verification import ANY_KEY, EMPTY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import HoldsSecret
 from a2a_trust.keys.trust.policy import Policy

@@ -45,7 +45,6 @@ from a2a_trust.client.answer import Credentials, answer_for, check_credentials
 from a2a_trust.client.credentials import BasicCredentials, Credential
 from a2a_trust.client.demands import Demands
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything, check_extension, origins_of
-from a2a_trust.client.fetching import card_urls
 from a2a_trust.client.flow import Awaited, Flow, Slots, Within
 from a2a_trust.client.location import Location, location_of
 from a2a_trust.client.messages import (
@@ -60,7 +59,7 @@ from a2a_trust.client.messages import (
     Request,
     Send,
 )
-from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
+from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, card_urls, check_whole
 from a2a_trust.errors import (
     CardMemoryError,
     CardMemoryUnavailableError,

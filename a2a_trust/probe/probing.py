@@ -36,10 +36,10 @@ from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, Interface, read_card
 from a2a_trust.client.answer import Credentials, check_credentials
 from a2a_trust.client.destinations import Destination
-from a2a_trust.client.fetching import finding as finding_card
 from a2a_trust.client.flow import run_async, run_on_new_loop
 from a2a_trust.client.messages import NOTHING, Attachment
 from a2a_trust.client.verification import Verification
+from a2a_trust.client.verification import finding as finding_card
 from a2a_trust.errors import FetchError, TrustError
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.lint.findings import Severity

@@ -32,10 +32,9 @@ from a2a_trust import (
 )
 from a2a_trust.base.net.fetcher import Fetched
 from a2a_trust.client import CardCache, UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
-from a2a_trust.client.fetching import card_urls, fetching
 from a2a_trust.client.flow import Awaited, Flow, Get, InThread, run
 from a2a_trust.client.memory import VolatileCardMemory
-from a2a_trust.client.verification import FetchOptions, TrustOnFirstUse, Verification
+from a2a_trust.client.verification import FetchOptions, TrustOnFirstUse, Verification, card_urls, fetching
 from a2a_trust.errors import (
     KeySourceUnavailableError,
     PartialSignatureError,

@@ -1,47 +1,10 @@
 """Every exception of a2a_trust, in one tree, branched by who is to blame.
 
-::
-
-    TrustError                       never raised itself
-    ├── ConfigurationError           wrong use; the text says what to write instead; a ValueError too
-    │   └── PassphraseNeededError    in ``keys``: the private key is encrypted, and no passphrase was given
-    ├── MalformedError               bytes from outside are not a valid card, JWK, key file or header
-    ├── InvalidSignatureError        one JWS is well formed, but not made by this key over these bytes
-    ├── SigningError                 a card cannot be signed as asked; nothing was changed
-    ├── CardVerificationError        the card is not verified; ``failures`` says why, signature by signature
-    │   ├── UnsignedCardError        the card has no signatures
-    │   ├── UntrustedCardError       the card has signatures, but none by a key that is trusted for it now
-    │   │   └── PolicyNotMetError    fewer parties signed than the policy demands
-    │   ├── UncoveredFieldsError     a valid signature does not cover some members of the card: ``pointers``
-    │   ├── PartialSignatureError    a valid signature, but its signer may have dropped members before signing
-    │   └── CardMemoryError          verified, but rejected because of earlier cards
-    │       ├── RolledBackCardError  signed before a card that was seen earlier
-    │       └── PinnedKeyError       signed by another key than before, which the trust store does not name
-    ├── FetchError                   a document could not be fetched: address, status, size, time
-    ├── TokenRequestError            an authorization server issued no usable token; ``error`` says why
-    ├── CredentialsError             in ``client``: no credential for the card; an ``httpx.RequestError`` too
-    ├── CredentialsRejectedError     in ``client``: the agent rejects them; an ``httpx.HTTPStatusError`` too
-    ├── UnverifiedCardError          in ``client``: a request or a card was stopped; an ``httpx.RequestError`` too
-    ├── CallerRejectedError          in ``middleware``: a handler rejects its caller; an HTTPException of Starlette too
-    ├── AuthenticationError          401: the credential is missing or invalid
-    │   ├── MissingCredentialsError  no credential for any scheme, or no access token for ``subject_token_of``
-    │   └── InvalidCredentialsError  the request has a credential, and it is invalid
-    │       ├── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
-    │       └── InvalidActorsError   ``act`` of a token is malformed, or names actors that are not accepted
-    ├── AuthorizationError           403: the caller is known but lacks ``scopes``
-    │   └── CrossSiteError           a page of another site makes the caller's browser send the request
-    ├── NoCallerError                ``current_principal`` was called in code whose caller is not certain
-    ├── TooManyRequestsError         429: one caller sends, or one peer fails, too often
-    ├── TemporarilyUnavailableError  the same request may succeed later
-    │   ├── KeySourceUnavailableError   503: the source that verifies the credential is unreachable
-    │   └── CardMemoryUnavailableError  the card memory cannot be read or written, so no card is accepted
-    └── CardNotServedError           503: the agent's own card is not valid now, so it is not served
-
 No function that verifies returns a bool: it returns the verified value, or raises one of these. Each class has a
-``code``, a stable word for machines; docs/errors.md has cause and fix for each. CardVerificationError and the classes
-below it also have ``failures``, one for each signature that was rejected. The attributes of an error cannot be changed.
-No text contains a secret or a passphrase. From an unverified document a text repeats only names of members and keys,
-cut short and escaped.
+``code``, a stable word for machines; docs/errors.md draws the tree, and has cause and fix for each. The class
+CardVerificationError and those below it also have ``failures``, one for each signature that was rejected. The
+attributes of an error cannot be changed. No text contains a secret or a passphrase. From an unverified document a text
+repeats only names of members and keys, cut short and escaped.
 """
 
 from __future__ import annotations

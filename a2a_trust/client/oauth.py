@@ -304,7 +304,7 @@ class OAuthClient(HoldsSecret):
         """The token, from the cache or the server. TokenRequestError: it gives none. FetchError: it is unreachable."""
         value = self._tokens.get(request.key, self.clock())
         if value is None:
-            slot = self._slots.begin(request.flight)
+            slot = Slot(self._slots, request.flight)
             # To its end: the server may have used up a refresh token when the one who asks is cancelled.
             value = yield ToTheEnd(self._in_slot(request, slot), slot.end)
         return value

@@ -41,7 +41,7 @@ from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, 
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import Interface, read_card
 from a2a_trust.client.destinations import check_extension, check_names
-from a2a_trust.client.flow import Awaited, Flow, Get, HiddenHeaders, InThread, run, run_async
+from a2a_trust.client.flow import Awaited, Flow, HiddenHeaders, InThread, run, run_async
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.errors import (
@@ -255,7 +255,7 @@ class Verification(FetchOptions):
 
     def _fetch_published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
         try:
-            fetched = yield Get(url=f"{origin_of(url)}{JWKS_PATH}")
+            fetched = yield _get(self.fetcher, f"{origin_of(url)}{JWKS_PATH}")
             # A hostile set of 256 keys takes 200 ms.
             published = (yield InThread(partial(read_jwks, fetched.body))).keys
         except (FetchError, MalformedError) as error:
@@ -296,7 +296,7 @@ def fetch_card(
     verified. CardMemoryUnavailableError: the memory cannot be read or written, so an older card cannot be detected.
     """
     headers = HiddenHeaders(headers)
-    return run(fetching(url, Verification.by(options, trust), options.cache, headers, origin), options.fetcher)
+    return run(fetching(url, Verification.by(options, trust), options.cache, headers, origin))
 
 
 async def async_fetch_card(
@@ -309,8 +309,7 @@ async def async_fetch_card(
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
     headers = HiddenHeaders(headers)
-    steps = fetching(url, Verification.by(options, trust), options.cache, headers, origin)
-    return await run_async(steps, options.fetcher)
+    return await run_async(fetching(url, Verification.by(options, trust), options.cache, headers, origin))
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -343,13 +342,20 @@ def fetching(
     return (yield from _at_first(places, lambda each: _fetching_from(each, verification, kept_in, headers, agent)))
 
 
-def finding(url: str, headers: Headers = EMPTY, *, is_place: bool = False) -> Flow[tuple[str, Fetched]]:
+def finding(
+    url: str, fetcher: Fetcher | None, headers: Headers = EMPTY, *, is_place: bool = False
+) -> Flow[tuple[str, Fetched]]:
     """The URL of the agent's card, and the answer from there, unverified. ``is_place``: the URL itself, as it is."""
 
     def get(place: str) -> Flow[tuple[str, Fetched]]:
-        return place, (yield Get(url=place, headers=headers))
+        return place, (yield _get(fetcher, place, headers=headers))
 
     return (yield from _at_first((url,) if is_place else card_urls(url)[: 1 if headers else 2], get))
+
+
+def _get(fetcher: Fetcher | None, url: str, **more: Any) -> Awaited:
+    """Fetch a URL that the program configured; ``more`` is as for ``Fetcher.fetch``."""
+    return Awaited(partial((Fetcher() if fetcher is None else fetcher).fetch, url, configured=True, **more))
 
 
 def _at_first(places: tuple[str, ...], attempt: Callable[[str], Flow[T]]) -> Flow[T]:
@@ -375,7 +381,7 @@ def _fetching_from(
         except CardVerificationError:
             pass  # a key was revoked, or a signature has expired: the server may have a newer card
     now = verification.clock()  # before the request: its answer may be as old as that
-    fetched = yield Get(url=place, known=cache.known(place), headers=headers)
+    fetched = yield _get(verification.fetcher, place, known=cache.known(place), headers=headers)
     verified = yield from verify(fetched.body)
     cache.keep(place, fetched, now)
     return verified
@@ -408,16 +414,16 @@ class UnsafeReportOnly:
     @classmethod
     def fetch(cls, url: str, trust: TrustSource, options: FetchOptions = DEFAULTS) -> Self:
         """The result that ``fetch_card`` would have; FetchError: the card cannot be fetched."""
-        return run(cls._reporting(url, Verification.by(options, trust).without_memory()), options.fetcher)
+        return run(cls._reporting(url, Verification.by(options, trust).without_memory()))
 
     @classmethod
     async def async_fetch(cls, url: str, trust: TrustSource, options: FetchOptions = DEFAULTS) -> Self:
         """As ``fetch``, on the running event loop."""
-        return await run_async(cls._reporting(url, Verification.by(options, trust).without_memory()), options.fetcher)
+        return await run_async(cls._reporting(url, Verification.by(options, trust).without_memory()))
 
     @classmethod
     def _reporting(cls, url: str, verification: Verification) -> Flow[Self]:
-        place, fetched = yield from finding(url)
+        place, fetched = yield from finding(url, verification.fetcher)
         unverified, refusal = None, None
         try:
             unverified = strict_json.parse(fetched.body, what="card")
@@ -440,7 +446,7 @@ def fetch_extended_card(
     names origins of interfaces, or URLs for credentials, that the public card does not name.
     """
     headers = HiddenHeaders(headers)
-    return run(_extending(card, Verification.by(options, trust), headers, tenant), options.fetcher)
+    return run(_extending(card, Verification.by(options, trust), headers, tenant))
 
 
 async def async_fetch_extended_card(
@@ -448,21 +454,22 @@ async def async_fetch_extended_card(
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
     headers = HiddenHeaders(headers)
-    return await run_async(_extending(card, Verification.by(options, trust), headers, tenant), options.fetcher)
+    return await run_async(_extending(card, Verification.by(options, trust), headers, tenant))
 
 
 def _extending(card: VerifiedCard, verification: Verification, headers: Headers, tenant: str) -> Flow[VerifiedCard]:
     verification = verification.without_memory()
     card, _ = yield from verification.verify_again(card)  # the request has credentials for what it names
-    request = _request(card, headers, tenant)
-    fetched = yield request
-    document = fetched.body if request.content is None else _result(fetched.body)
-    extended, _ = yield from verification.verify_signatures(document, request.url)
+    url, headers, content = _request(card, headers, tenant)
+    fetched = yield _get(verification.fetcher, url, headers=headers, content=content)
+    document = fetched.body if content is None else _result(fetched.body)
+    extended, _ = yield from verification.verify_signatures(document, url)
     check_extension([read_card(card.card)], read_card(extended.card))
     return extended
 
 
-def _request(card: VerifiedCard, headers: Headers, tenant: str) -> Get:
+def _request(card: VerifiedCard, headers: Headers, tenant: str) -> tuple[str, Headers, bytes | None]:
+    """URL, headers and body of the request for the extended card."""
     if card.origin is None:
         raise ConfigurationError(
             "card: it was verified without a host, so credentials cannot be bound to it; verify it with its URL as "
@@ -476,7 +483,7 @@ def _request(card: VerifiedCard, headers: Headers, tenant: str) -> Get:
         is_safe = scheme == "https" or (scheme == "http" and is_this_machine(host))
         if host == card.origin and is_safe and interface.binding in (Binding.JSONRPC, Binding.HTTP_JSON):
             url, named, content = _request_at(interface, tenant)
-            return Get(url=url, headers={**named, **headers}, content=content)
+            return url, HiddenHeaders({**named, **headers}), content
     raise FetchError(
         f"the card has no interface of HTTP+JSON or JSON-RPC over https on its own host {card.origin}, and credentials "
         "are sent to no other host"
@@ -484,7 +491,7 @@ def _request(card: VerifiedCard, headers: Headers, tenant: str) -> Get:
 
 
 def _request_at(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None]:
-    """URL, headers and body of the request to this interface for the extended card."""
+    """The same at this interface, without the credentials."""
     named = interface.tenant or tenant
     generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0  # one of 0.1 is asked as one of 0.3
     headers: dict[str, str] = {}

@@ -10,7 +10,7 @@ from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.places import WORDS_FOR_TOKENS
 from a2a_trust.card.schema import MESSAGES
 from a2a_trust.card.view import Alternative, NamedScheme
-from a2a_trust.lint.document import Subject, at, member_of, pointer_of, shown_name, spelling_of
+from a2a_trust.lint.document import Subject, member_of, pointer_of, shown_name, spelling_of
 from a2a_trust.lint.findings import Problem, Severity, rule
 
 
@@ -176,12 +176,11 @@ def unguarded_extended_card(subject: Subject) -> Iterator[Problem]:
         return
     if all(alternative.is_anonymous for alternative in view.requirements or ()):
         capabilities = subject.card.get("capabilities")
-        name = spelling_of(capabilities if type(capabilities) is dict else {}, "extendedAgentCard")
-        path: Path = (None, "supportsAuthenticatedExtendedCard")
-        if at(subject.card, f"/capabilities/{name}"):
-            path = ((None, "capabilities"), name)
+        declared = capabilities if type(capabilities) is dict else {}
+        name = spelling_of(declared, "extendedAgentCard")
+        is_there = bool(declared.get(name))
         yield Problem(
-            pointer_of(path),
+            f"/capabilities/{name}" if is_there else "/supportsAuthenticatedExtendedCard",
             "the card offers an extended card to authenticated callers, and no requirement names a scheme for them",
             "Require a scheme in securityRequirements, or remove the extended card.",
         )

@@ -13,7 +13,6 @@ from a2a_trust.lint.secret_shapes import (
     is_private_jwk,
     is_secret_name,
     looks_random,
-    may_hold_secret,
     secret_kind,
     stands_as_secret,
 )
@@ -32,10 +31,8 @@ def secret(subject: Subject) -> Iterator[Problem]:
             )
         elif private is not None:
             yield Problem(pointer_of((path, private)), "this is a private key, and everybody can read the card", fix)
-    texts = list(subject.texts())
-    may_be_known = may_hold_secret(text for _, text, _ in texts)
-    for path, text, is_name in texts:
-        kind = secret_kind(text) if may_be_known else None
+    for path, text, is_name in subject.texts():
+        kind = secret_kind(text)
         if kind is not None:
             where = "the name of a member" if is_name else "the text"
             yield Problem(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)

@@ -35,7 +35,7 @@ from a2a_trust.client.decisions import OF_BODIES
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
-from a2a_trust.client.library import HttpRequest, HttpResponse, Library, RequestT, ResponseT, derived
+from a2a_trust.client.library import HttpRequest, HttpResponse, Library, derived
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import (
     NOTHING,
@@ -59,7 +59,6 @@ from a2a_trust.signing.verify import VerifiedCard
 T = TypeVar("T")
 ClientT = TypeVar("ClientT")
 TimeoutT = TypeVar("TimeoutT")
-AnyLibrary = Library[Any]
 
 _BLOCKING: Final = Blocking()
 _AWAITING: Final = Awaiting()
@@ -95,7 +94,7 @@ class RejectedByAgent:
 class _Transports(Generic[T]):
     """The transports of a client by the origins that see its certificate; "" has the one without."""
 
-    def __init__(self, library: AnyLibrary, transport: T, mutual_tls: Mapping[str, T]) -> None:
+    def __init__(self, library: Library, transport: T, mutual_tls: Mapping[str, T]) -> None:
         super().__init__()
         module, self._library = library.module, library
         self.failures: tuple[type[Exception], ...] = (module.TransportError, ssl.SSLError)  # anyio passes TLS alerts on
@@ -145,10 +144,10 @@ class _Awaiting(_Transports[Any], Awaiting):
         return await super().take(step)
 
 
-class _Verifying(Generic[RequestT, ResponseT, T]):
+class _Verifying(Generic[T]):
     """The arguments of both transports, and the way of a request through them."""
 
-    _library: Library[RequestT]
+    _library: Library
     _wrapped: type[T]
     _driver: type[Any]
 
@@ -176,9 +175,9 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
             verification, self._network, cards, also, HttpWithin(http_within), resolver, card_headers
         )
         #: The requests that the client of one agent is sending for the program.
-        self._own = WeakSet[RequestT]()
+        self._own = WeakSet[HttpRequest]()
 
-    def _exchange(self, request: RequestT) -> Flow[ResponseT]:
+    def _exchange(self, request: HttpRequest) -> Flow[HttpResponse]:
         """The answer for the program, from a copy of its request: the program may change its own meanwhile."""
         self._library.check("request", request, self._library.request)
         copied = _copy(request, request.url, request.extensions, self._library)
@@ -187,7 +186,7 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
         try:
             is_own = request in self._own and not is_redirected
             values = _values(copied, NoReplyReason.NOT_SENT, self._library, is_own=is_own)
-            response: ResponseT = _response((yield from self._connection.exchange(values)), self._library)
+            response = _response((yield from self._connection.exchange(values)), self._library)
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
             return response
@@ -199,7 +198,7 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
         raise error  # here, where the answer to the wire's request is not its context
 
 
-class BlockingTransport(_Verifying[RequestT, ResponseT, T]):
+class BlockingTransport(_Verifying[T]):
     """Sends requests with ``transport``, but only to URLs that a verified card names.
 
     The first request to another URL fetches its card with the same transport, without credentials: from the well-known
@@ -223,30 +222,28 @@ class BlockingTransport(_Verifying[RequestT, ResponseT, T]):
 
     _driver = _Blocking
 
-    def handle_request(self, request: RequestT) -> ResponseT:
-        response: ResponseT = self._network.run(self._exchange(request))
-        return response
+    def handle_request(self, request: HttpRequest) -> HttpResponse:
+        return self._network.run(self._exchange(request))
 
     def close(self) -> None:
         for transport in set(self._network.transports.values()):
             transport.close()
 
 
-class AwaitingTransport(_Verifying[RequestT, ResponseT, T]):
+class AwaitingTransport(_Verifying[T]):
     """As ``VerifyingTransport``, for ``AsyncClient``. Transports are ``AsyncBaseTransport``."""
 
     _driver = _Awaiting
 
-    async def handle_async_request(self, request: RequestT) -> ResponseT:
-        response: ResponseT = await self._network.run(self._exchange(request))
-        return response
+    async def handle_async_request(self, request: HttpRequest) -> HttpResponse:
+        return await self._network.run(self._exchange(request))
 
     async def aclose(self) -> None:
         for transport in set(self._network.transports.values()):
             await transport.aclose()
 
 
-class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
+class Authenticating(HoldsSecret):
     """Sends the credentials that ``card`` demands, for ``Client(auth=…)`` and ``AsyncClient(auth=…)``.
 
     - ``credentials``: by the names of the card's schemes. A certificate for mutual TLS is ``CertificateFiles`` or
@@ -259,7 +256,7 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
     them. ConfigurationError: an argument is wrong. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
     """
 
-    _library: Library[RequestT]
+    _library: Library
 
     def __init__(
         self,
@@ -280,7 +277,7 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
         self._library.check("request", request, self._library.request)
         raise TypeError("CardAuth: pass it as auth=…, and do not call it")
 
-    def sync_auth_flow(self, request: RequestT) -> Generator[RequestT, ResponseT, None]:
+    def sync_auth_flow(self, request: HttpRequest) -> Generator[HttpRequest, HttpResponse, None]:
         steps = Steps(self._exchange(request))
         for step in steps:
             try:
@@ -291,7 +288,7 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
             except BaseException as error:  # noqa: BLE001  it is raised in the flow
                 steps.failed(error)
 
-    async def async_auth_flow(self, request: RequestT) -> AsyncGenerator[RequestT, ResponseT]:
+    async def async_auth_flow(self, request: HttpRequest) -> AsyncGenerator[HttpRequest, HttpResponse]:
         steps = Steps(self._exchange(request))
         for step in steps:
             try:
@@ -308,7 +305,7 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
         kind = derived(_Dropped, module.SyncByteStream, module.AsyncByteStream)
         step.reply.handle.stream = kind(step.reply.handle.stream)
 
-    def _exchange(self, request: RequestT) -> Flow[None]:
+    def _exchange(self, request: HttpRequest) -> Flow[None]:
         place = place_of(request)
 
         def send(attachment: Attachment) -> Flow[Reply]:
@@ -357,7 +354,7 @@ class Clients(Generic[ClientT, TimeoutT]):
     """Makes the clients of a library, synchronous or asynchronous ones."""
 
     client: Callable[..., ClientT]
-    transport: type[_Verifying[Any, Any, Any]]
+    transport: type[_Verifying[Any]]
     network: Callable[..., Any]
 
     def verifying_client(
@@ -454,13 +451,13 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(skills))
 
 
-class _Own(Generic[RequestT, ResponseT]):
+class _Own:
     """Knows the requests of the program: those that the library makes after a redirect do not come through here."""
 
-    def __init__(self, requests: WeakSet[RequestT]) -> None:
+    def __init__(self, requests: WeakSet[HttpRequest]) -> None:
         self._requests = requests
 
-    def auth_flow(self, request: RequestT) -> Generator[RequestT, ResponseT, None]:
+    def auth_flow(self, request: HttpRequest) -> Generator[HttpRequest, HttpResponse, None]:
         self._requests.add(request)
         try:
             yield request
@@ -468,7 +465,7 @@ class _Own(Generic[RequestT, ResponseT]):
             self._requests.discard(request)
 
 
-def _values(request: HttpRequest, reason: NoReplyReason, library: AnyLibrary, *, is_own: bool = False) -> Request:
+def _values(request: HttpRequest, reason: NoReplyReason, library: Library, *, is_own: bool = False) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:
@@ -485,8 +482,8 @@ def _values(request: HttpRequest, reason: NoReplyReason, library: AnyLibrary, *,
     )
 
 
-def _copy(request: RequestT, url: Any, extensions: dict[str, Any], library: Library[RequestT]) -> RequestT:
-    copied: RequestT = library.module.Request(
+def _copy(request: HttpRequest, url: Any, extensions: dict[str, Any], library: Library) -> HttpRequest:
+    copied: HttpRequest = library.module.Request(
         request.method, url, headers=request.headers, stream=request.stream, extensions=extensions
     )
     if isinstance(copied.stream, library.module.ByteStream):
@@ -495,11 +492,11 @@ def _copy(request: RequestT, url: Any, extensions: dict[str, Any], library: Libr
     return copied
 
 
-def _body(request: HttpRequest, library: AnyLibrary) -> bytes | None:
+def _body(request: HttpRequest, library: Library) -> bytes | None:
     return request.read() if isinstance(request.stream, library.module.ByteStream) else None
 
 
-def _wire(step: Send, library: AnyLibrary) -> HttpRequest:
+def _wire(step: Send, library: Library) -> HttpRequest:
     """The request for the network, with credentials, which the program never sees."""
     given = step.request
     wire: HttpRequest | None = given.handle
@@ -519,14 +516,14 @@ def _reply(response: HttpResponse, *, is_elsewhere: bool = False) -> Reply:
     return Reply(status=response.status_code, headers=response.headers, handle=response, is_elsewhere=is_elsewhere)
 
 
-def _read(step: Read, body: bytes, library: AnyLibrary) -> bytes:
+def _read(step: Read, body: bytes, library: Library) -> bytes:
     """The body that was read; a request is sent with it from memory."""
     if isinstance(step.message, Request):
         step.message.handle.stream = library.module.ByteStream(body)
     return body
 
 
-def _response(reply: Reply, library: AnyLibrary) -> Any:
+def _response(reply: Reply, library: Library) -> Any:
     given = reply.handle
     if reply.body is None:
         return given
@@ -539,7 +536,7 @@ def _without(response: HttpResponse, names: tuple[bytes, ...]) -> list[tuple[byt
     return [line for line in response.headers.raw if line[0].lower() not in names]
 
 
-def _error(no_reply: NoReply, request: HttpRequest, library: AnyLibrary) -> Exception:
+def _error(no_reply: NoReply, request: HttpRequest, library: Library) -> Exception:
     if isinstance(no_reply, RejectedCredentials):
         lines = _without(no_reply.reply.handle, OF_BODIES)
         response = library.module.Response(no_reply.reply.status, headers=lines, request=request)

@@ -30,21 +30,17 @@ class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx.HTTPS
 _LIBRARY: Final = Library(httpx, httpx.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
 
 
-class VerifyingTransport(
-    adapters.BlockingTransport[httpx.Request, httpx.Response, httpx.BaseTransport], httpx.BaseTransport
-):
+class VerifyingTransport(adapters.BlockingTransport[httpx.BaseTransport], httpx.BaseTransport):
     _library = _LIBRARY
     _wrapped = httpx.BaseTransport
 
 
-class AsyncVerifyingTransport(
-    adapters.AwaitingTransport[httpx.Request, httpx.Response, httpx.AsyncBaseTransport], httpx.AsyncBaseTransport
-):
+class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
     _library = _LIBRARY
     _wrapped = httpx.AsyncBaseTransport
 
 
-class CardAuth(adapters.Authenticating[httpx.Request, httpx.Response], httpx.Auth):
+class CardAuth(adapters.Authenticating, httpx.Auth):
     _library = _LIBRARY
 
 

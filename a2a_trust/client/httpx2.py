@@ -34,21 +34,17 @@ class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx2.HTTP
 _LIBRARY: Final = Library(httpx2, httpx2.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
 
 
-class VerifyingTransport(
-    adapters.BlockingTransport[httpx2.Request, httpx2.Response, httpx2.BaseTransport], httpx2.BaseTransport
-):
+class VerifyingTransport(adapters.BlockingTransport[httpx2.BaseTransport], httpx2.BaseTransport):
     _library = _LIBRARY
     _wrapped = httpx2.BaseTransport
 
 
-class AsyncVerifyingTransport(
-    adapters.AwaitingTransport[httpx2.Request, httpx2.Response, httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport
-):
+class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport):
     _library = _LIBRARY
     _wrapped = httpx2.AsyncBaseTransport
 
 
-class CardAuth(adapters.Authenticating[httpx2.Request, httpx2.Response], httpx2.Auth):
+class CardAuth(adapters.Authenticating, httpx2.Auth):
     _library = _LIBRARY
 
 

@@ -235,24 +235,17 @@ def _strings(value: JSON) -> list[str]:
     return value if type(value) is list and all(type(item) is str for item in value) else []
 
 
+def _flows(subject: Subject, wanted: str, text: str, fix: str) -> Iterator[Problem]:
+    return (Problem(pointer_of(path), text, fix) for path, message, _ in subject.objects if message == wanted)
+
+
 @rule("implicit-flow", Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
 def implicit_flow(subject: Subject) -> Iterator[Problem]:
-    for path, message, _ in subject.objects:
-        if message == "ImplicitOAuthFlow":
-            yield Problem(
-                pointer_of(path),
-                "access tokens are returned in the URL, where browser histories and other sites see them (RFC 9700 "
-                "2.1.2)",
-                "Offer authorizationCode with PKCE.",
-            )
+    text = "access tokens are returned in the URL, where browser histories and other sites see them (RFC 9700 2.1.2)"
+    return _flows(subject, "ImplicitOAuthFlow", text, "Offer authorizationCode with PKCE.")
 
 
 @rule("password-flow", Severity.WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
 def password_flow(subject: Subject) -> Iterator[Problem]:
-    for path, message, _ in subject.objects:
-        if message == "PasswordOAuthFlow":
-            yield Problem(
-                pointer_of(path),
-                "clients get the passwords of people, which RFC 9700 2.4 forbids",
-                "Offer authorizationCode with PKCE, or deviceCode.",
-            )
+    text = "clients get the passwords of people, which RFC 9700 2.4 forbids"
+    return _flows(subject, "PasswordOAuthFlow", text, "Offer authorizationCode with PKCE, or deviceCode.")

@@ -47,7 +47,7 @@ FLOORS_WITHIN = {
         ("databases",),
     ),
     "keys": (
-        ("algorithms", "base64url", "files", "jwk", "jws", "keyset", "rotation", "sealed", "signer"),
+        ("algorithms", "base64url", "files", "jwk", "jws", "rotation", "sealed", "signer"),
         ("trust",),
         ("ring_file",),
     ),

@@ -53,8 +53,7 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
     UnsignedCardError,
 )
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import PublicKey, read_jwks
 from a2a_trust.keys.trust.origins import JWKS_PATH, Origins, host_of, interface_host, is_unencrypted, origin_of, url_of
 from a2a_trust.keys.trust.policy import AnyKey, Policy
 from a2a_trust.keys.trust.store import KeyFetcher, TrustedKey, TrustSource, TrustStore, check_trust_source

@@ -22,8 +22,8 @@ from a2a_trust.keys.jwk import (
     public_key_from_jwk,
     public_key_from_object,
     public_key_from_pem,
+    read_jwks,
 )
-from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from tests.tables import walk
 

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.base.files.watched import Stamp, stamp_of_path
 from a2a_trust.errors import CardVerificationError, ConfigurationError, KeySourceUnavailableError, UntrustedCardError
-from a2a_trust.keys.jwk import PublicKey, public_key_from_object
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import PublicKey, public_key_from_object, publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.edit import update_trust_file, with_entries
 from a2a_trust.keys.trust.file import RevokedKey, TrustDocument, TrustFile, read_trust

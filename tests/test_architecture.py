@@ -34,7 +34,7 @@ FLOORS = (
     ("middleware", "client"),
     ("probe", "push", "servers"),
     ("serve",),
-    ("cli", "proxies", "certificates", "endpoints", "fastapi", "providers", "telemetry", "testing", "grpc"),
+    ("cli", "proxies", "certificates", "fastapi", "providers", "telemetry", "testing", "grpc"),
     ("__main__",),
 )
 
@@ -244,7 +244,7 @@ def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
 
 #: The packages and modules whose names are public.
 PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".probe", ".push", ".serve", ".testing")
-DOORS = (".errors", ".proxies", ".certificates", ".endpoints", ".providers")
+DOORS = (".errors", ".proxies", ".certificates", ".providers")
 
 
 LAZY = [import_module(f"a2a_trust{each}") for each in (*PUBLIC, *DOORS) if each != ".errors"]

@@ -50,11 +50,10 @@ from a2a_trust.client.credentials import (
     hide,
     http_scheme,
     text_of,
+    unverified,
 )
 from a2a_trust.client.flow import Ask, Awaited, Flow, HiddenHeaders, Slot, Slots, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError
-from a2a_trust.keys import base64url
-from a2a_trust.keys.jws import read_header
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 from a2a_trust.keys.trust.origins import url_of
 from a2a_trust.signing.forms import shorten
@@ -179,18 +178,6 @@ def _with_assertion(client: EndpointClient, assertion: CredentialValue, **more: 
         return url, headers, f"{body}&{added.text}"
 
     return ClientAuth(client.client_id, None, method)
-
-
-def unverified(assertion: CredentialValue) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Header and claims of a JWT, for checks before it is sent to the server that verifies it; both empty if it is not
-    a JWT. Nothing is raised, because tracebacks show locals."""
-    protected, _, rest = assertion.text.partition(".")
-    try:
-        header = read_header(protected)
-        claims = strict_json.parse(base64url.decode(rest.partition(".")[0], "claims"), what="claims")
-    except MalformedError:
-        return {}, {}
-    return (header, claims) if type(claims) is dict else ({}, {})
 
 
 @dataclass(frozen=True, slots=True)

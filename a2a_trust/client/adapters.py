@@ -95,7 +95,6 @@ class _Transports(Generic[T]):
     """The transports of a client by the origins that see its certificate; "" has the one without."""
 
     def __init__(self, library: Library, transport: T, mutual_tls: Mapping[str, T]) -> None:
-        super().__init__()
         module, self._library = library.module, library
         self.failures: tuple[type[Exception], ...] = (module.TransportError, ssl.SSLError)  # anyio passes TLS alerts on
         self.not_connected: tuple[type[Exception], ...] = (module.ConnectError, module.ConnectTimeout)

@@ -79,7 +79,6 @@ class _Snapshot:
 
     load: int
     keys: dict[tuple[str, str], PublicKey]
-    held: frozenset[PublicKey]
     fresh_until: float
     usable_until: float
 
@@ -138,7 +137,7 @@ class JwksCache:
 
         def pick(snapshot: _Snapshot) -> PublicKey | None:
             now = time.time()
-            keys = [key for key in snapshot.held if key.kty == kty and key.is_valid_at(now)]
+            keys = [key for key in snapshot.keys.values() if key.kty == kty and key.is_valid_at(now)]
             if len(keys) > 1:
                 raise InvalidCredentialsError(f"{self.name}: the set has several {kty} keys, and the token has no kid")
             return keys[0] if keys else None
@@ -226,17 +225,16 @@ class JwksCache:
         snapshot = _Snapshot(
             load=load,
             keys={(key.kid, key.kty): key for key in key_set.keys},
-            held=frozenset(key_set.keys),
             fresh_until=fresh_until,
             usable_until=fresh_until + times.stale_if_error,
         )
         if self._failures:
             announce(StateChange(StateKind.KEYS_FRESH, self.name))
         self._failures, self._retry_at = 0, -math.inf
-        held = frozenset[PublicKey]() if self._snapshot is None else self._snapshot.held
-        if not held <= snapshot.held:
+        held = {} if self._snapshot is None else self._snapshot.keys
+        if not held.items() <= snapshot.keys.items():
             self.generation += 1
-        if self._snapshot is None or held != snapshot.held:
+        if self._snapshot is None or held != snapshot.keys:
             level = logging.INFO if key_set.keys else logging.WARNING
             _log.log(level, "%s: usable keys: %d, not usable: %d", self.name, len(key_set.keys), len(key_set.skipped))
         self._snapshot = snapshot

@@ -15,20 +15,18 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(_TEXT, name=_error.name) from None
 
 
-class UnverifiedCardError(TrustError, httpx2.RequestError):
+class UnverifiedCardError(TrustError, httpx2.RequestError, code="unverified-card"):
     """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
 
-    code = "unverified-card"
 
-
-class CredentialsError(TrustError, httpx2.RequestError):
+class CredentialsError(TrustError, httpx2.RequestError, code="credentials"):
     """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
 
-    code = "credentials"
 
-
-class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx2.HTTPStatusError):
-    code = "credentials-rejected"
+class CredentialsRejectedError(
+    TrustError, adapters.RejectedByAgent, httpx2.HTTPStatusError, code="credentials-rejected"
+):
+    """The agent rejects the credentials, as ``adapters.RejectedByAgent`` describes."""
 
 
 _LIBRARY: Final = Library(httpx2, httpx2.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)

@@ -37,10 +37,8 @@ class KeyFileWarning(UserWarning):
     """The group of a private key file can read or replace the key."""
 
 
-class PassphraseNeededError(ConfigurationError):
+class PassphraseNeededError(ConfigurationError, code="passphrase-needed"):
     """The private key is encrypted, and no passphrase was given."""
-
-    code = "passphrase-needed"
 
 
 def read_private_key(

@@ -15,7 +15,6 @@ from a2a_trust.lint.findings import Problem, Severity, rule
 
 
 @rule(
-    "requirement-spelling",
     Severity.ERROR,
     "A requirement of 1.0 is written in another spelling, which some clients read as no requirement.",
     "4.5.1",
@@ -46,7 +45,6 @@ _WRAPPERS: Final = tuple(MESSAGES["SecurityScheme"])
 
 
 @rule(
-    "missing-twin",
     Severity.WARNING,
     "A requirement or scheme is written for clients of one generation, and the card has interfaces for another.",
     "A.2",
@@ -79,7 +77,7 @@ def missing_twin(subject: Subject) -> Iterator[Problem]:
                 )
 
 
-@rule("undeclared-scheme", Severity.ERROR, "A requirement names a scheme that the card does not declare.", "4.5.1")
+@rule(Severity.ERROR, "A requirement names a scheme that the card does not declare.", "4.5.1")
 def undeclared_scheme(subject: Subject) -> Iterator[Problem]:
     if subject.view is None:
         return
@@ -96,7 +94,7 @@ def undeclared_scheme(subject: Subject) -> Iterator[Problem]:
                 )
 
 
-@rule("unused-scheme", Severity.NOTE, "A scheme is declared, and no requirement names it.", "4.5.1")
+@rule(Severity.NOTE, "A scheme is declared, and no requirement names it.", "4.5.1")
 def unused_scheme(subject: Subject) -> Iterator[Problem]:
     if subject.view is None or not subject.is_whole:
         return
@@ -112,12 +110,7 @@ def unused_scheme(subject: Subject) -> Iterator[Problem]:
             )
 
 
-@rule(
-    "unplaced-scheme",
-    Severity.WARNING,
-    "A card of 0.1 names a scheme with a word that does not say where its credential goes.",
-    "A.2",
-)
+@rule(Severity.WARNING, "A card of 0.1 names a scheme with a word that does not say where its credential goes.", "A.2")
 def unplaced_scheme(subject: Subject) -> Iterator[Problem]:
     for pointer, alternative in _alternatives(subject):
         for name, _ in alternative.schemes if pointer.startswith("/authentication") else ():
@@ -130,7 +123,7 @@ def unplaced_scheme(subject: Subject) -> Iterator[Problem]:
                 )
 
 
-@rule("anonymous-alternative", Severity.WARNING, "An alternative without any scheme admits everybody.", "7.4")
+@rule(Severity.WARNING, "An alternative without any scheme admits everybody.", "7.4")
 def anonymous_alternative(subject: Subject) -> Iterator[Problem]:
     for pointer, alternative in _alternatives(subject):
         if alternative.is_anonymous:
@@ -142,7 +135,7 @@ def anonymous_alternative(subject: Subject) -> Iterator[Problem]:
             )
 
 
-@rule("missing-requirements", Severity.WARNING, "Schemes are declared, and the card demands none of them.", "7.3")
+@rule(Severity.WARNING, "Schemes are declared, and the card demands none of them.", "7.3")
 def missing_requirements(subject: Subject) -> Iterator[Problem]:
     view = subject.view
     if view is not None and subject.is_whole and view.schemes and not view.requirements:
@@ -153,7 +146,7 @@ def missing_requirements(subject: Subject) -> Iterator[Problem]:
         )
 
 
-@rule("no-authentication", Severity.NOTE, "The card declares no scheme and no requirement: everybody may call.", "7.3")
+@rule(Severity.NOTE, "The card declares no scheme and no requirement: everybody may call.", "7.3")
 def no_authentication(subject: Subject) -> Iterator[Problem]:
     view = subject.view
     if view is not None and subject.is_whole and not view.schemes and not list(_alternatives(subject)):
@@ -165,7 +158,6 @@ def no_authentication(subject: Subject) -> Iterator[Problem]:
 
 
 @rule(
-    "unguarded-extended-card",
     Severity.ERROR,
     "An extended card is promised to authenticated callers, and no requirement says how to authenticate.",
     "13.3",
@@ -186,7 +178,7 @@ def unguarded_extended_card(subject: Subject) -> Iterator[Problem]:
         )
 
 
-@rule("duplicate-scope", Severity.NOTE, "A requirement names a scope twice.", "4.5.1")
+@rule(Severity.NOTE, "A requirement names a scope twice.", "4.5.1")
 def duplicate_scope(subject: Subject) -> Iterator[Problem]:
     for path, scopes in scope_lists(subject):
         seen = set()
@@ -239,13 +231,13 @@ def _flows(subject: Subject, wanted: str, text: str, fix: str) -> Iterator[Probl
     return (Problem(pointer_of(path), text, fix) for path, message, _ in subject.objects if message == wanted)
 
 
-@rule("implicit-flow", Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
+@rule(Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
 def implicit_flow(subject: Subject) -> Iterator[Problem]:
     text = "access tokens are returned in the URL, where browser histories and other sites see them (RFC 9700 2.1.2)"
     return _flows(subject, "ImplicitOAuthFlow", text, "Offer authorizationCode with PKCE.")
 
 
-@rule("password-flow", Severity.WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
+@rule(Severity.WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
 def password_flow(subject: Subject) -> Iterator[Problem]:
     text = "clients get the passwords of people, which RFC 9700 2.4 forbids"
     return _flows(subject, "PasswordOAuthFlow", text, "Offer authorizationCode with PKCE, or deviceCode.")

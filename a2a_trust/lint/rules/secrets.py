@@ -18,7 +18,7 @@ from a2a_trust.lint.secret_shapes import (
 )
 
 
-@rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
+@rule(Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
 def secret(subject: Subject) -> Iterator[Problem]:
     fix = "Remove it. If it was published, revoke it, too: everybody may know it."
     for path, value in subject.values:
@@ -46,7 +46,7 @@ def secret(subject: Subject) -> Iterator[Problem]:
 _PUBLIC: Final = ("key", "hash", "digest", "signature", "address", "fingerprint", "thumbprint", "did", "cid", "id")
 
 
-@rule("possible-secret", Severity.WARNING, "A text is as random as a key or token.", "13.4")
+@rule(Severity.WARNING, "A text is as random as a key or token.", "13.4")
 def possible_secret(subject: Subject) -> Iterator[Problem]:
     for path, text, is_name in subject.texts():
         name = _member_name(path)

@@ -39,20 +39,20 @@ def _with_any(
             yield Problem(pointer_of(path), message, fix)
 
 
-@rule("control-character", Severity.WARNING, "A text has control characters.", "13.4")
+@rule(Severity.WARNING, "A text has control characters.", "13.4")
 def control_character(subject: Subject) -> Iterator[Problem]:
     message = "control characters change how terminals and logs show the text"
     fix = "Remove them; line breaks and tabs are allowed in values."
     return _with_any(subject, _CONTROLS, message, fix, only_in_names=_BREAKS)
 
 
-@rule("bidirectional-character", Severity.WARNING, "A text has characters that turn the direction of writing.", "13.4")
+@rule(Severity.WARNING, "A text has characters that turn the direction of writing.", "13.4")
 def bidirectional_character(subject: Subject) -> Iterator[Problem]:
     message = "people see the text in another order than programs read it: a name or URL can look like another one"
     return _with_any(subject, _BIDIRECTIONAL, message, "Remove them; text in one script does not need them.")
 
 
-@rule("invisible-character", Severity.WARNING, "A text has invisible characters.", "13.4")
+@rule(Severity.WARNING, "A text has invisible characters.", "13.4")
 def invisible_character(subject: Subject) -> Iterator[Problem]:
     message = (
         "programs and language models read characters that people do not see: names that look alike, or hidden "
@@ -61,9 +61,7 @@ def invisible_character(subject: Subject) -> Iterator[Problem]:
     return _with_any(subject, _INVISIBLE, message, "Remove them.")
 
 
-@rule(
-    "case-only-names", Severity.WARNING, "Two schemes, scopes or skills differ in upper and lower case only.", "4.5.1"
-)
+@rule(Severity.WARNING, "Two schemes, scopes or skills differ in upper and lower case only.", "4.5.1")
 def case_only_names(subject: Subject) -> Iterator[Problem]:
     for names in _groups(subject):
         first: dict[str, str] = {}

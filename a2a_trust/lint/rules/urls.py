@@ -29,7 +29,6 @@ def _urls(subject: Subject) -> Iterator[tuple[Path, str, bool]]:
 
 
 @rule(
-    "http-url",
     Severity.ERROR,
     "Calls or credentials go over a connection that is not encrypted; a warning for loopback hosts.",
     "7.1",
@@ -63,7 +62,7 @@ def _is_loopback(url: str) -> bool:
     return f".{parts.host}".endswith(".localhost") if parts.address is None else is_loopback(parts.address)
 
 
-@rule("http-link", Severity.NOTE, "A link for people is not encrypted.", "13.4")
+@rule(Severity.NOTE, "A link for people is not encrypted.", "13.4")
 def http_link(subject: Subject) -> Iterator[Problem]:
     for path, url, is_link in _urls(subject):
         if is_link and url.lower().startswith("http://"):
@@ -78,7 +77,7 @@ def http_link(subject: Subject) -> Iterator[Problem]:
 _PRIVATE_NAMES: Final = (".localhost", ".local", ".internal", ".home.arpa", ".test", ".invalid")
 
 
-@rule("private-url", Severity.WARNING, "A URL leads to a host that others cannot reach, or that is theirs.", "8.3.1")
+@rule(Severity.WARNING, "A URL leads to a host that others cannot reach, or that is theirs.", "8.3.1")
 def private_url(subject: Subject) -> Iterator[Problem]:
     for path, url, _ in _urls(subject):
         try:
@@ -95,7 +94,7 @@ def private_url(subject: Subject) -> Iterator[Problem]:
             )
 
 
-@rule("unclear-url", Severity.ERROR, "Readers differ in which host a URL leads to, or find none in it.", "8.3.1")
+@rule(Severity.ERROR, "Readers differ in which host a URL leads to, or find none in it.", "8.3.1")
 def unclear_url(subject: Subject) -> Iterator[Problem]:
     for path, url, is_link in _urls(subject):
         if is_link or secret_kind(url):
@@ -113,7 +112,6 @@ def unclear_url(subject: Subject) -> Iterator[Problem]:
 
 
 @rule(
-    "transport-rules",
     Severity.WARNING,
     "A card of 0.3 breaks its rules of transports: which URL is for which one (0.3.0, section 5.6).",
     "A.2",

@@ -109,7 +109,7 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ): "rule 2 has rejected other keys of first use",
     ("client/memory.py", "TableCardMemory._reading", "dropped: raise NotImplementedError"): "every memory has its own",
     ("client/memory.py", "TableCardMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
-    ("signing/parties.py", "_groups", "condition other != group is True"): "a group is joined with itself",
+    ("signing/verify.py", "_groups", "condition other != group is True"): "a group is joined with itself",
     (
         "base/strict_json/jcs.py",
         "",

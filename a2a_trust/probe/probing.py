@@ -45,9 +45,8 @@ from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.probe import requests, verdicts
-from a2a_trust.probe.answers import AnswerKind, content_of, read
 from a2a_trust.probe.requests import SENDING, UNKNOWN, Attempt, ProbeRequest, Trial
-from a2a_trust.probe.verdicts import Exchange, ProbeFinding, Row, Verdict
+from a2a_trust.probe.verdicts import AnswerKind, Exchange, ProbeFinding, Row, Verdict, content_of, read
 
 _MOST_REQUESTS: Final = 60
 _MOST_INTERFACES: Final = 4

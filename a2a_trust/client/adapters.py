@@ -147,7 +147,7 @@ class _Verifying(Generic[T]):
     """The arguments of both transports, and the way of a request through them."""
 
     _library: Library
-    _wrapped: type[T]
+    _wrapped: str
     _driver: type[Any]
 
     def __init__(
@@ -165,9 +165,10 @@ class _Verifying(Generic[T]):
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._library.check("transport", transport, self._wrapped)
+        kind = getattr(self._library.module, self._wrapped)
+        self._library.check("transport", transport, kind)
         for each in mutual_tls.values():
-            self._library.check("mutual_tls", each, self._wrapped)
+            self._library.check("mutual_tls", each, kind)
         self._network = self._driver(self._library, transport, mutual_tls)
         verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
         self._connection = Connection(
@@ -178,7 +179,7 @@ class _Verifying(Generic[T]):
 
     def _exchange(self, request: HttpRequest) -> Flow[HttpResponse]:
         """The answer for the program, from a copy of its request: the program may change its own meanwhile."""
-        self._library.check("request", request, self._library.request)
+        self._library.check("request", request, self._library.module.Request)
         copied = _copy(request, request.url, request.extensions, self._library)
         streamed = copied.stream
         is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
@@ -219,7 +220,7 @@ class BlockingTransport(_Verifying[T]):
     ConfigurationError: a URL is ambiguous, or neither https, nor http to this machine or within the mesh.
     """
 
-    _driver = _Blocking
+    _wrapped, _driver = "BaseTransport", _Blocking
 
     def handle_request(self, request: HttpRequest) -> HttpResponse:
         return self._network.run(self._exchange(request))
@@ -232,7 +233,7 @@ class BlockingTransport(_Verifying[T]):
 class AwaitingTransport(_Verifying[T]):
     """As ``VerifyingTransport``, for ``AsyncClient``. Transports are ``AsyncBaseTransport``."""
 
-    _driver = _Awaiting
+    _wrapped, _driver = "AsyncBaseTransport", _Awaiting
 
     async def handle_async_request(self, request: HttpRequest) -> HttpResponse:
         return await self._network.run(self._exchange(request))
@@ -273,14 +274,14 @@ class Authenticating(HoldsSecret):
 
     def __call__(self, request: object) -> NoReturn:
         """A client calls an ``auth`` that is not of its own library. TypeError: the text says what to import."""
-        self._library.check("request", request, self._library.request)
+        self._library.check("request", request, self._library.module.Request)
         raise TypeError("CardAuth: pass it as auth=…, and do not call it")
 
     def sync_auth_flow(self, request: HttpRequest) -> Generator[HttpRequest, HttpResponse, None]:
         steps = Steps(self._exchange(request))
         for step in steps:
             try:
-                if isinstance(step, self._library.request):
+                if isinstance(step, self._library.module.Request):
                     steps.outcome.append((yield step))
                 else:
                     steps.outcome.append(self._drop(step) if isinstance(step, Close) else _BLOCKING.take(step))
@@ -291,7 +292,7 @@ class Authenticating(HoldsSecret):
         steps = Steps(self._exchange(request))
         for step in steps:
             try:
-                if isinstance(step, self._library.request):
+                if isinstance(step, self._library.module.Request):
                     steps.outcome.append((yield step))
                 else:
                     steps.outcome.append(self._drop(step) if isinstance(step, Close) else await _AWAITING.take(step))

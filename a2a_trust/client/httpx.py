@@ -25,17 +25,15 @@ class CredentialsRejectedError(
     """The agent rejects the credentials, as ``adapters.RejectedByAgent`` describes."""
 
 
-_LIBRARY: Final = Library(httpx, httpx.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
+_LIBRARY: Final = Library(httpx, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
 
 
 class VerifyingTransport(adapters.BlockingTransport[httpx.BaseTransport], httpx.BaseTransport):
     _library = _LIBRARY
-    _wrapped = httpx.BaseTransport
 
 
 class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
     _library = _LIBRARY
-    _wrapped = httpx.AsyncBaseTransport
 
 
 class CardAuth(adapters.Authenticating, httpx.Auth):

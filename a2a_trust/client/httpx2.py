@@ -29,17 +29,15 @@ class CredentialsRejectedError(
     """The agent rejects the credentials, as ``adapters.RejectedByAgent`` describes."""
 
 
-_LIBRARY: Final = Library(httpx2, httpx2.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
+_LIBRARY: Final = Library(httpx2, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
 
 
 class VerifyingTransport(adapters.BlockingTransport[httpx2.BaseTransport], httpx2.BaseTransport):
     _library = _LIBRARY
-    _wrapped = httpx2.BaseTransport
 
 
 class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport):
     _library = _LIBRARY
-    _wrapped = httpx2.AsyncBaseTransport
 
 
 class CardAuth(adapters.Authenticating, httpx2.Auth):

@@ -24,10 +24,9 @@ HttpResponse: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The module of the library, its class of requests, and the errors of the door, which derive from its errors."""
+    """The module of the library, and the errors of the door, which derive from its errors."""
 
     module: ModuleType
-    request: type[HttpRequest]
     unverified: type[Exception]
     no_credentials: type[Exception]
     rejected: Callable[..., Exception]

@@ -109,8 +109,6 @@ class JwksCache:
         self._clock = clock
         self._snapshot: _Snapshot | None = None
         self._flights = SingleFlight[None, _Snapshot | None]()
-        #: The last load, for which tests wait; ``_flights`` knows whether a load is under way.
-        self._flight: asyncio.Task[_Snapshot | None] | None = None
         self._loads = 0
         self._failures = 0
         self._retry_at = -math.inf
@@ -206,8 +204,7 @@ class JwksCache:
 
     def _begin(self) -> asyncio.Task[_Snapshot | None]:
         self._loads += 1
-        self._flight = self._flights.begin(None, lambda: self._load(self._loads))
-        return self._flight
+        return self._flights.begin(None, lambda: self._load(self._loads))
 
     async def _load(self, load: int) -> _Snapshot | None:
         """Load the set and keep it; returns the new snapshot, or None after a failure."""

@@ -4,9 +4,8 @@ from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.client.httpx import AsyncVerifyingTransport as AsyncVerifyingTransport, CardAuth as CardAuth
-    from a2a_trust.client.httpx import CredentialsError as CredentialsError
+    from a2a_trust.client.httpx import CredentialsError as CredentialsError, UnverifiedCardError as UnverifiedCardError
     from a2a_trust.client.httpx import CredentialsRejectedError as CredentialsRejectedError
-    from a2a_trust.client.httpx import UnverifiedCardError as UnverifiedCardError
     from a2a_trust.client.httpx import VerifyingTransport as VerifyingTransport
     from a2a_trust.client.httpx import sync_verifying_client as sync_verifying_client
     from a2a_trust.client.httpx import sync_verifying_clients as sync_verifying_clients

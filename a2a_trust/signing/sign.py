@@ -14,7 +14,7 @@ the bytes of signatures. So every choice of signing counts: keys, algorithms, co
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -26,6 +26,7 @@ import orjson
 from a2a_trust.base.dates import CLOCK_SKEW, date_of
 from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.base.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
+from a2a_trust.base.workers import on_all_cores
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS
@@ -36,6 +37,7 @@ from a2a_trust.errors import (
     InvalidSignatureError,
     MalformedError,
     SigningError,
+    TrustError,
     with_option,
 )
 from a2a_trust.keys import base64url
@@ -196,6 +198,37 @@ def sign_card(
     # 1.
     claims = make_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
     return sign_with(signers, claims, card, drop_broken=drop_broken, companion=companion)
+
+
+def sign_cards(
+    cards: Iterable[GivenCard],
+    *signers: Signer,
+    jku: str | None = None,
+    iat: float | datetime | Literal[False] | None = None,
+    exp: float | datetime | None = None,
+    lifetime: float | timedelta | None = None,
+    drop_broken: bool = False,
+    companion: bool | None = None,
+    workers: int | None = None,
+) -> Iterator[SignedCard | TrustError]:
+    """Sign many cards with the same signers. Yields the signed card, or the error, for each card in order.
+
+    Arguments are as for ``sign_card``, and ``workers`` as for ``verify_cards``. All cards have the ``iat`` of
+    this call. Private keys are never sent to another process, because a worker is a fork of this one. A signer that
+    keeps a connection (to an HSM or a KMS) is shared by all forks, which few such signers permit: use ``workers=1``
+    with them.
+
+    ConfigurationError: an argument is wrong. OSError: a worker process was killed.
+    """
+    claims = make_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
+
+    def sign(card: GivenCard) -> SignedCard | TrustError:
+        try:
+            return sign_with(signers, claims, card, drop_broken=drop_broken, companion=companion)
+        except TrustError as error:
+            return error
+
+    return on_all_cores(sign, cards, workers)
 
 
 def sign_with(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -18,6 +18,7 @@ from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.base.strict_json.jcs import canonicalize_received
+from a2a_trust.base.workers import on_all_cores
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.card.given import read_given
 from a2a_trust.errors import (
@@ -26,6 +27,7 @@ from a2a_trust.errors import (
     MalformedError,
     PolicyNotMetError,
     SignatureFailure,
+    TrustError,
     UncoveredFieldsError,
     verification_error,
     with_option,
@@ -282,6 +284,43 @@ def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tupl
             "have been removed without a trace"
         )
     return tuple(warnings)
+
+
+def verify_cards(
+    cards: Iterable[tuple[Document, Origin]],
+    trust: TrustSource,
+    *,
+    now: float | datetime | None = None,
+    policy: Policy = AnyKey(),  # noqa: B008  frozen and without fields
+    coverage: Coverage = Coverage.WHOLE_CARD,
+    workers: int | None = None,
+) -> Iterator[VerifiedCard | TrustError]:
+    """Verify many cards, each for its own origin. Yields the verified card, or the error, for each card in order.
+
+    - ``cards``: pairs of a document and its origin, as ``verify_card`` takes them. They may come from a generator:
+      only some chunks of them are in memory.
+    - ``trust``: as it is now. A ``TrustFile`` that changes later changes nothing in this run.
+    - ``now``: the moment of all verifications. Default: the time of the call.
+    - ``policy``, ``coverage``: as for ``verify_card``.
+    - ``workers``: the number of processes. Default: one for each usable core. With 1, or up to 250 cards, all is
+      done in this process.
+
+    An error in place of a card is what ``verify_card`` raises. A worker is a fork. On systems without ``fork``, and in
+    a program with threads, this process verifies all cards itself.
+
+    ConfigurationError: an argument is wrong. OSError: a worker process was killed.
+    """
+    store = check_arguments(trust, policy, coverage)
+    moment = time.time() if now is None else seconds(now)
+
+    def verify(card: tuple[Document, Origin]) -> VerifiedCard | TrustError:
+        document, origin = card
+        try:
+            return verify_card(document, store, origin=origin, now=moment, policy=policy, coverage=coverage)
+        except TrustError as error:
+            return error
+
+    return on_all_cores(verify, cards, workers)
 
 
 def text_of(document: Document) -> bytes:

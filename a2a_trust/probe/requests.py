@@ -213,7 +213,7 @@ def wrong_of(view: CardView, alternative: Alternative, url: str) -> list[Trial]:
             if scheme is not None and not isinstance(scheme, MutualTlsScheme):
                 schemes.append((name, scheme, place))
     trials: list[Trial] = []
-    for attempt in _WRONG if any(takes_token(scheme) for _, scheme, _ in schemes) else _WRONG[: 3 * bool(schemes)]:
+    for attempt in _WRONG if any(is_bearer(scheme) for _, scheme, _ in schemes) else _WRONG[: 3 * bool(schemes)]:
         parts: list[Part] = []
         for name, scheme, place in schemes:
             other = None if isinstance(scheme, ApiKeyScheme) else HeaderPlace("X-API-Key")
@@ -229,11 +229,11 @@ def _wrong_value(scheme: SecurityScheme, attempt: Attempt, url: str, view: CardV
         return "?"
     if http_scheme(scheme) == "basic":
         return b64encode(f"probe-{token_urlsafe(9)}:{token_urlsafe(16)}".encode()).decode()
-    is_token = takes_token(scheme) and attempt in _WRONG[3:]
+    is_token = is_bearer(scheme) and attempt in _WRONG[3:]
     return _token(attempt, issuer_of(scheme), url, view) if is_token else token_urlsafe(32)
 
 
-def takes_token(scheme: SecurityScheme) -> bool:
+def is_bearer(scheme: SecurityScheme) -> bool:
     """Whether the scheme's credential is a token in ``Authorization: Bearer``."""
     return not _ANY_TOKEN.mismatch(scheme, frozenset())
 

@@ -44,8 +44,8 @@ from a2a_trust.probe.requests import (
     UNKNOWN,
     Attempt,
     ProbeRequest,
+    is_bearer,
     issuer_of,
-    takes_token,
 )
 
 _SHOWN: Final = 4
@@ -255,7 +255,7 @@ def checks_of(
     """The faults of the answers from one interface, each once; ``now`` is in seconds since the epoch."""
     demanded = {name for each in view.requirements or () for name, _ in each.schemes}
     schemes = [scheme for name, scheme in view.schemes.items() if name in demanded]
-    words = {"bearer" if takes_token(scheme) else http_scheme(scheme) for scheme in schemes}
+    words = {"bearer" if is_bearer(scheme) else http_scheme(scheme) for scheme in schemes}
     first: dict[str, Exchange] = {}
     for each in exchanges:
         for rule in _faults(each, words & {"bearer", "basic", "digest"}, interface, now):

@@ -23,7 +23,7 @@ import pytest
 import redis
 
 from a2a_trust.auth import shared_counters, token_cache
-from a2a_trust.auth.proofs.postgres import SERVER
+from a2a_trust.auth.proofs.shared import SERVER
 from a2a_trust.base.databases.migrate import migrate
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.tiers import missing

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from a2a_trust.auth.principal import SubjectToken as SubjectToken, TokenVerifier as TokenVerifier
     from a2a_trust.auth.principal import Verifier as Verifier
     from a2a_trust.auth.proofs.memory import ProofMemory as ProofMemory, VolatileProofMemory as VolatileProofMemory
-    from a2a_trust.auth.proofs.postgres import PostgresProofMemory as PostgresProofMemory
-    from a2a_trust.auth.proofs.redis import RedisProofMemory as RedisProofMemory
+    from a2a_trust.auth.proofs.shared import PostgresProofMemory as PostgresProofMemory
+    from a2a_trust.auth.proofs.shared import RedisProofMemory as RedisProofMemory
     from a2a_trust.auth.proofs.sqlite import SqliteProofMemory as SqliteProofMemory
     from a2a_trust.auth.shared_counters import RedisCounters as RedisCounters
     from a2a_trust.auth.throttle import FailureLimits as FailureLimits
@@ -51,8 +51,8 @@ else:
         "auth.issuers": "SeveralIssuers", "auth.jwt": "IdTokenVerifier JwtVerifier TokenProfile",
         "auth.principal": "Actor Anonymous BoundVerifier CredentialKind Identity "
         "KeyBinding Principal SubjectToken TokenBinding TokenVerifier Verifier",
-        "auth.proofs.memory": "ProofMemory VolatileProofMemory", "auth.proofs.postgres": "PostgresProofMemory",
-        "auth.proofs.redis": "RedisProofMemory", "auth.proofs.sqlite": "SqliteProofMemory",
+        "auth.proofs.memory": "ProofMemory VolatileProofMemory", "auth.proofs.sqlite": "SqliteProofMemory",
+        "auth.proofs.shared": "PostgresProofMemory RedisProofMemory",
         "auth.shared_counters": "RedisCounters", "auth.throttle": "FailureLimits",
         "auth.token_cache": "RedisTokenCache", "auth.token_claims": "AccessTokenMark",
     })  # fmt: skip

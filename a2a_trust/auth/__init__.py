@@ -3,8 +3,7 @@
 from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
-    from a2a_trust.auth.api_key.postgres import PostgresApiKeys as PostgresApiKeys
-    from a2a_trust.auth.api_key.redis import RedisApiKeys as RedisApiKeys
+    from a2a_trust.auth.api_key.shared import PostgresApiKeys as PostgresApiKeys, RedisApiKeys as RedisApiKeys
     from a2a_trust.auth.api_key.sqlite import SqliteApiKeys as SqliteApiKeys
     from a2a_trust.auth.api_key.verifier import ApiKeyRecord as ApiKeyRecord, ApiKeyStore as ApiKeyStore
     from a2a_trust.auth.api_key.verifier import ApiKeyVerifier as ApiKeyVerifier, IssuedApiKey as IssuedApiKey
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark
 else:
     __getattr__, __dir__ = lazy(__name__, {
-        "auth.api_key.postgres": "PostgresApiKeys", "auth.api_key.redis": "RedisApiKeys",
-        "auth.api_key.sqlite": "SqliteApiKeys",
+        "auth.api_key.shared": "PostgresApiKeys RedisApiKeys", "auth.api_key.sqlite": "SqliteApiKeys",
         "auth.api_key.verifier": "ApiKeyRecord ApiKeyStore ApiKeyVerifier IssuedApiKey MemoryApiKeys",
         "auth.basic.records": "IssuedPassword MemoryPasswords PasswordRecord PasswordStore",
         "auth.basic.sqlite": "SqlitePasswords", "auth.basic.verifier": "BasicVerifier",

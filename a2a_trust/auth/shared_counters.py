@@ -56,7 +56,7 @@ class _SharedWindow(NamedTuple):
     rest: float
 
 
-class RedisCounters(Pooled):
+class RedisCounters(Pooled[RedisServer]):
     """Counts failed credentials in one Redis server: ``FailureLimits(shared=RedisCounters("rediss://…"))``.
 
     Agents that use the same database of a server, with the same limits, share the counters. A right password ends the
@@ -78,10 +78,6 @@ class RedisCounters(Pooled):
         #: The names of counters that were not 0 in their last round trip.
         self._counting = BoundedCache[str, bool](max_entries=_COUNTING)
         self._numbers = count()
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._server.aclose()
 
     async def full(self, counters: Iterable[Counter]) -> dict[str, float]:
         """The names of the counters that have reached their limits, and in how many seconds each ends; empty if the

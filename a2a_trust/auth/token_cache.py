@@ -59,7 +59,7 @@ def slot_of(configuration: bytes, token: bytes) -> bytes:
     return _PREFIX + hashlib.sha256(configuration + token).digest()
 
 
-class RedisTokenCache(Pooled):
+class RedisTokenCache(Pooled[RedisServer]):
     """Shares valid answers about opaque tokens: ``IntrospectionVerifier(…, shared=RedisTokenCache(url, secret=…))``.
 
     A request waits for the server for a quarter of a second at most, and after a failure one request per second tries
@@ -82,12 +82,11 @@ class RedisTokenCache(Pooled):
         self._is_logged = False
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
         loop = asyncio.get_running_loop()
         removing = [task for task in self._removing if task.get_loop() is loop]
         if removing:
             await asyncio.wait(removing)
-        await self._server.aclose()
+        await super().aclose()
 
     async def find(self, slot: bytes, *, first: bool) -> SharedAnswer | None:
         """The answer in the slot; None if there is none, or the server cannot be used. ``first`` as in ``LookUps``."""

@@ -29,7 +29,7 @@ DAY = 86_400.0
 Make = Callable[..., ProofMemory]
 
 
-class OfTheTest(SharedProofMemory):
+class OfTheTest(SharedProofMemory[Any]):
     """A memory in a database whose clock is that of the test; it closes its connections when nothing waits."""
 
     waiting = 0

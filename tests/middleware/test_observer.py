@@ -306,6 +306,9 @@ def test_a_change_reaches_each_observer_once_and_as_long_as_its_guard_lives() ->
 class Server(Database):
     _errors = (OSError,)
 
+    async def aclose(self) -> None:
+        """It has no connection."""
+
     def _reason(self, error: Exception) -> str:
         return "no answer"
 

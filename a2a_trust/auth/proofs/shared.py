@@ -27,7 +27,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, Capacity, VolatileProofMemory, digest_of
@@ -46,6 +46,8 @@ _IN_TIME: Final = 0.1
 """A round trip that failed within this time, in seconds, is made once more: the connection may have been lost."""
 _RETRY_SECONDS: Final = 1.0
 _BUSY: Final = "too many proofs wait for it"
+
+Server = TypeVar("Server", Postgres, RedisServer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,10 +82,10 @@ class State(NamedTuple):
     dropped: float
 
 
-class SharedProofMemory(Pooled):
+class SharedProofMemory(Pooled[Server]):
     """The base of memories in a database."""
 
-    def __init__(self, server: Postgres | RedisServer, capacity: int, call: str, timeout: float) -> None:
+    def __init__(self, server: Server, capacity: int, call: str, timeout: float) -> None:
         """``capacity`` and ``call`` as for ``Capacity``, for the proofs of this process. ``timeout`` is for one round
         trip, in seconds."""
         self._server = server
@@ -104,10 +106,6 @@ class SharedProofMemory(Pooled):
         await asyncio.sleep(_RETRY_SECONDS)
         now = time.time()
         return await self.first_use("", os.urandom(16).hex(), now=now, issued=now, window=1.0)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._server.aclose()
 
     async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
         """Store the proofs, and return by digest the first attempt, from now or before."""
@@ -241,13 +239,11 @@ _DROP_EVERY: Final = 0.25
 """Ended proofs are dropped this often, in seconds: 4,000 a second by each process."""
 
 
-class PostgresProofMemory(SharedProofMemory):
+class PostgresProofMemory(SharedProofMemory[Postgres]):
     """Remembers proofs in one PostgreSQL database, for all processes and machines of an agent.
 
     KeySourceUnavailableError (503) when the database does not answer in time, or a first use is not certain.
     """
-
-    _server: Postgres
 
     def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: the
@@ -276,13 +272,11 @@ class PostgresProofMemory(SharedProofMemory):
 _STATE: Final = "a2a:proofs"
 
 
-class RedisProofMemory(SharedProofMemory):
+class RedisProofMemory(SharedProofMemory[RedisServer]):
     """Remembers proofs in one Redis server, for all processes and machines of an agent.
 
     KeySourceUnavailableError (503) if the server does not answer in time or evicts keys, or a first use is not certain.
     """
-
-    _server: RedisServer
 
     def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``capacity``: the largest number of proofs

@@ -51,6 +51,10 @@ class Database(ABC):
         """Why it cannot be used, since its last use failed; "" if it can."""
 
     @abstractmethod
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The next use opens new ones."""
+
+    @abstractmethod
     def _reason(self, error: Exception) -> str:
         """The fault, without a value of a command or a password."""
 
@@ -77,12 +81,17 @@ class Database(ABC):
             announce(StateChange(StateKind.STORE_FOUND, self.what))
 
 
-class Pooled(ABC):
+_D = TypeVar("_D", bound=Database)
+
+
+class Pooled(Generic[_D]):
     """A store with connections of its own: an async context manager that closes them at its end."""
 
-    @abstractmethod
+    _server: _D
+
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The next use opens new ones."""
+        await self._server.aclose()
 
     async def __aenter__(self) -> Self:
         return self

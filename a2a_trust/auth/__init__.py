@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.proofs.shared import PostgresProofMemory as PostgresProofMemory
     from a2a_trust.auth.proofs.shared import RedisProofMemory as RedisProofMemory
     from a2a_trust.auth.proofs.sqlite import SqliteProofMemory as SqliteProofMemory
-    from a2a_trust.auth.shared_counters import RedisCounters as RedisCounters
-    from a2a_trust.auth.throttle import FailureLimits as FailureLimits
+    from a2a_trust.auth.throttle import FailureLimits as FailureLimits, RedisCounters as RedisCounters
     from a2a_trust.auth.token_cache import RedisTokenCache as RedisTokenCache
     from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark
 else:
@@ -51,6 +50,6 @@ else:
         "KeyBinding Principal SubjectToken TokenBinding TokenVerifier Verifier",
         "auth.proofs.memory": "ProofMemory VolatileProofMemory", "auth.proofs.sqlite": "SqliteProofMemory",
         "auth.proofs.shared": "PostgresProofMemory RedisProofMemory",
-        "auth.shared_counters": "RedisCounters", "auth.throttle": "FailureLimits",
+        "auth.throttle": "FailureLimits RedisCounters",
         "auth.token_cache": "RedisTokenCache", "auth.token_claims": "AccessTokenMark",
     })  # fmt: skip

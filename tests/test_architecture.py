@@ -52,7 +52,7 @@ FLOORS_WITHIN = {
         ("ring_file",),
     ),
     "auth": (
-        ("principal", "credentials", "peers", "look_ups", "discovery"),
+        ("principal", "credentials", "peers", "discovery"),
         ("records", "record_cache", "record_table", "throttle", "token_claims", "token_cache"),
         ("issuers", "proofs", "dpop", "introspection_endpoint", "jwt"),
         ("api_key", "basic", "certificate", "introspection"),

@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from sys import getsizeof
 from typing import Any, Final, Generic, TypeVar
 
-from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.principal import Identity
 from a2a_trust.auth.records import Found, reason
-from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache, LookUps
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
 _PATIENCE: Final = 5.0

@@ -9,7 +9,7 @@ credential that can be guessed is verified, and count each failure. They are in 
 that expires with its window, which begins with its first failure. The name of a key has digests of peers and user names
 only. The server may drop counters.
 
-Shared counters that are read or written while a round trip is under way share the next one (``look_ups``): with a round
+Shared counters that are read or written while a round trip is under way share the next one (``LookUps``): with a round
 trip for each, 1,000 peers at once took longer than requests wait, and were not counted.
 """
 
@@ -29,9 +29,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.peers import FairQueue, Path, path_of
-from a2a_trust.base.cache import BoundedCache
+from a2a_trust.base.cache import BoundedCache, LookUps
 from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
 from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError

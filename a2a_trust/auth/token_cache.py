@@ -25,8 +25,8 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final, NamedTuple
 
-from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.base import strict_json
+from a2a_trust.base.cache import LookUps
 from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
 from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.base.strict_json import JSONObject

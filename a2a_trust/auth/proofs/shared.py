@@ -29,9 +29,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, Capacity, VolatileProofMemory, digest_of
-from a2a_trust.base.cache import SingleFlight
+from a2a_trust.base.cache import LookUps, SingleFlight
 from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
 from a2a_trust.base.databases.postgres import Postgres
 from a2a_trust.base.databases.redis import RedisServer

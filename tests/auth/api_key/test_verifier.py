@@ -19,7 +19,7 @@ from datetime import timedelta
 import pytest
 
 import a2a_trust.auth.api_key.verifier as subject
-from a2a_trust.auth import look_ups, record_cache
+from a2a_trust.auth import record_cache
 from a2a_trust.auth.api_key.verifier import (
     ApiKeyRecord,
     ApiKeyStore,
@@ -29,6 +29,7 @@ from a2a_trust.auth.api_key.verifier import (
 )
 from a2a_trust.auth.principal import Principal
 from a2a_trust.auth.records import Found
+from a2a_trust.base import cache
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -583,7 +584,7 @@ async def test_a_store_that_is_down_is_asked_neither_by_junk_nor_by_good_keys(
 async def test_a_flood_of_junk_neither_delays_a_revocation_nor_shuts_out_a_known_key(
     monkeypatch: pytest.MonkeyPatch, age: float
 ) -> None:
-    monkeypatch.setattr(look_ups, "_WAITING", 500)
+    monkeypatch.setattr(cache, "_WAITING", 500)
     store, clock = Store(), Clock()
     thief, good = store.create(owner="thief"), store.create(owner="good")
     verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=30.0, clock=clock)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-import a2a_trust.auth.look_ups as subject
-from a2a_trust.auth.look_ups import LookUps
+import a2a_trust.base.cache as subject
+from a2a_trust.base.cache import LookUps
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.waiting import settled
 

@@ -60,7 +60,7 @@ FLOORS_WITHIN = {
         ("guard",),
     ),
     "middleware": (
-        ("audit", "browsers", "documents", "paths", "routing"),
+        ("audit", "browsers", "documents", "routing"),
         ("caching", "caller", "disconnect", "lifespan", "metadata", "rejection"),
         ("application", "calls", "card", "handlers", "options"),
         ("extended_card", "generated", "health", "webhooks"),

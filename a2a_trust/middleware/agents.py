@@ -32,7 +32,7 @@ from a2a_trust.middleware.door import Door
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.health import NOT_STARTED, Readiness
 from a2a_trust.middleware.lifespan import closing, run_lifespans
-from a2a_trust.middleware.paths import OtherPaths, ends_like_card
+from a2a_trust.middleware.options import OtherPaths, ends_like_card
 from a2a_trust.middleware.rejection import NOT_FOUND, rejection_of, send_rejection
 from a2a_trust.middleware.routing import is_read, quote_path, route_path
 

@@ -47,8 +47,7 @@ from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRejectedError, c
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
 from a2a_trust.middleware.handlers import CallerRejectedError, require_skill
-from a2a_trust.middleware.options import GuardRules, RequestRules, allows
-from a2a_trust.middleware.paths import OtherPaths, public_path
+from a2a_trust.middleware.options import GuardRules, OtherPaths, RequestRules, allows, public_path
 from a2a_trust.middleware.rejection import FORBIDDEN, LATE, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
 from a2a_trust.middleware.webhooks import NO_PUSH, WEBHOOK, WebhookRules, registers

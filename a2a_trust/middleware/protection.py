@@ -50,8 +50,7 @@ from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoin
 from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
 from a2a_trust.middleware.health import endpoint_at, readiness_of
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import RequestRules, read_list, takes_requests
-from a2a_trust.middleware.paths import exact_path
+from a2a_trust.middleware.options import RequestRules, exact_path, read_list, takes_requests
 from a2a_trust.middleware.routing import Interfaces
 
 if TYPE_CHECKING:

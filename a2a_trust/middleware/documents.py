@@ -1,4 +1,5 @@
-"""Serves documents that callers may cache: cards, key sets, metadata. GET, HEAD and conditional requests.
+"""Serves documents that callers may cache: cards, key sets, metadata. GET, HEAD and conditional requests. And the
+headers for caches in other answers.
 
 Every document has a strong entity tag over all of its bytes, so that a change of only the signatures is a change to
 caches. Source: RFC 9110 8.8, 13; RFC 9111 5.2; A2A 8.6.
@@ -13,6 +14,7 @@ from hashlib import sha256
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from a2a_trust.auth.credentials import Extractor, HttpAuthorization
 from a2a_trust.errors import ConfigurationError
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -131,3 +133,58 @@ def _is_known(document: Document, headers: list[tuple[bytes, bytes]]) -> bool:
 
 def json_bytes(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+_LENGTHS: Final = (len("cache-control"), len("vary"))
+
+
+class CachingRules:
+    """Adds headers to answers, for requests that may carry credentials in ``places``: no cache gives the answer to one
+    caller to another.
+
+    Caches protect answers to requests with ``Authorization`` by themselves (RFC 9111 3.5). They do not recognize a key
+    in another header, in a cookie or in the query, or a client certificate.
+
+    ``Cache-Control: private``, unless the application sets that header, and ``Vary`` with the headers of credentials,
+    in addition to the application's. Source: RFC 9110 12.5.5, RFC 9111 4.1, 5.2.2.7.
+    """
+
+    def __init__(self, places: Iterable[Extractor]) -> None:
+        places = [place for place in places if not isinstance(place, HttpAuthorization)]
+        self._vary = sorted({place.header for place in places if place.header is not None})
+        self._both = [(b"cache-control", b"private"), *([(b"vary", b", ".join(self._vary))] if self._vary else [])]
+        self._lengths = _LENGTHS if places else None
+
+    def apply(self, send: Send, nonce: str | None = None) -> Send:
+        """``send``, with these headers in the answer; ``send`` itself where they are not needed.
+
+        ``nonce`` is for the caller's next proof, in the answer, too (RFC 9449 8.2).
+        """
+        if self._lengths is None and nonce is None:
+            return send
+
+        def sent(message: MutableMapping[str, Any]) -> Awaitable[None]:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                headers = [*message.get("headers", ())]
+                if self._lengths is not None:
+                    for name, _ in headers:
+                        if len(name) in self._lengths:
+                            self._add_missing(headers)
+                            break
+                    else:  # as in most answers
+                        headers += self._both
+                if nonce is not None:
+                    headers.append((b"dpop-nonce", nonce.encode("ascii")))
+                message = {**message, "headers": headers}
+            return send(message)
+
+        return sent
+
+    def _add_missing(self, headers: list[tuple[bytes, bytes]]) -> None:
+        if not any(name.lower() == b"cache-control" for name, _ in headers):
+            headers.append((b"cache-control", b"private"))
+        lists = b",".join(value for name, value in headers if name.lower() == b"vary")
+        named = {word.strip().lower() for word in lists.split(b",")}
+        missing = [] if b"*" in named else [name for name in self._vary if name not in named]
+        if missing:
+            headers.append((b"vary", b", ".join(missing)))

@@ -31,7 +31,17 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.trust.origins import JWKS_PATH, origin_of
 from a2a_trust.middleware.agents import Agent, Agents, CardOf, GuardedAgent
-from a2a_trust.middleware.application import FromApplication, card_of_application, check_urls
+from a2a_trust.middleware.application import (
+    Ask,
+    CardFunction,
+    FromApplication,
+    GeneratedCard,
+    ask_again,
+    asking,
+    card_of_application,
+    check_urls,
+    is_function,
+)
 from a2a_trust.middleware.audit import Observer, Trail
 from a2a_trust.middleware.card import (
     CardReaders,
@@ -45,10 +55,8 @@ from a2a_trust.middleware.card import (
 )
 from a2a_trust.middleware.decision import Access, CallRules
 from a2a_trust.middleware.documents import ASGIApp, Document, Scope
-from a2a_trust.middleware.door import AppT, Door, Installation
+from a2a_trust.middleware.door import AppT, Door, Installation, endpoint_at, readiness_of
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
-from a2a_trust.middleware.health import endpoint_at, readiness_of
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import RequestRules, exact_path, read_list, takes_requests
 from a2a_trust.middleware.routing import Interfaces

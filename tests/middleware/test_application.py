@@ -277,7 +277,7 @@ async def test_an_application_that_raises_fails_the_start() -> None:
 
 
 async def test_an_application_that_never_answers_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_trust.middleware.generated.ASK_SECONDS", 0.05)
+    monkeypatch.setattr("a2a_trust.middleware.application.ASK_SECONDS", 0.05)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

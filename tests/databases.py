@@ -24,7 +24,7 @@ import redis
 
 from a2a_trust.auth import throttle, token_cache
 from a2a_trust.auth.proofs.shared import SERVER
-from a2a_trust.base.databases.migrate import migrate
+from a2a_trust.base.databases.postgres import migrate
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.tiers import missing
 

@@ -54,7 +54,7 @@ FLOORS_WITHIN = {
     "auth": (
         ("principal", "credentials", "peers", "discovery"),
         ("records", "record_cache", "record_table", "throttle", "token_claims", "token_cache"),
-        ("issuers", "proofs", "dpop", "introspection_endpoint", "jwt"),
+        ("proofs", "dpop", "introspection_endpoint", "jwt"),
         ("api_key", "basic", "certificate", "introspection"),
         ("guard_config", "providers"),
         ("guard",),

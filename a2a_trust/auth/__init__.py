@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.guard_config import CredentialAt as CredentialAt
     from a2a_trust.auth.introspection import IntrospectionVerifier as IntrospectionVerifier
     from a2a_trust.auth.introspection_endpoint import EndpointAuthentication as EndpointAuthentication
-    from a2a_trust.auth.issuers import SeveralIssuers as SeveralIssuers
+    from a2a_trust.auth.token_claims import SeveralIssuers as SeveralIssuers
     from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier, JwtVerifier as JwtVerifier
     from a2a_trust.auth.jwt import TokenProfile as TokenProfile
     from a2a_trust.auth.principal import Actor as Actor, Anonymous as Anonymous, BoundVerifier as BoundVerifier

@@ -3,7 +3,7 @@
 from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
-    from a2a_trust.auth.certificate.authority import ClientAuthority as ClientAuthority
+    from a2a_trust.auth.certificate.verifier import ClientAuthority as ClientAuthority
     from a2a_trust.auth.certificate.identities import AllIssued as AllIssued, FromDns as FromDns, FromEmail as FromEmail
     from a2a_trust.auth.certificate.identities import FromSubject as FromSubject, FromUri as FromUri
     from a2a_trust.auth.certificate.identities import OnlyIdentities as OnlyIdentities

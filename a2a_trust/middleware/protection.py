@@ -24,9 +24,9 @@ from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.card.given import GivenCard
+from a2a_trust.card.merge import CardSecurity
 from a2a_trust.card.operations import Binding, ends_like_operation
 from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.trust.origins import JWKS_PATH, origin_of

@@ -21,10 +21,9 @@ from starlette.routing import Mount, Route
 
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.base.strict_json import MAX_BYTES
-from a2a_trust.card.merge import merged_card
+from a2a_trust.card.merge import CardSecurity, merged_card
 from a2a_trust.card.operations import Binding
 from a2a_trust.card.schema import Generation
-from a2a_trust.card.security import CardSecurity
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.origins import Origins

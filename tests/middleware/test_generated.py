@@ -13,7 +13,7 @@ import anyio
 import pytest
 from starlette.responses import JSONResponse
 
-from a2a_trust.card.security import CardSecurity
+from a2a_trust.card.merge import CardSecurity
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.origins import Origins

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
+import os
 import threading
 from asyncio import AbstractEventLoop, Future, Task
 from collections import OrderedDict
@@ -145,6 +146,36 @@ class SingleFlight(Generic[_K, _V]):
             ended.exception()  # mark it as read: the event loop must not log an error that no caller waits for
 
 
+#: After a fork, the values of the parent: kept, since closing clients would end the connections of the parent.
+_INHERITED: Final[list[object]] = []
+
+
+class PerLoop(Generic[_V]):
+    """A value for each event loop and process, such as a client of a database, made when a loop first needs it."""
+
+    def __init__(self, make: Callable[[], _V]) -> None:
+        """``make`` makes a value for the running event loop, and does not wait."""
+        self._make = make
+        self._process = os.getpid()
+        self._values: dict[AbstractEventLoop, _V] = {}
+
+    def get(self) -> _V:
+        """The value of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            _INHERITED.append(self._values)
+            self._process, self._values = os.getpid(), {}
+        if loop not in self._values:
+            for closed in [each for each in [*self._values] if each.is_closed()]:
+                self._values.pop(closed, None)
+            self._values[loop] = self._make()
+        return self._values[loop]
+
+    def pop(self) -> _V | None:
+        """The value of the running event loop, which the caller closes; the next ``get`` makes another one."""
+        return self._values.pop(asyncio.get_running_loop(), None)
+
+
 _TOGETHER: Final = 100
 """The most keys of one round trip: on a disk that takes 10 ms for each read, it still ends within seconds."""
 _ALONE: Final = 16
@@ -172,7 +203,7 @@ class LookUps(Generic[_K, _V]):
         self._find = find
         self._round_trips = SingleFlight[None, None]()
         #: The look-ups of each event loop that wait or are under way: those that go first, and the others.
-        self._waiting: dict[AbstractEventLoop, tuple[_Queue[_K, _V], _Queue[_K, _V]]] = {}
+        self._waiting: PerLoop[tuple[_Queue[_K, _V], _Queue[_K, _V]]] = PerLoop(lambda: ({}, {}))
 
     async def find(self, key: _K, *, first: bool = False) -> _V | None:
         """The value; None if there is none. It raises as ``begin`` and the look-up do."""
@@ -198,18 +229,12 @@ class LookUps(Generic[_K, _V]):
 
         KeySourceUnavailableError: too many wait already, and this one does not go ``first``.
         """
-        loop = asyncio.get_running_loop()
-        waiting = self._waiting.get(loop)
-        if waiting is None:
-            for closed in [each for each in [*self._waiting] if each.is_closed()]:
-                self._waiting.pop(closed, None)
-            waiting = self._waiting[loop] = ({}, {})
-        ahead, others = waiting
+        ahead, others = self._waiting.get()
         future = ahead.get(key) or others.get(key)
         if future is None:
             if not first and len(others) >= _WAITING:
                 raise KeySourceUnavailableError("too many look-ups wait for the store")
-            future = loop.create_future()
+            future = asyncio.get_running_loop().create_future()
             (ahead if first else others)[key] = future
         elif first and key in others:  # it goes ahead from now on
             ahead[key] = others.pop(key)

@@ -156,4 +156,4 @@ def test_loops_of_several_threads_make_trips_of_their_own() -> None:
         for thread in threads:
             thread.join()
     assert done == [[str(number) for number in range(20)]] * 6
-    assert len(look_ups._waiting) <= 3
+    assert len(look_ups._waiting._values) <= 3

@@ -8,22 +8,17 @@ database is lost and when it is back.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
-import os
 import time
 from abc import ABC, abstractmethod
-from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, Self, TypeVar
 
 from a2a_trust.base.databases.addresses import DatabaseUrl
 from a2a_trust.base.state_changes import StateChange, StateKind, announce
 from a2a_trust.errors import ConfigurationError, TrustError
-
-_T = TypeVar("_T")
 
 REQUEST_SECONDS: Final = 0.25
 """How long a request waits for a database, where nothing else is asked for."""
@@ -98,36 +93,6 @@ class Pooled(Generic[_D]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-#: After a fork, the clients of the parent: kept, since closing them would end the connections of the parent.
-_INHERITED: Final[list[object]] = []
-
-
-class PerLoop(Generic[_T]):
-    """The clients of one database, made when a loop first needs one."""
-
-    def __init__(self, make: Callable[[], _T]) -> None:
-        """``make`` makes a client for the running event loop, and does not wait."""
-        self._make = make
-        self._process = os.getpid()
-        self._clients: dict[AbstractEventLoop, _T] = {}
-
-    def get(self) -> _T:
-        """The client of the running event loop."""
-        loop = asyncio.get_running_loop()
-        if self._process != os.getpid():
-            _INHERITED.append(self._clients)
-            self._process, self._clients = os.getpid(), {}
-        if loop not in self._clients:
-            for closed in [each for each in [*self._clients] if each.is_closed()]:
-                self._clients.pop(closed, None)
-            self._clients[loop] = self._make()
-        return self._clients[loop]
-
-    def pop(self) -> _T | None:
-        """The client of the running event loop, which the caller closes; the next ``get`` makes another one."""
-        return self._clients.pop(asyncio.get_running_loop(), None)
 
 
 class Pause:

@@ -51,7 +51,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     clock = Time()
-    for module in ("agents", "generated"):
+    for module in ("agents", "application"):
         monkeypatch.setattr(f"a2a_trust.middleware.{module}.monotonic", clock)
     return clock
 

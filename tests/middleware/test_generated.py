@@ -58,7 +58,7 @@ class Time:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The clock that says when a card is asked for again."""
     clock = Time()
-    for module in ("agents", "generated"):
+    for module in ("agents", "application"):
         monkeypatch.setattr(f"a2a_trust.middleware.{module}.monotonic", clock)
     return clock
 

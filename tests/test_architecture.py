@@ -53,7 +53,7 @@ FLOORS_WITHIN = {
     ),
     "auth": (
         ("principal", "credentials", "peers", "discovery"),
-        ("records", "record_cache", "record_table", "throttle", "token_claims", "token_cache"),
+        ("records", "record_cache", "record_table", "throttle", "token_claims"),
         ("proofs", "dpop", "introspection_endpoint", "jwt"),
         ("api_key", "basic", "certificate", "introspection"),
         ("guard_config", "providers"),

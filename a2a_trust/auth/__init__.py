@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.proofs.shared import RedisProofMemory as RedisProofMemory
     from a2a_trust.auth.proofs.sqlite import SqliteProofMemory as SqliteProofMemory
     from a2a_trust.auth.throttle import FailureLimits as FailureLimits, RedisCounters as RedisCounters
-    from a2a_trust.auth.token_cache import RedisTokenCache as RedisTokenCache
+    from a2a_trust.auth.introspection import RedisTokenCache as RedisTokenCache
     from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark
 else:
     __getattr__, __dir__ = lazy(__name__)

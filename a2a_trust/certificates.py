@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from a2a_trust.client.certificates import CertificateFiles as CertificateFiles
     from a2a_trust.client.certificates import CertificateInMemory as CertificateInMemory
     from a2a_trust.client.certificates import client_context as client_context
-    from a2a_trust.auth.certificate.source import FromTls as FromTls
+    from a2a_trust.auth.credentials import FromTls as FromTls
 else:
     __getattr__, __dir__ = lazy(__name__)

@@ -20,8 +20,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote
 
-from a2a_trust.auth.certificate.source import FromTls
-from a2a_trust.auth.credentials import ClientCertificate, InCookie, InQuery
+from a2a_trust.auth.credentials import ClientCertificate, FromTls, InCookie, InQuery
 from a2a_trust.auth.peers import peer_extension
 from a2a_trust.card.operations import GRPC_METHODS, Binding
 from a2a_trust.card.schema import Generation

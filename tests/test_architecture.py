@@ -61,7 +61,7 @@ FLOORS_WITHIN = {
     ),
     "middleware": (
         ("audit", "browsers", "documents", "routing"),
-        ("caller", "disconnect", "lifespan", "metadata", "rejection"),
+        ("caller", "disconnect", "lifespan", "rejection"),
         ("application", "calls", "card", "handlers", "options"),
         ("extended_card", "webhooks"),
         ("decision",),

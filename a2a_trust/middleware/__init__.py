@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.caller import principal_of as principal_of, subject_token_of as subject_token_of
     from a2a_trust.middleware.calls import Call as Call, call_of as call_of
     from a2a_trust.middleware.card import CardReaders as CardReaders
-    from a2a_trust.auth.certificate.source import FromTls as FromTls
+    from a2a_trust.auth.credentials import FromTls as FromTls
     from a2a_trust.middleware.door import CardEnforcementMiddleware as CardEnforcementMiddleware, Readiness as Readiness
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
     from a2a_trust.middleware.handlers import CallerRejectedError as CallerRejectedError

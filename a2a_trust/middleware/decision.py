@@ -24,8 +24,14 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.credentials import CERTIFICATES, NEXT_NONCE, ClientCertificate, Hidden, lines_without
+from a2a_trust.auth.credentials import (
+    CERTIFICATES,
+    NEXT_NONCE,
+    CertificateSource,
+    ClientCertificate,
+    Hidden,
+    lines_without,
+)
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier

@@ -30,7 +30,7 @@ import anyio
 from anyio import to_thread
 from starlette.applications import Starlette
 
-from a2a_trust.auth.certificate.source import CertificateSource
+from a2a_trust.auth.credentials import CertificateSource
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier

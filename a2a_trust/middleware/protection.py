@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from starlette.routing import Mount, Route, WebSocketRoute
 
-from a2a_trust.auth.certificate.source import CertificateSource
+from a2a_trust.auth.credentials import CertificateSource
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
@@ -54,10 +54,9 @@ from a2a_trust.middleware.card import (
     for_networks,
 )
 from a2a_trust.middleware.decision import Access, CallRules
-from a2a_trust.middleware.documents import ASGIApp, Document, Scope
+from a2a_trust.middleware.documents import ASGIApp, Document, JwksEndpoint, ProtectedResource, PublishedKeys, Scope
 from a2a_trust.middleware.door import AppT, Door, Installation, endpoint_at, readiness_of
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import RequestRules, exact_path, read_list, takes_requests
 from a2a_trust.middleware.routing import Interfaces
 

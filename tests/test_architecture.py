@@ -53,9 +53,9 @@ FLOORS_WITHIN = {
     ),
     "auth": (
         ("principal", "credentials", "peers", "discovery"),
-        ("records", "record_cache", "record_table", "throttle", "token_claims"),
+        ("records", "record_cache", "throttle", "token_claims"),
         ("proofs", "dpop", "introspection_endpoint", "jwt"),
-        ("api_key", "basic", "certificate", "introspection"),
+        ("api_key", "basic", "certificate", "introspection", "record_table"),
         ("guard_config", "providers"),
         ("guard",),
     ),
@@ -114,8 +114,6 @@ HOMES = {
     "redis": ("base/databases/redis.py",),
     "sqlite3": (
         "base/files/sqlite.py",
-        "auth/api_key/sqlite.py",
-        "auth/basic/sqlite.py",
         "auth/proofs/sqlite.py",
         "auth/record_table.py",
         "client/memory_store.py",

@@ -4,13 +4,13 @@ from a2a_trust.base.exports import TYPE_CHECKING, lazy
 
 if TYPE_CHECKING:
     from a2a_trust.auth.api_key.shared import PostgresApiKeys as PostgresApiKeys, RedisApiKeys as RedisApiKeys
-    from a2a_trust.auth.api_key.sqlite import SqliteApiKeys as SqliteApiKeys
+    from a2a_trust.auth.record_table import SqliteApiKeys as SqliteApiKeys
     from a2a_trust.auth.api_key.verifier import ApiKeyRecord as ApiKeyRecord, ApiKeyStore as ApiKeyStore
     from a2a_trust.auth.api_key.verifier import ApiKeyVerifier as ApiKeyVerifier, IssuedApiKey as IssuedApiKey
     from a2a_trust.auth.api_key.verifier import MemoryApiKeys as MemoryApiKeys
     from a2a_trust.auth.basic.records import IssuedPassword as IssuedPassword, MemoryPasswords as MemoryPasswords
     from a2a_trust.auth.basic.records import PasswordRecord as PasswordRecord, PasswordStore as PasswordStore
-    from a2a_trust.auth.basic.sqlite import SqlitePasswords as SqlitePasswords
+    from a2a_trust.auth.record_table import SqlitePasswords as SqlitePasswords
     from a2a_trust.auth.basic.verifier import BasicVerifier as BasicVerifier
     from a2a_trust.auth.credentials import HttpAuthorization as HttpAuthorization, InCookie as InCookie
     from a2a_trust.auth.credentials import InHeader as InHeader, InQuery as InQuery

@@ -10,7 +10,7 @@ from a2a_trust.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from a2a_trust.auth.api_key.shared import PostgresApiKeys, RedisApiKeys
-    from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+    from a2a_trust.auth.record_table import SqliteApiKeys
     from a2a_trust.client.memory_postgres import PostgresCardMemory
     from a2a_trust.client.memory_store import SqliteCardMemory
 
@@ -24,7 +24,7 @@ CardRecords: TypeAlias = "SqliteCardMemory | PostgresCardMemory"
 def api_keys(name: str, *, create: bool = False) -> ApiKeys:
     """The store of API keys that ``--store`` names. ConfigurationError: there is none, or the name is not valid."""
     if not is_database_url(name):
-        from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+        from a2a_trust.auth.record_table import SqliteApiKeys
 
         return SqliteApiKeys(name, create=create)
     from a2a_trust.auth.api_key.shared import PostgresApiKeys, RedisApiKeys

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.auth import record_cache
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.auth.records import Found
 from a2a_trust.errors import InvalidCredentialsError
 from benchmarks.api_keys import key_of, store_of

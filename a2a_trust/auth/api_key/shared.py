@@ -20,9 +20,8 @@ from itertools import islice
 from typing import Any, Final
 from uuid import uuid4
 
-from a2a_trust.auth.api_key.sqlite import COLUMNS, ApiKeysInTable, api_key_table
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
-from a2a_trust.auth.record_table import Session, WritableTable
+from a2a_trust.auth.record_table import KEY_COLUMNS, ApiKeysInTable, Session, WritableTable, api_key_table
 from a2a_trust.auth.records import Found, WriteTable, readable_of, split
 from a2a_trust.base.cache import SingleFlight
 from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
@@ -31,7 +30,7 @@ from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
 _FIND: Final = f"""
-SELECT revision.value, {COLUMNS} FROM a2a_trust.api_key_revision AS revision
+SELECT revision.value, {KEY_COLUMNS} FROM a2a_trust.api_key_revision AS revision
 LEFT JOIN a2a_trust.api_key ON digest = ANY ($1::bytea[])
 """  # noqa: S608  a constant
 #: A row that another replica writes at this moment gets its last use from that replica.

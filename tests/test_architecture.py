@@ -53,7 +53,7 @@ FLOORS_WITHIN = {
     ),
     "auth": (
         ("principal", "credentials", "peers", "discovery"),
-        ("records", "record_cache", "throttle", "token_claims"),
+        ("records", "throttle", "token_claims"),
         ("proofs", "dpop", "introspection_endpoint", "jwt"),
         ("api_key", "basic", "certificate", "introspection", "record_table"),
         ("guard_config", "providers"),

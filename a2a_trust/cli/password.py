@@ -12,7 +12,7 @@ from typing import Any, Final
 from a2a_trust.auth.basic.records import IssuedPassword, MemoryPasswords, PasswordRecord
 from a2a_trust.auth.basic.user_pass import normalize
 from a2a_trust.auth.record_table import SqlitePasswords
-from a2a_trust.base.databases.addresses import is_database_url
+from a2a_trust.base.databases.availability import is_database_url
 from a2a_trust.cli.issuing import (
     Unseen,
     check_output,

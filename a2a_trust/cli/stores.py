@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from a2a_trust.base.databases.addresses import DatabaseUrl, is_database_url
+from a2a_trust.base.databases.availability import DatabaseUrl, is_database_url
 from a2a_trust.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from starlette.routing import Route
 from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Identity
 from a2a_trust.base import state_changes
-from a2a_trust.base.databases.addresses import DatabaseUrl
-from a2a_trust.base.databases.availability import Database
+from a2a_trust.base.databases.availability import Database, DatabaseUrl
 from a2a_trust.base.state_changes import StateChange, StateKind
 from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.view import read_card

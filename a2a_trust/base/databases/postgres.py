@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from a2a_trust.base.cache import PerLoop
-from a2a_trust.base.databases.addresses import DatabaseUrl
-from a2a_trust.base.databases.availability import REQUEST_SECONDS, Database
+from a2a_trust.base.databases.availability import REQUEST_SECONDS, Database, DatabaseUrl
 from a2a_trust.base.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 

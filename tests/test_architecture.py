@@ -62,7 +62,7 @@ FLOORS_WITHIN = {
     "middleware": (
         ("audit", "browsers", "documents", "routing"),
         ("caller", "disconnect", "lifespan", "rejection"),
-        ("application", "calls", "card", "handlers", "options"),
+        ("application", "calls", "card", "options"),
         ("extended_card", "webhooks"),
         ("decision",),
         ("streams",),

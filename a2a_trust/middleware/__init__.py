@@ -6,15 +6,15 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.application import FromApplication as FromApplication
     from a2a_trust.middleware.audit import Decision as Decision, Observer as Observer, Reason as Reason
     from a2a_trust.base.state_changes import StateChange as StateChange, StateKind as StateKind
-    from a2a_trust.middleware.caller import acting_for as acting_for, current_principal as current_principal
-    from a2a_trust.middleware.caller import principal_of as principal_of, subject_token_of as subject_token_of
+    from a2a_trust.middleware.caller import CallerRejectedError as CallerRejectedError, acting_for as acting_for
+    from a2a_trust.middleware.caller import current_principal as current_principal, principal_of as principal_of
+    from a2a_trust.middleware.caller import reject_caller as reject_caller, require_skill as require_skill
+    from a2a_trust.middleware.caller import subject_token_of as subject_token_of
     from a2a_trust.middleware.calls import Call as Call, call_of as call_of
     from a2a_trust.middleware.card import CardReaders as CardReaders
     from a2a_trust.auth.credentials import FromTls as FromTls
     from a2a_trust.middleware.door import CardEnforcementMiddleware as CardEnforcementMiddleware, Readiness as Readiness
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
-    from a2a_trust.middleware.handlers import CallerRejectedError as CallerRejectedError
-    from a2a_trust.middleware.handlers import reject_caller as reject_caller, require_skill as require_skill
     from a2a_trust.middleware.options import ActorRules as ActorRules, GuardRules as GuardRules
     from a2a_trust.middleware.options import RequestRules as RequestRules
     from a2a_trust.middleware.options import SkillRule as SkillRule, TenantRule as TenantRule

@@ -48,11 +48,10 @@ from a2a_trust.errors import (
 )
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
-from a2a_trust.middleware.caller import Caller, set_caller, set_public
+from a2a_trust.middleware.caller import Caller, CallerRejectedError, require_skill, set_caller, set_public
 from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRejectedError, check_media_type, read_call
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
-from a2a_trust.middleware.handlers import CallerRejectedError, require_skill
 from a2a_trust.middleware.options import GuardRules, OtherPaths, RequestRules, allows, public_path
 from a2a_trust.middleware.rejection import FORBIDDEN, LATE, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path

@@ -40,13 +40,12 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware.audit import Observer, Trail
-from a2a_trust.middleware.caller import Caller, Running, this_task
+from a2a_trust.middleware.caller import Caller, HeldAnswer, Running, this_task
 from a2a_trust.middleware.calls import AT_ONCE, CALL, Call, CallRejectedError, call_of, replay
 from a2a_trust.middleware.card import CardReaders, CardSource
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
 from a2a_trust.middleware.documents import ASGIApp, CachingRules, Receive, Scope, Send, close_websocket, respond
-from a2a_trust.middleware.handlers import HeldAnswer
 from a2a_trust.middleware.lifespan import closing
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection

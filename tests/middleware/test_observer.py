@@ -31,10 +31,10 @@ from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware.audit import DECISION, Decision, Reason, Trail
+from a2a_trust.middleware.caller import reject_caller
 from a2a_trust.middleware.card import CardFile, FixedCard
 from a2a_trust.middleware.decision import Access, Admitted, CallRules, NeedsBody, decide, decide_with_body
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.handlers import reject_caller
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_agents
 from a2a_trust.signing.sign import sign_card

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth import ApiKeyVerifier as ApiKeyVerifier, DPoP as DPoP, JwtVerifier as JwtVerifier
     from a2a_trust.auth import OpenIdKeys as OpenIdKeys, Principal as Principal, SqliteApiKeys as SqliteApiKeys
     from a2a_trust.auth.certificate.verifier import CertificateVerifier as CertificateVerifier
-    from a2a_trust.card.merge import merged_card as merged_card
-    from a2a_trust.card.security import CardSecurity as CardSecurity
+    from a2a_trust.card.merge import CardSecurity as CardSecurity, merged_card as merged_card
     from a2a_trust.client import AsyncVerifyingTransport as AsyncVerifyingTransport, CardAuth as CardAuth
     from a2a_trust.client import FetchOptions as FetchOptions, SqliteCardMemory as SqliteCardMemory
     from a2a_trust.client import VerifyingTransport as VerifyingTransport, async_fetch_card as async_fetch_card
@@ -38,20 +37,7 @@ if TYPE_CHECKING:
 
     __version__: str
 else:
-    _find, __dir__ = lazy(__name__, {
-        "auth": "ApiKeyVerifier DPoP JwtVerifier OpenIdKeys Principal SqliteApiKeys",
-        "auth.certificate.verifier": "CertificateVerifier", "card.merge": "merged_card",
-        "card.security": "CardSecurity",
-        "client": "AsyncVerifyingTransport CardAuth FetchOptions SqliteCardMemory "
-        "VerifyingTransport async_fetch_card fetch_card verifying_client",
-        "errors": "CardVerificationError ConfigurationError FetchError MalformedError TrustError",
-        "keys": "KeyRingFile Origins TrustFile TrustStore TrustedKey generate_signer load_private_key publish_jwks",
-        "lint": "lint_card",
-        "middleware": "CardServing ExtendedCard FromApplication FromTls ProtectedAgent "
-        "RequestRules acting_for current_principal principal_of protect protect_agents",
-        "middleware.card": "CardFile", "base.net.fetcher": "Fetcher",
-        "signing": "CardVerifier VerifiedCard sign_card verify_card",
-    })  # fmt: skip
+    _find, __dir__ = lazy(__name__)
 
     def __getattr__(name: str) -> object:
         if name == "__version__":

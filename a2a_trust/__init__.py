@@ -37,7 +37,20 @@ if TYPE_CHECKING:
 
     __version__: str
 else:
-    _find, __dir__ = lazy(__name__)
+    _find, __dir__ = lazy(__name__, {
+        "auth": "ApiKeyVerifier DPoP JwtVerifier OpenIdKeys Principal SqliteApiKeys",
+        "auth.certificate.verifier": "CertificateVerifier", "card.merge": "merged_card",
+        "card.security": "CardSecurity",
+        "client": "AsyncVerifyingTransport CardAuth FetchOptions SqliteCardMemory "
+        "VerifyingTransport async_fetch_card fetch_card verifying_client",
+        "errors": "CardVerificationError ConfigurationError FetchError MalformedError TrustError",
+        "keys": "KeyRingFile Origins TrustFile TrustStore TrustedKey generate_signer load_private_key publish_jwks",
+        "lint": "lint_card",
+        "middleware": "CardServing ExtendedCard FromApplication FromTls ProtectedAgent "
+        "RequestRules acting_for current_principal principal_of protect protect_agents",
+        "middleware.card": "CardFile", "base.net.fetcher": "Fetcher",
+        "signing": "CardVerifier VerifiedCard sign_card verify_card",
+    })  # fmt: skip
 
     def __getattr__(name: str) -> object:
         if name == "__version__":

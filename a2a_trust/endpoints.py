@@ -8,4 +8,7 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.extended_card import ExtendedCardEndpoint as ExtendedCardEndpoint
     from a2a_trust.middleware.documents import JwksEndpoint as JwksEndpoint, ProtectedResource as ProtectedResource
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "middleware.card": "CardFile CardSignedHere CardSigner FixedCard PublicCard",
+        "middleware.extended_card": "ExtendedCardEndpoint", "middleware.metadata": "JwksEndpoint ProtectedResource",
+    })  # fmt: skip

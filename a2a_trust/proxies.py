@@ -11,4 +11,8 @@ if TYPE_CHECKING:
     from a2a_trust.auth.certificate.from_proxy import FromProxy as FromProxy, ProxySecret as ProxySecret
     from a2a_trust.auth.certificate.from_proxy import UnixSocket as UnixSocket
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "auth.peers": "Networks",
+        "auth.certificate.proxy_forms": "Apache AwsAlb Caddy Envoy HAProxy Nginx Rfc9440 Traefik",
+        "auth.certificate.from_proxy": "FromProxy ProxySecret UnixSocket",
+    })  # fmt: skip

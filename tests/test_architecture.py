@@ -125,7 +125,7 @@ STANDARD = {
     "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "fnmatch",
     "functools", "__future__", "gc", "getpass", "hashlib", "heapq", "hmac", "importlib", "inspect", "io", "ipaddress",
     "itertools", "json", "logging", "math", "multiprocessing", "operator", "os", "pathlib", "queue", "re", "resource",
-    "difflib", "dis",
+    "difflib",
     "secrets", "shlex", "shutil", "signal", "socket", "ssl", "stat", "struct", "sys", "tempfile", "textwrap",
     "threading", "time", "tomllib", "traceback", "types", "typing", "unicodedata", "urllib", "uuid", "warnings",
     "weakref", "zlib",

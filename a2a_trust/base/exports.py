@@ -1,7 +1,7 @@
 """The public names of a package, imported on first use, so that a program loads only the modules that it uses.
 
-A package names each of them once, in imports that run for type checkers only. Their code is compiled all the same, and
-says at run time which module has which name, also where there are no files, as in a packed program.
+A package has its names twice: in imports, for type checkers and tools that pack programs, and in a table, for run time.
+A test compares the two.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import CodeType
+    from collections.abc import Callable
     from typing import Any, Final
 
 _LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "starlette")
@@ -23,40 +22,20 @@ _EXTRAS: Final = {
 """Package -> the users of its names, and the extra to install. All other packages are for servers."""
 
 
-def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package (PEP 562), for the names in its block ``if TYPE_CHECKING``."""
-    code = sys._getframe(1).f_code
-    names: dict[str, str] = {}
-
-    def modules() -> dict[str, str]:
-        """Name -> its module."""
-        if not names:
-            names.update(_imports(code))
-        return names
+def lazy(package: str, modules: dict[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package (PEP 562). ``modules``: module below ``a2a_trust`` -> its names."""
+    names = {name: f"a2a_trust.{module}" for module, listed in modules.items() for name in listed.split()}
 
     def find(name: str) -> Any:
         if name == "__all__":
-            return sorted(modules())
-        # First a quick look: an import of a module of the package asks for its name here, too.
-        if name not in code.co_names or name not in modules():
+            return sorted(names)
+        if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = _import(names[name], name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return find, lambda: sorted({*vars(sys.modules[package]), *modules()})
-
-
-def _imports(code: CodeType) -> Iterator[tuple[str, str]]:
-    """The names that the code imports from other modules than this one, and their modules."""
-    from dis import get_instructions  # slow, and no command needs it
-
-    module = ""
-    for each in get_instructions(code):
-        if each.opname == "IMPORT_NAME":
-            module = each.argval
-        elif each.opname == "IMPORT_FROM" and module != __name__:
-            yield each.argval, module
+    return find, lambda: sorted({*vars(sys.modules[package]), *names})
 
 
 def _import(module: str, name: str) -> Any:

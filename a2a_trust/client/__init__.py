@@ -30,4 +30,17 @@ if TYPE_CHECKING:
     from a2a_trust.client.verification import TrustOnFirstUse as TrustOnFirstUse
     from a2a_trust.base.net.fetcher import Fetched as Fetched, Fetcher as Fetcher, Resolver as Resolver
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "client.httpx": "AsyncVerifyingTransport CardAuth CredentialsError CredentialsRejectedError "
+        "UnverifiedCardError VerifyingTransport sync_verifying_client sync_verifying_clients verifying_client "
+        "verifying_clients",
+        "client.credentials": "ApiKey BasicCredentials BearerToken SecretFile",
+        "client.destinations": "UnsafePassAnything",
+        "client.fetching": "UnsafeReportOnly async_fetch_card async_fetch_extended_card fetch_card fetch_extended_card",
+        "client.grants": "ClientCredentials IdentityAssertion RefreshToken TokenExchange",
+        "client.memory": "CardMemory VolatileCardMemory", "client.memory_postgres": "PostgresCardMemory",
+        "client.memory_store": "SqliteCardMemory",
+        "client.oauth": "ClientSecret JwtSvid OAuthClient PrivateKeyJwt TlsClientAuth",
+        "client.sdk_hook": "signature_verifier",
+        "client.verification": "CardCache FetchOptions TrustOnFirstUse", "base.net.fetcher": "Fetched Fetcher Resolver",
+    })  # fmt: skip

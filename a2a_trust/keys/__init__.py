@@ -21,4 +21,12 @@ if TYPE_CHECKING:
     from a2a_trust.keys.trust.store import TrustStore as TrustStore, TrustedKey as TrustedKey
     from a2a_trust.keys.trust.file import TrustFile as TrustFile
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "keys.files": "KeyFileWarning PassphraseNeededError load_private_key save_private_key",
+        "keys.jwk": "PublicKey private_key_to_jwk public_key_from_jwk public_key_from_pem",
+        "keys.trust.jwks_cache": "JwksCache JwksCacheTimes", "keys.keyset": "KeySet publish_jwks read_jwks",
+        "keys.trust.origins": "OriginFromCard Origins UnsafeAnyOrigin", "keys.trust.policy": "Policy all_of n_of named",
+        "keys.ring_file": "KeyRingFile load_key_ring save_key_ring update_key_ring", "keys.rotation": "KeyRing",
+        "keys.signer": "LocalSigner Signer generate_signer",
+        "keys.trust.store": "SigningTool TrustSource TrustStore TrustedKey", "keys.trust.file": "TrustFile",
+    })  # fmt: skip

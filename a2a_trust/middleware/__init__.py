@@ -25,4 +25,16 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.door import readiness as readiness
     from a2a_trust.middleware.protection import protect as protect, protect_agents as protect_agents
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "middleware.application": "FromApplication", "middleware.audit": "Decision Observer Reason",
+        "base.state_changes": "StateChange StateKind",
+        "middleware.caller": "acting_for current_principal principal_of subject_token_of",
+        "middleware.calls": "Call call_of", "middleware.card": "CardReaders",
+        "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware Readiness readiness",
+        "middleware.extended_card": "ExtendedCard",
+        "middleware.handlers": "CallerRejectedError reject_caller require_skill",
+        "middleware.options": "ActorRules GuardRules RequestRules SkillRule TenantRule UnsafeAnyWebhook "
+        "WebhookHostRule Webhooks",
+        "auth.peers": "Networks",
+        "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
+    })  # fmt: skip

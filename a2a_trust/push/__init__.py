@@ -7,4 +7,7 @@ if TYPE_CHECKING:
     from a2a_trust.push.receiver import PushNotification as PushNotification, PushProof as PushProof
     from a2a_trust.push.receiver import PushReceiver as PushReceiver, UnsafeTokenOnly as UnsafeTokenOnly
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "push.httpx": "PushTransport SignedPush",
+        "push.receiver": "PushNotification PushProof PushReceiver UnsafeTokenOnly",
+    })  # fmt: skip

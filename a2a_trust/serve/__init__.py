@@ -8,4 +8,8 @@ if TYPE_CHECKING:
     from a2a_trust.serve.forward_auth import ForwardAuth as ForwardAuth, ForwardForm as ForwardForm
     from a2a_trust.serve.caller_token import verify_caller_token as verify_caller_token
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "serve.application": "ServedAgent",
+        "serve.caller_token": "VerifiedCaller verify_caller_token",
+        "serve.forward_auth": "ForwardAuth ForwardForm",
+    })  # fmt: skip

@@ -10,4 +10,8 @@ if TYPE_CHECKING:
     from a2a_trust.signing.verifier import CardVerifier as CardVerifier
     from a2a_trust.signing.verify import Coverage as Coverage, VerifiedCard as VerifiedCard, verify_card as verify_card
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "signing.forms": "Form", "signing.lines": "verify_lines", "signing.many": "sign_cards verify_cards",
+        "signing.sign": "SignedCard sign_card", "signing.verifier": "CardVerifier",
+        "signing.verify": "Coverage VerifiedCard verify_card",
+    })  # fmt: skip

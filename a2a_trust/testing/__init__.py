@@ -10,4 +10,9 @@ if TYPE_CHECKING:
     from a2a_trust.testing.enforcement import assert_enforced as assert_enforced
     from a2a_trust.testing.tokens import TokenIssuer as TokenIssuer
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {
+        "testing.agents": "InMemoryAgent memory_client",
+        "testing.authorization_server": "AuthorizationServer",
+        "testing.callers": "as_caller fake_principal fake_request",
+        "testing.enforcement": "assert_enforced", "testing.tokens": "TokenIssuer",
+    })  # fmt: skip

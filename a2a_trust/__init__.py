@@ -1,8 +1,8 @@
 """Security for A2A agents: sign Agent Cards, verify them, enforce their security rules, and manage the keys.
 
 The names that most programs need are here. All other public names are in ``errors``, ``keys``, ``signing``, ``auth``,
-``lint``, ``middleware``, ``client`` and ``testing``, and in four modules that collect public names: ``proxies``,
-``certificates``, ``endpoints`` and ``providers``.
+``lint``, ``middleware``, ``client`` and ``testing``, and in three modules that collect public names: ``proxies``,
+``certificates`` and ``providers``.
 
 docs/architecture.md is the map of the package.
 """

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from a2a_trust.auth.credentials import FromTls as FromTls
 else:
     __getattr__, __dir__ = lazy(__name__, {
-        "auth.certificate.authority": "ClientAuthority",
-        "auth.certificate.identities": "AllIssued FromDns FromEmail FromSubject FromUri OnlyIdentities OnlyThumbprints",
-        "auth.certificate.verifier": "CertificateVerifier",
-        "client.certificates": "CertificateFiles CertificateInMemory client_context",
-        "auth.certificate.source": "FromTls",
+        "auth.certificate.verifier": "ClientAuthority CertificateVerifier",
+        "auth.certificate.identities": "AllIssued FromDns FromEmail FromSubject FromUri OnlyIdentities "
+        "OnlyThumbprints", "client.certificates": "CertificateFiles CertificateInMemory client_context",
+        "auth.credentials": "FromTls",
     })  # fmt: skip

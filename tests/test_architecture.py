@@ -34,7 +34,7 @@ FLOORS = (
     ("middleware", "client"),
     ("probe", "push", "servers"),
     ("serve",),
-    ("cli", "proxies", "certificates", "endpoints", "fastapi", "providers", "telemetry", "testing", "grpc"),
+    ("cli", "proxies", "certificates", "fastapi", "providers", "telemetry", "testing", "grpc"),
     ("__main__",),
 )
 
@@ -47,7 +47,7 @@ FLOORS_WITHIN = {
         ("databases",),
     ),
     "keys": (
-        ("algorithms", "base64url", "files", "jwk", "jws", "keyset", "pss", "rotation", "sealed", "signer"),
+        ("algorithms", "base64url", "files", "jwk", "jws", "rotation", "sealed", "signer"),
         ("trust",),
         ("ring_file",),
     ),
@@ -241,7 +241,7 @@ def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
 
 #: The packages and modules whose names are public.
 PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".probe", ".push", ".serve", ".testing")
-DOORS = (".errors", ".proxies", ".certificates", ".endpoints", ".providers")
+DOORS = (".errors", ".proxies", ".certificates", ".providers")
 
 
 LAZY = [import_module(f"a2a_trust{each}") for each in (*PUBLIC, *DOORS) if each != ".errors"]

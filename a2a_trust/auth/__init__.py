@@ -37,19 +37,16 @@ if TYPE_CHECKING:
     from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark
 else:
     __getattr__, __dir__ = lazy(__name__, {
-        "auth.api_key.shared": "PostgresApiKeys RedisApiKeys", "auth.api_key.sqlite": "SqliteApiKeys",
+        "auth.api_key.shared": "PostgresApiKeys RedisApiKeys", "auth.record_table": "SqliteApiKeys SqlitePasswords",
         "auth.api_key.verifier": "ApiKeyRecord ApiKeyStore ApiKeyVerifier IssuedApiKey MemoryApiKeys",
         "auth.basic.records": "IssuedPassword MemoryPasswords PasswordRecord PasswordStore",
-        "auth.basic.sqlite": "SqlitePasswords", "auth.basic.verifier": "BasicVerifier",
-        "auth.credentials": "HttpAuthorization InCookie InHeader InQuery",
-        "auth.discovery": "JwksFile OAuth2Keys OpenIdKeys SeveralKeySources",
-        "auth.dpop": "DPoP ServerNonces", "auth.guard_config": "CredentialAt",
-        "auth.introspection": "IntrospectionVerifier", "auth.introspection_endpoint": "EndpointAuthentication",
-        "auth.issuers": "SeveralIssuers", "auth.jwt": "IdTokenVerifier JwtVerifier TokenProfile",
-        "auth.principal": "Actor Anonymous BoundVerifier CredentialKind Identity "
-        "KeyBinding Principal SubjectToken TokenBinding TokenVerifier Verifier",
-        "auth.proofs.memory": "ProofMemory VolatileProofMemory", "auth.proofs.sqlite": "SqliteProofMemory",
-        "auth.proofs.shared": "PostgresProofMemory RedisProofMemory",
+        "auth.basic.verifier": "BasicVerifier", "auth.credentials": "HttpAuthorization InCookie InHeader InQuery",
+        "auth.discovery": "JwksFile OAuth2Keys OpenIdKeys SeveralKeySources", "auth.dpop": "DPoP ServerNonces",
+        "auth.guard_config": "CredentialAt", "auth.introspection": "IntrospectionVerifier RedisTokenCache",
+        "auth.introspection_endpoint": "EndpointAuthentication",
+        "auth.token_claims": "SeveralIssuers AccessTokenMark", "auth.jwt": "IdTokenVerifier JwtVerifier TokenProfile",
+        "auth.principal": "Actor Anonymous BoundVerifier CredentialKind Identity KeyBinding Principal TokenBinding "
+        "SubjectToken TokenVerifier Verifier", "auth.proofs.memory": "ProofMemory VolatileProofMemory",
+        "auth.proofs.shared": "PostgresProofMemory RedisProofMemory", "auth.proofs.sqlite": "SqliteProofMemory",
         "auth.throttle": "FailureLimits RedisCounters",
-        "auth.token_cache": "RedisTokenCache", "auth.token_claims": "AccessTokenMark",
     })  # fmt: skip

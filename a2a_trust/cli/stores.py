@@ -11,8 +11,7 @@ from a2a_trust.errors import ConfigurationError
 if TYPE_CHECKING:
     from a2a_trust.auth.api_key.shared import PostgresApiKeys, RedisApiKeys
     from a2a_trust.auth.record_table import SqliteApiKeys
-    from a2a_trust.client.memory_postgres import PostgresCardMemory
-    from a2a_trust.client.memory_store import SqliteCardMemory
+    from a2a_trust.client.memory_store import PostgresCardMemory, SqliteCardMemory
 
 COMMAND_SECONDS: Final = 5.0
 """How long a command waits for a database."""
@@ -45,7 +44,7 @@ def card_memory(name: str, *, create: bool = False) -> CardRecords:
         from a2a_trust.client.memory_store import SqliteCardMemory
 
         return SqliteCardMemory(name, create=create)
-    from a2a_trust.client.memory_postgres import PostgresCardMemory
+    from a2a_trust.client.memory_store import PostgresCardMemory
 
     return PostgresCardMemory(postgres_url(name), timeout=COMMAND_SECONDS)
 

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.caller import reject_caller as reject_caller, require_skill as require_skill
     from a2a_trust.middleware.caller import subject_token_of as subject_token_of
     from a2a_trust.middleware.calls import Call as Call, call_of as call_of
-    from a2a_trust.middleware.card import CardReaders as CardReaders
+    from a2a_trust.middleware.card import CardReaders as CardReaders, CardSignedHere as CardSignedHere
+    from a2a_trust.middleware.card import CardSigner as CardSigner, FixedCard as FixedCard, PublicCard as PublicCard
     from a2a_trust.auth.credentials import FromTls as FromTls
+    from a2a_trust.middleware.documents import JwksEndpoint as JwksEndpoint, ProtectedResource as ProtectedResource
     from a2a_trust.middleware.door import CardEnforcementMiddleware as CardEnforcementMiddleware, Readiness as Readiness
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
+    from a2a_trust.middleware.extended_card import ExtendedCardEndpoint as ExtendedCardEndpoint
     from a2a_trust.middleware.options import ActorRules as ActorRules, GuardRules as GuardRules
     from a2a_trust.middleware.options import RequestRules as RequestRules
     from a2a_trust.middleware.options import SkillRule as SkillRule, TenantRule as TenantRule
@@ -28,13 +31,13 @@ else:
     __getattr__, __dir__ = lazy(__name__, {
         "middleware.application": "FromApplication", "middleware.audit": "Decision Observer Reason",
         "base.state_changes": "StateChange StateKind",
-        "middleware.caller": "acting_for current_principal principal_of subject_token_of",
-        "middleware.calls": "Call call_of", "middleware.card": "CardReaders",
-        "auth.certificate.source": "FromTls", "middleware.door": "CardEnforcementMiddleware Readiness readiness",
-        "middleware.extended_card": "ExtendedCard",
-        "middleware.handlers": "CallerRejectedError reject_caller require_skill",
+        "middleware.caller": "CallerRejectedError acting_for current_principal principal_of reject_caller "
+        "require_skill subject_token_of", "middleware.calls": "Call call_of",
+        "middleware.card": "CardReaders CardSignedHere CardSigner FixedCard PublicCard",
+        "auth.credentials": "FromTls", "middleware.documents": "JwksEndpoint ProtectedResource",
+        "middleware.door": "CardEnforcementMiddleware Readiness readiness",
+        "middleware.extended_card": "ExtendedCard ExtendedCardEndpoint",
         "middleware.options": "ActorRules GuardRules RequestRules SkillRule TenantRule UnsafeAnyWebhook "
-        "WebhookHostRule Webhooks",
-        "auth.peers": "Networks",
+        "WebhookHostRule Webhooks", "auth.peers": "Networks",
         "middleware.protection": "CardServing ProtectedAgent protect protect_agents",
     })  # fmt: skip

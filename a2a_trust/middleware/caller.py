@@ -324,13 +324,11 @@ RejectingError: TypeAlias = AuthenticationError | AuthorizationError | TooManyRe
 _SERVER_ERROR: Final = 500
 
 
-class CallerRejectedError(TrustError, HTTPException):
+class CallerRejectedError(TrustError, HTTPException, code="caller-rejected"):
     """A handler rejects its caller. ``rejected.error`` says why, and decides the answer.
 
     It is an HTTPException of Starlette, too: frameworks that answer other errors themselves let these pass.
     """
-
-    code = "caller-rejected"
 
     def __init__(self, rejected: Rejected) -> None:
         self.rejected: Rejected = rejected

@@ -227,7 +227,7 @@ class JwksEndpoint:
     def __init__(
         self, keys: Iterable[PublicKey] | PublishedKeys, *, max_age: int = 300, clock: Callable[[], float] = time.time
     ) -> None:
-        from a2a_trust.keys.keyset import publish_jwks  # not every agent signs, and the import takes time
+        from a2a_trust.keys.jwk import publish_jwks  # not every agent signs, and the import takes time
 
         fixed = None if hasattr(keys, "published") else tuple(keys)
         if fixed == ():

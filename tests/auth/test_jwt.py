@@ -31,8 +31,7 @@ from a2a_trust.errors import (
     UnrecognizedCredentialsError,
 )
 from a2a_trust.keys import LocalSigner
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import PublicKey, publish_jwks
 from a2a_trust.keys.trust.jwks_cache import JwksCache
 from tests.tables import walk
 

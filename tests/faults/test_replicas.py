@@ -52,7 +52,7 @@ def agents(
     folder = tmp_path_factory.mktemp("replicas")
     ring = folder / "ring.json"
     subprocess.run([sys.executable, "-m", "a2a_trust", "keys", "create", ring], check=True, stdout=subprocess.DEVNULL)
-    url = store._database.url.text
+    url = store._server.url.text
     with replicas(folder, proofs=redis_server.url, keys=url, workers=(4, 1, 1), ring=ring, more=PATIENT) as started:
         yield started
 

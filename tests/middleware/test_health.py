@@ -335,7 +335,7 @@ def test_the_path_of_readiness_is_its_own(path: Any, rules: dict[str, Any], why:
         protect(Agent(), card=CARD, verifiers=verifiers(), url="http://agent.example", rules=given)
 
 
-class Pool(MemoryApiKeys, Pooled):
+class Pool(MemoryApiKeys, Pooled[Any]):
     """A store with connections, which counts how often they are closed."""
 
     closed = 0

@@ -17,7 +17,7 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.algorithms import ALG_NAMES
 from a2a_trust.keys.jwk import PublicKey, read_jwks
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource
+from a2a_trust.middleware.documents import JwksEndpoint, ProtectedResource
 from tests.auth.test_jwt import EC, Keys
 from tests.tables import walk
 

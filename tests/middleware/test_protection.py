@@ -16,9 +16,9 @@ from starlette.routing import Host, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Principal
+from a2a_trust.auth.token_claims import SeveralIssuers
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError

@@ -37,16 +37,8 @@ from a2a_trust.client.credentials import http_scheme
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.lint.findings import Severity
-from a2a_trust.probe.requests import (
-    OTHER_SITE,
-    PREFLIGHT,
-    SENDING,
-    UNKNOWN,
-    Attempt,
-    ProbeRequest,
-    is_bearer,
-    issuer_of,
-)
+from a2a_trust.probe import requests
+from a2a_trust.probe.requests import SENDING, UNKNOWN, Attempt, ProbeRequest
 
 _SHOWN: Final = 4
 
@@ -78,7 +70,7 @@ class Exchange:
     @property
     def is_open(self) -> bool:
         """Whether the application answers a caller that it must reject."""
-        is_bad = self.attempt is not Attempt.GOOD and self.request.operation not in (UNKNOWN, PREFLIGHT)
+        is_bad = self.attempt is not Attempt.GOOD and self.request.operation not in (UNKNOWN, requests.PREFLIGHT)
         return is_bad and self.kind is AnswerKind.ANSWERED
 
     @property
@@ -255,7 +247,7 @@ def checks_of(
     """The faults of the answers from one interface, each once; ``now`` is in seconds since the epoch."""
     demanded = {name for each in view.requirements or () for name, _ in each.schemes}
     schemes = [scheme for name, scheme in view.schemes.items() if name in demanded]
-    words = {"bearer" if is_bearer(scheme) else http_scheme(scheme) for scheme in schemes}
+    words = {"bearer" if requests.is_bearer(scheme) else http_scheme(scheme) for scheme in schemes}
     first: dict[str, Exchange] = {}
     for each in exchanges:
         for rule in _faults(each, words & {"bearer", "basic", "digest"}, interface, now):
@@ -270,9 +262,9 @@ def _faults(exchange: Exchange, words: set[str], interface: Interface, now: floa
     headers = {name: value.strip().lower() for name, value in answer.headers.items()}
     if answer.valid_until is not None and answer.valid_until < now + 14 * 86_400:
         yield "certificate-ends"
-    if request.operation == PREFLIGHT:
+    if request.operation == requests.PREFLIGHT:
         origin, credentials = (headers.get(f"access-control-allow-{name}") for name in ("origin", "credentials"))
-        if (origin, credentials) == (OTHER_SITE, "true"):
+        if (origin, credentials) == (requests.OTHER_SITE, "true"):
             yield "cors-with-credentials"
     elif exchange.attempt is Attempt.GOOD:
         directives = {each.partition("=")[0].strip() for each in headers.get("cache-control", "").split(",")}
@@ -330,7 +322,7 @@ def documents_of(card: JSONObject, view: CardView) -> Iterator[tuple[str, str, F
 
 def _of_issuer(scheme: SecurityScheme, found: dict[str, Any]) -> str:
     tokens = {url for flow in getattr(scheme, "flows", ()) for name, url in flow.urls if name == "tokenUrl"}
-    if str(found.get("issuer")).rstrip("/") != issuer_of(scheme).rstrip("/"):
+    if str(found.get("issuer")).rstrip("/") != requests.issuer_of(scheme).rstrip("/"):
         return "the metadata names another issuer than its URL"
     if tokens and str(found.get("token_endpoint")) not in tokens:
         return "the metadata names another token endpoint than the card"

@@ -344,7 +344,8 @@ def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str,
         if name != "crv":
             octets = base64url.decode(value, f"JWK: {name}")
             length = _COORDINATE_OCTETS.get(algorithm.curve or "")
-            if (length and len(octets) != length) or (not length and octets[:1] in (b"", b"\0")):
+            is_long = name == "d" and len(octets) > MAX_RSA_BITS // 8  # joserfc would search its factors for minutes
+            if is_long or (length and len(octets) != length) or (not length and octets[:1] in (b"", b"\0")):
                 raise MalformedError(f"JWK: {name} has the wrong length")
             if name == "n":
                 _check_rsa_bits(int.from_bytes(octets, "big").bit_length())

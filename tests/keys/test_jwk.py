@@ -517,3 +517,5 @@ def test_a_private_rsa_number_that_is_not_of_the_key_gives_no_factors(rsa_key: r
     for text in (1, None, "", "a=", "AA"):
         with pytest.raises(MalformedError, match="JWK: "):
             private_key_from_jwk({**short, "d": text})
+    with pytest.raises(MalformedError, match="JWK: d has the wrong length"):
+        private_key_from_jwk({**short, "d": number(1 << 8192)})

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
+from functools import partial
 from math import inf
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.base import strict_json
-from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.base.strict_json import JSONObject
@@ -39,6 +39,9 @@ from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_sour
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.forms import Form, is_within, shorten
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
+
+if TYPE_CHECKING:
+    from a2a_trust.base.cache import BoundedCache
 
 Document: TypeAlias = bytes | Path | Mapping[str, Any]
 Origin: TypeAlias = str | UnsafeAnyOrigin | OriginFromCard
@@ -390,7 +393,7 @@ def seconds(now: float | datetime) -> float:
 _MAX_CACHED_BYTES: Final = 65_536
 """The largest document that is cached: larger ones would fill the memory."""
 
-_Cache: TypeAlias = BoundedCache[tuple[bytes, str | OriginFromCard] | tuple[bytes], VerifiedCard]
+_Cache: TypeAlias = "BoundedCache[tuple[bytes, str | OriginFromCard] | tuple[bytes], VerifiedCard]"
 """The key is the document and its origin, or only the document if it may come from any host."""
 
 
@@ -417,10 +420,12 @@ class CardVerifier:
         if type(remember) is not int or remember < 0:
             raise ConfigurationError(f"CardVerifier: remember={remember!r} must be a number of cards, 0 or more")
         self._trust, self._clock, self._policy, self._coverage = trust, clock, policy, coverage
-        self._remember = remember
         check_trust_source(trust, "CardVerifier: trust must be TrustFile('trust.toml'), or a TrustStore of keys")
+        from a2a_trust.base.cache import BoundedCache  # it imports asyncio, which one card does not need
+
+        self._new_cache: Callable[[], _Cache] = partial(BoundedCache, max_entries=remember)
         #: The trusted keys and the cards that they verified: one value, so that all threads see both together.
-        self._verified: tuple[TrustStore, _Cache] = trust.trust_store(), _Cache(max_entries=remember)
+        self._verified: tuple[TrustStore, _Cache] = trust.trust_store(), self._new_cache()
 
     def verify(self, document: Document, *, origin: Origin) -> VerifiedCard:
         """Verify a card at the current time. Arguments and errors are as for ``verify_card``.
@@ -433,7 +438,7 @@ class CardVerifier:
         store = self._trust.trust_store()
         last, cache = self._verified
         if store is not last:
-            cache = _Cache(max_entries=self._remember)
+            cache = self._new_cache()
             self._verified = store, cache
         # The comparison of types comes first: isinstance only would make a hit 12 % slower.
         asked = (document, origin) if type(origin) is str or not isinstance(origin, UnsafeAnyOrigin) else (document,)

@@ -45,11 +45,9 @@ def possible_secret(subject: Subject) -> Iterator[Problem]:
         name = _member_name(path)
         if is_name or name.lower().endswith(_PUBLIC) or len(name) <= 2 or _is_signature(path):
             continue
-        if (
-            secret_shapes.looks_random(text)
-            and secret_shapes.secret_kind(text) is None
-            and not _is_below_secret_name(path)
-        ):
+        if not secret_shapes.looks_random(text) or _is_below_secret_name(path):
+            continue
+        if secret_shapes.secret_kind(text) is None:
             yield Problem(
                 pointer_of(path),
                 "the text looks like a secret, and everybody can read the card",

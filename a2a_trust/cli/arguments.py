@@ -114,8 +114,7 @@ def _add_signing_keys(command: argparse.ArgumentParser) -> None:
 def _add_keygen(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Make a signing key, and the JWK Set that publishes its public key. An existing private key is never "
-        "overwritten. If only its JWK Set is missing, the JWK Set is made. For keys that replace each other over time, "
-        "make a ring: a2a-sign keys create."
+        "overwritten. For keys that replace each other over time, make a ring: a2a-sign keys create."
     )
     command.add_argument(
         "-o",

@@ -296,25 +296,3 @@ def test_the_library_sets_no_handlers(tmp_path: Path) -> None:
     assert seen == [before]
     assert main(["keys", "list", str(tmp_path / "ring.json")]) == 0
     assert [signal.getsignal(number) for number in numbers] == before  # of a program that calls the command, too
-
-
-def test_a_keygen_that_was_killed_between_its_files_is_completed(commands: Server, tmp_path: Path) -> None:
-    """The key that is there stays, and only what fits the command is completed."""
-    folder = tmp_path / "keys"
-    folder.mkdir()
-    for point in count(1):
-        run = commands.start(folder, "keygen", "-o", "key", "--kid", "mine", point=point, number=signal.SIGKILL)
-        assert run.ended() == -signal.SIGKILL
-        if names_in(folder) == {"key"}:
-            break
-    before = (folder / "key").read_bytes()
-    for arguments in (("--kid", "other"), ("--kid", "mine", "--alg", "EdDSA"), ("--kid", "mine", "--encrypt")):
-        code, said = commands.run(folder, "keygen", "-o", "key", *arguments)
-        assert (code, "a2a-sign keygen -o key --alg ES256" in said) == (2, True)
-        assert names_in(folder) == {"key"}
-    code, said = commands.run(folder, "keygen", "-o", "key", "--kid", "mine")
-    assert (code, said.splitlines()[0]) == (0, "completed ES256 key mine")
-    assert (folder / "key").read_bytes() == before
-    (public,) = read_jwks((folder / "key.jwks.json").read_bytes()).keys
-    assert public == load_private_key(folder / "key").public_key
-    assert commands.run(folder, "keygen", "-o", "key", "--kid", "mine")[0] == 2

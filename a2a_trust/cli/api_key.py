@@ -30,8 +30,8 @@ from a2a_trust.cli.stores import ApiKeys, api_keys
 from a2a_trust.errors import ConfigurationError
 
 
-def run(options: argparse.Namespace) -> int:
-    return run_action("api-key", _ACTIONS, options)
+def run(options: argparse.Namespace) -> dict[str, Any] | None:
+    return run_action(_ACTIONS, options)
 
 
 def _create(options: argparse.Namespace) -> dict[str, Any] | None:

@@ -35,7 +35,6 @@ from a2a_trust.cli.report import (
     class_of,
     error_text,
     exit_of,
-    exit_of_setup,
     mark,
     mark_verified,
     printable,
@@ -71,28 +70,25 @@ _Trust: TypeAlias = tuple[TrustStore, str | OriginFromCard | UnsafeAnyOrigin]
 _NOT_CHECKED: Final = "NOT CHECKED; give --trust, --jwks or --public-key"
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Show every card. The first card that is unreadable or, with keys, not verified sets the exit code."""
     keys: TrustedKeys | None = None
-    try:
-        options.files = named_cards(options)
-        check_private_origins(options)
-        if options.trust is not None or options.jwks or options.public_key:
-            keys = trusted_keys(options)
-        elif (
-            options.origin is not None
-            or options.origin_from_card
-            or options.any_origin
-            or options.signer
-            or options.kid is not None
-            or options.alg is not None
-        ):
-            raise ConfigurationError(
-                "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
-                "--trust FILE, --jwks FILE or --public-key FILE"
-            )
-    except (TrustError, OSError) as error:
-        return report_failure("inspect", error, as_json=options.json, code=exit_of_setup(error))
+    options.files = named_cards(options)
+    check_private_origins(options)
+    if options.trust is not None or options.jwks or options.public_key:
+        keys = trusted_keys(options)
+    elif (
+        options.origin is not None
+        or options.origin_from_card
+        or options.any_origin
+        or options.signer
+        or options.kid is not None
+        or options.alg is not None
+    ):
+        raise ConfigurationError(
+            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
+            "--trust FILE, --jwks FILE or --public-key FILE"
+        )
     results = Results("inspect", options.json)
     for name in options.files:
         try:

@@ -27,7 +27,7 @@ from a2a_trust.auth.records import Issued
 from a2a_trust.base.databases.addresses import is_database_url
 from a2a_trust.base.files.atomic import flush_folder
 from a2a_trust.cli.moments import duration, moment, rfc3339
-from a2a_trust.cli.report import Exit, error_text, mark, printable, put, report_failure, run_and_report
+from a2a_trust.cli.report import error_text, mark, printable, put
 from a2a_trust.cli.sources import naming, read_input
 from a2a_trust.errors import ConfigurationError, TrustError
 
@@ -39,25 +39,20 @@ _R = TypeVar("_R")
 
 
 def run_action(
-    name: str, actions: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | None]], options: argparse.Namespace
-) -> int:
-    """Run ``options.action`` on the store ``options.store``, and report it as JSON if the options ask for JSON."""
-    command = f"{name} {options.action}"
-
-    def act() -> dict[str, Any] | None:
-        # A URL may hold a password, and errors of databases name them without.
-        with nullcontext() if is_database_url(options.store) else naming(options.store):
-            return actions[options.action](options)
-
-    try:
-        return run_and_report(command, act, as_json=options.json)
-    except _NotShownError as error:
-        sys.stdout = None  # the rest of the output, and a report, must not be written
-        return report_failure(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
+    actions: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | None]], options: argparse.Namespace
+) -> dict[str, Any] | None:
+    """Run ``options.action`` on the store ``options.store``; errors about its file name the file."""
+    # A URL may hold a password, and errors of databases name them without.
+    with nullcontext() if is_database_url(options.store) else naming(options.store):
+        return actions[options.action](options)
 
 
-class _NotShownError(Exception):
-    """A new secret could not be shown."""
+class _NotShownError(OSError):
+    """A new secret could not be shown. The rest of the output, and a report, must not be written."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        sys.stdout = None
 
 
 def check_output(kind: str) -> None:

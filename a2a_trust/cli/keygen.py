@@ -7,12 +7,12 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from a2a_trust.base.files.atomic import FileToWrite, Over, is_taken
-from a2a_trust.cli.report import Exit, exit_of_setup, mark, printable, put, put_report, report_failure
+from a2a_trust.cli.report import mark, printable, put
 from a2a_trust.cli.sources import default_key_path, new_passphrase
-from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.files import private_key_bytes
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
@@ -22,16 +22,15 @@ _IN_ENCRYPTED_PEM = ("ES256", "ES384", "ES512", "EdDSA")
 _IN_PEM = (*_IN_ENCRYPTED_PEM, "RS256")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Make the key; an existing key is never overwritten."""
-    try:
-        private, public, signer = _make(options)
-    except (TrustError, OSError) as error:
-        return report_failure("keygen", error, as_json=options.json, code=exit_of_setup(error))
-    if options.json:
-        files = {"private_key": str(private), "jwks": str(public)}
-        put_report("keygen", Exit.OK, {"kid": signer.kid, "alg": signer.alg, **files})
-        return Exit.OK
+    private, public, signer = _make(options)
+    if not options.json:
+        _put(private, public, signer, options)
+    return {"kid": signer.kid, "alg": signer.alg, "private_key": str(private), "jwks": str(public)}
+
+
+def _put(private: Path, public: Path, signer: LocalSigner, options: argparse.Namespace) -> None:
     key = "" if options.output is None else f"--key {shlex.quote(options.output)} "
     about = "keep it secret; mode 0600"
     if private.suffix == ".pem" and _format(options, signer.alg) == "jwk":
@@ -40,7 +39,6 @@ def run(options: argparse.Namespace) -> int:
     put(f"  private key: {printable(private)}   {about}")
     put(f"  public keys: {printable(public)}   publish it; verifiers read it")
     put(f"  next:        a2a-sign {printable(key)}card.json")
-    return Exit.OK
 
 
 def _make(options: argparse.Namespace) -> tuple[Path, Path, LocalSigner]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from a2a_trust.base.files.atomic import is_taken, write_atomically
 from a2a_trust.cli.moments import duration, rfc3339
-from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report
+from a2a_trust.cli.report import mark, printable, put, put_table
 from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.keyset import publish_jwks
@@ -22,14 +22,9 @@ from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ri
 from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
 
 
-def run(options: argparse.Namespace) -> int:
-    def members() -> dict[str, Any]:
-        with key_file_warnings(), naming(options.file):
-            return {"file": options.file, **_ACTIONS[options.action](options)}
-
-    # A key set on standard output must be the only output there.
-    stream = sys.stderr if getattr(options, "output", None) == "-" else sys.stdout
-    return run_and_report(f"keys {options.action}", members, as_json=options.json, code_of=exit_of_setup, stream=stream)
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    with key_file_warnings(), naming(options.file):
+        return {"file": options.file, **_ACTIONS[options.action](options)}
 
 
 def _change(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:

@@ -18,7 +18,6 @@ from a2a_trust.cli.report import (
     Results,
     class_of,
     exit_of,
-    exit_of_setup,
     mark,
     printable,
     put,
@@ -65,14 +64,11 @@ class _Report:
         return f"with {self.findings[0].severity}s" if self.findings else "without problems"
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Lint every card. The first card with an error sets the exit code."""
-    try:
-        names = named_cards(options)
-        if options.fix and "-" in names:
-            raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
-    except (ConfigurationError, OSError) as error:
-        return report_failure("lint", error, as_json=options.json, code=exit_of_setup(error))
+    names = named_cards(options)
+    if options.fix and "-" in names:
+        raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
     results, reports = Results("lint", options.json), list[_Report]()
     for name in names:
         report = _report(name, fix=options.fix)

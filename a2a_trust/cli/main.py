@@ -145,12 +145,12 @@ def _options(arguments: list[str]) -> argparse.Namespace | int:
 
 def _run(options: argparse.Namespace) -> int:
     command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
-    if "verbose" not in options:
-        return int(command.run(options))
-    from a2a_trust.cli.report import show_log
+    from a2a_trust.cli.report import run_and_report, show_log
 
+    if "verbose" not in options:
+        return run_and_report(command.run, options)
     with show_log(verbose=options.verbose):
-        return int(command.run(options))
+        return run_and_report(command.run, options)
 
 
 def _check_is_file_or_option(arguments: list[str]) -> None:

@@ -31,8 +31,8 @@ from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_tab
 from a2a_trust.errors import ConfigurationError
 
 
-def run(options: argparse.Namespace) -> int:
-    return run_action("password", _ACTIONS, options)
+def run(options: argparse.Namespace) -> dict[str, Any] | None:
+    return run_action(_ACTIONS, options)
 
 
 def _passwords(name: str, *, create: bool = False) -> SqlitePasswords:

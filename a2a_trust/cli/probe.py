@@ -18,7 +18,6 @@ from a2a_trust.cli.report import (
     class_of,
     error_text,
     exit_of,
-    exit_of_setup,
     mark,
     printable,
     put,
@@ -71,14 +70,11 @@ def _credential(view: CardView, name: str, file: str, origin: str) -> Credential
     return BasicCredentials(user, password, origins=[origin])
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Probe every agent; the first agent that fails determines the exit code."""
-    try:
-        urls = _urls(options)
-        with needing_client("to probe agents"):
-            probe = _prepare(options, urls)
-    except (ConfigurationError, OSError) as error:
-        return report_failure("probe", error, as_json=options.json, code=exit_of_setup(error))
+    urls = _urls(options)
+    with needing_client("to probe agents"):
+        probe = _prepare(options, urls)
     results: list[_Result] = []
     for result in in_threads(probe, urls):
         results.append(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -53,11 +54,6 @@ def exit_of(error: Exception) -> Exit:
     if isinstance(error, TrustError):
         return Exit.INVALID
     raise error
-
-
-def exit_of_setup(error: Exception) -> Exit:
-    """The exit code for an error in keys, trust files and other settings of the operator, which is not about a card."""
-    return exit_of(error) if isinstance(error, OSError | CardMemoryUnavailableError) else Exit.USAGE
 
 
 def class_of(code: Exit) -> str:
@@ -255,20 +251,32 @@ def report_failure(
 
 
 def run_and_report(
-    command: str,
-    act: Callable[[], dict[str, Any] | None],
-    *,
-    as_json: bool,
-    code_of: Callable[[Exception], Exit] = exit_of,
-    stream: _Stream = _STANDARD_OUTPUT,
+    run: Callable[[argparse.Namespace], dict[str, Any] | Exit | None], options: argparse.Namespace
 ) -> Exit:
-    """Run ``act``, report the members that it returns if JSON is wanted, or its error, and return the exit code."""
+    """Run a command, and return its exit code. The members that ``run`` returns are its JSON report.
+
+    Errors about cards are reported by the commands themselves. All others are about keys, trust files and other
+    settings of the operator, whatever their class: USAGE, or INPUT_OUTPUT.
+    """
+    command = " ".join(filter(None, (options.command, getattr(options, "action", None))))
+    as_json = getattr(options, "json", "")
     try:
-        members = act()
+        done = run(options)
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
-        return report_failure(command, error, as_json=as_json, code=code_of(error), stream=stream)
-    if as_json and members is not None:
-        put_report(command, Exit.OK, members, stream)
+        code = Exit.INPUT_OUTPUT if exit_of(error) is Exit.INPUT_OUTPUT else Exit.USAGE
+        # Without standard output, people at least get the text.
+        return report_failure(
+            command, error, as_json=as_json if sys.stdout else "", code=code, stream=_report_stream(options)
+        )
+    if isinstance(done, Exit):
+        return done
+    if as_json and done is not None:
+        put_report(command, Exit.OK, done, _report_stream(options))
     return Exit.OK
+
+
+def _report_stream(options: argparse.Namespace) -> TextIO | None:
+    """A document on standard output must be the only output there."""
+    return sys.stderr if getattr(options, "output", None) == "-" else sys.stdout

@@ -132,7 +132,7 @@ class _Progress:
     written: list[str] = field(default_factory=list)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Sign the cards, verify the bytes that will be written, then write them."""
     progress, stream = _Progress(), sys.stdout
     try:

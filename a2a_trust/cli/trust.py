@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import moment, rfc3339
-from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report, warn
+from a2a_trust.cli.report import mark, printable, put, put_table, warn
 from a2a_trust.cli.sources import (
     algorithm_option,
     keys_for_alg,
@@ -45,13 +45,8 @@ from a2a_trust.keys.trust.policy import is_thumbprint
 from a2a_trust.keys.trust.store import SigningTool
 
 
-def run(options: argparse.Namespace) -> int:
-    return run_and_report(
-        f"trust {options.action}",
-        lambda: {"file": options.file, **_ACTIONS[options.action](options)},
-        as_json=options.json,
-        code_of=exit_of_setup,
-    )
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    return {"file": options.file, **_ACTIONS[options.action](options)}
 
 
 def _add(options: argparse.Namespace) -> dict[str, Any]:

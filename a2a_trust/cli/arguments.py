@@ -225,9 +225,9 @@ def _add_probe(command: argparse.ArgumentParser) -> None:
     )
     _add_quiet(command)
     _add_verbose(command)
-    output = command.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="report as JSON")
-    output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
+    _add_json_of_cards(command).add_argument(
+        "--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning"
+    )
 
 
 def _add_keys(command: argparse.ArgumentParser) -> None:
@@ -489,7 +489,7 @@ def _add_json_of_cards(command: argparse.ArgumentParser) -> argparse._MutuallyEx
         action="store_const",
         const="lines",
         dest="json",
-        help="report as JSON Lines: one object for each card, then one for all of them",
+        help="report as JSON Lines: one object for each card or agent, then one for all of them",
     )
     return forms
 

@@ -15,6 +15,7 @@ from a2a_trust.cli.card_text import Position
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
 from a2a_trust.cli.report import (
     Exit,
+    Results,
     class_of,
     error_text,
     exit_of,
@@ -22,7 +23,6 @@ from a2a_trust.cli.report import (
     printable,
     put,
     put_json,
-    put_report,
     report_failure,
 )
 from a2a_trust.cli.sources import needing_client, read_input
@@ -75,20 +75,18 @@ def run(options: argparse.Namespace) -> Exit:
     urls = _urls(options)
     with needing_client("to probe agents"):
         probe = _prepare(options, urls)
-    results: list[_Result] = []
+    results = Results("probe", options.json)
+    probed: list[_Result] = []
     for result in in_threads(probe, urls):
-        results.append(result)
+        probed.append(result)
+        _, code, report = result
+        results.add(_entry(result), code, getattr(report, "verdict", class_of(code)))
         if not options.json:
             _put(result, options)
-    code = next((code for _, code, _ in results if code is not Exit.OK), Exit.OK)
-    enforcing = sum(getattr(report, "verdict", "") == "enforced" for *_, report in results)
     if options.sarif:
-        _put_sarif(results)
-    elif options.json:
-        put_report("probe", code, {"enforcing": enforcing, "results": [*map(_entry, results)]})
-    elif len(results) > 1:
-        put(f"{enforcing} of {len(results)} agents enforce their card")
-    return code
+        _put_sarif(probed)
+        return results.exit
+    return results.put(what="agents")
 
 
 def _urls(options: argparse.Namespace) -> list[str]:

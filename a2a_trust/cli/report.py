@@ -168,14 +168,14 @@ class Results:
     def total(self) -> int:
         return self.counts.total()
 
-    def put(self) -> Exit:
+    def put(self, what: str = "cards") -> Exit:
         """Write the end of the report, for people the totals when there are several cards; return the exit code."""
         total = self.total
         if self._form:
             members = {"cards": total} if self._form == "lines" else {"results": self._entries}
             put_report(self._command, self.exit, members, self._stream, form=self._form)
         elif total > 1:
-            put(f"{total} cards: {', '.join(f'{n} {word}' for word, n in self.counts.items())}", self._stream)
+            put(f"{total} {what}: {', '.join(f'{n} {word}' for word, n in self.counts.items())}", self._stream)
         return self.exit
 
 

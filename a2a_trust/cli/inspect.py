@@ -49,12 +49,12 @@ from a2a_trust.errors import (
     ConfigurationError,
     MalformedError,
     TrustError,
-    UncoveredFieldsError,
     UnsignedCardError,
 )
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
+from a2a_trust.signing.reports import report_of_error
 from a2a_trust.signing.signature import MAX_SIGNATURES, parse_signature, signature_entries
 from a2a_trust.signing.verify import verify_document, verify_each
 from a2a_trust.signing.verify_signature import VerifiedSignature
@@ -306,14 +306,7 @@ def _verdict(document: bytes, proof: _Trust) -> tuple[dict[str, Any], Exit]:
         verified = verify_document(document, *proof, time.time(), read=UnambiguousCard)
     except TrustError as error:
         code = exit_of(error)
-        message = error.message if isinstance(error, CardVerificationError) else str(error)
-        return {
-            "verified": False,
-            "class": class_of(code),
-            "code": error.code,
-            "message": message.rstrip(":"),
-            "uncovered": list(error.pointers) if isinstance(error, UncoveredFieldsError) else [],
-        }, code
+        return {"verified": False, "class": class_of(code), **report_of_error(error, str(error))}, code
     return {
         "verified": True,
         "class": "ok",
@@ -391,7 +384,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
             _put_line("trusted:", f"{mark_verified(in_part=bool(entry['unverified']))}, {_one_line(bound)}")
         else:
             label = f"{mark('NOT VERIFIED', 'red', sys.stdout)} ({entry['class']})"
-            _put_line("trusted:", f"{label}: {_one_line(entry['message'])}")
+            _put_line("trusted:", f"{label}: {_one_line(entry['message'].rstrip(':'))}")
 
 
 def _put_outcome(signature: dict[str, Any]) -> None:

@@ -41,6 +41,9 @@ def _next_second() -> float:
     return float(math.ceil(time.time()))
 
 
+_TIMES: Final = ("published_at", "active_from", "retired_at", "removed_at", "revoked_at")
+
+
 def _entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
     """The entry for a key in a JSON report, without the private key."""
     return {
@@ -48,11 +51,7 @@ def _entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
         "alg": key.public_key.alg,
         "thumbprint": key.public_key.thumbprint,
         "state": ring.state(key, now),
-        "published_at": rfc3339(key.published_at),
-        "active_from": rfc3339(key.active_from),
-        "retired_at": rfc3339(key.retired_at),
-        "removed_at": rfc3339(key.removed_at),
-        "revoked_at": rfc3339(key.revoked_at),
+        **{name: rfc3339(getattr(key, name)) for name in _TIMES},
     }
 
 

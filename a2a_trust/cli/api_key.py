@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -37,7 +36,11 @@ class _ApiKeyActions(SecretActions[ApiKeyRecord]):
     def imported(self, expires: float) -> ApiKeyRecord:
         options = self.options
         return MemoryApiKeys().import_key(
-            _read_key(options.file), owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix
+            read_secret(options.file, "API key"),
+            owner=options.owner,
+            scopes=options.scope,
+            expires=expires,
+            prefix=options.prefix,
         )
 
     def rotated(self, store: ApiKeys, expires: float | None) -> IssuedApiKey:
@@ -85,17 +88,3 @@ class _ApiKeyActions(SecretActions[ApiKeyRecord]):
             members["replaces"] = {"id": old.key_id, "expires": rfc3339(old.expires)}
             notes.append(f"{old.key_id}, which it replaces, is valid until {rfc3339(old.expires)}")
         return members, notes
-
-
-def _read_key(name: str) -> str:
-    """The key to import, from a file, from standard input for ``-``, or typed in without an echo."""
-    if name == "-" and sys.stdin.isatty():
-        from getpass import getpass
-
-        return getpass("API key to import: ")
-    try:
-        return read_secret(name, "key").decode("ascii").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise ConfigurationError(
-            "an imported key must be visible ASCII characters without blanks, and this one has other characters"
-        ) from None

@@ -293,15 +293,23 @@ def hold_signals() -> Iterator[Callable[[], object]]:
         release()
 
 
-def read_secret(name: str, kind: str) -> bytes:
-    """The content of a file, or of standard input for ``-``, without the end of its line."""
+def read_secret(name: str, kind: str, *, twice: bool = False) -> str:
+    """The secret to import, from a file, from standard input for ``-``, or typed in without an echo."""
+    if name == "-" and sys.stdin.isatty():
+        from getpass import getpass
+
+        text = getpass(f"{kind[0].upper()}{kind[1:]} to import: ")
+        if twice and text != getpass("Once more: "):
+            raise ConfigurationError("the two passwords differ, so nothing was changed; try again")
+        return text
     try:
-        return read_input(name).removesuffix(b"\n").removesuffix(b"\r")
+        return read_input(name).decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:
         # The error does not repeat the name: people type the secret in place of its file.
-        raise OSError(
-            f"the file with the {kind}: {error.strerror}; give a file or -, never the {kind} itself"
-        ) from None
+        raise OSError(f"the file to import: {error.strerror}; give a file or -, never the {kind} itself") from None
+    except UnicodeDecodeError:
+        pass  # the error holds the secret
+    raise ConfigurationError(f"the imported {kind} is not UTF-8 text; write it in UTF-8")
 
 
 def names_in(file: str) -> list[str]:

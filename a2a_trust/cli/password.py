@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,7 +37,7 @@ class _PasswordActions(SecretActions[PasswordRecord]):
     def imported(self, expires: float) -> PasswordRecord:
         options = self.options
         return MemoryPasswords().import_password(
-            _read_password(options.file), user=options.user, scopes=options.scope, expires=expires
+            read_secret(options.file, "password", twice=True), user=options.user, scopes=options.scope, expires=expires
         )
 
     def rotated(self, store: SqlitePasswords, expires: float | None) -> IssuedPassword:
@@ -70,19 +69,3 @@ class _PasswordActions(SecretActions[PasswordRecord]):
         if before.is_good(issued.record.changed):
             return {}, ["running servers reject the old one within 2 seconds, unless they set another refresh"]
         return {}, ["note: the user had a password before, which is no longer valid; both name the same caller"]
-
-
-def _read_password(name: str) -> str:
-    """The password to import, from a file, from standard input for ``-``, or typed in twice without an echo."""
-    if name == "-" and sys.stdin.isatty():
-        from getpass import getpass
-
-        text = getpass("Password to import: ")
-        if text != getpass("Once more: "):
-            raise ConfigurationError("the two passwords differ, so nothing was changed; try again")
-        return text
-    try:
-        return read_secret(name, "password").decode()
-    except UnicodeDecodeError:
-        pass  # the error holds the password
-    raise ConfigurationError("the imported password is not UTF-8 text; write it in UTF-8")

@@ -8,7 +8,8 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,11 +30,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def _change(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
     """The ring in the file after the change; asks for the passphrase if a new key needs one."""
-    path = Path(options.file)
-    try:
+    with _existing(options.file) as path:
         return unlock(lambda passphrase: update_key_ring(path, change, passphrase=passphrase), options.file)
-    except FileNotFoundError:
-        raise _no_ring(options.file) from None
 
 
 def _next_second() -> float:
@@ -100,15 +98,12 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
-    ring, now = _ring(options.file), time.time()
+    with _existing(options.file) as path:  # no passphrase, because only private keys are encrypted
+        ring, now = load_key_ring(path), time.time()
     if not options.json:
-        put_table(
-            ("KID", "ALG", "STATE", "JOB"),
-            [
-                (printable(key.kid), key.public_key.alg, ring.state(key, now), _plan(ring, key, now))
-                for key in ring.keys
-            ],
-        )
+        plans = [(key, ring.state(key, now), _plan(ring, key, now)) for key in ring.keys]
+        rows = [(printable(key.kid), key.public_key.alg, state, plan) for key, state, plan in plans]
+        put_table(("KID", "ALG", "STATE", "JOB"), rows)
     return {"encrypted": ring.is_encrypted, "keys": [_entry(ring, key, now) for key in ring.keys]}
 
 
@@ -179,7 +174,8 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _export(options: argparse.Namespace) -> dict[str, Any]:
-    ring, now = _ring(options.file), time.time()
+    with _existing(options.file) as path:  # no passphrase, because only private keys are encrypted
+        ring, now = load_key_ring(path), time.time()
     jwks = publish_jwks(ring.published(now))
     data = f"{json.dumps(jwks, indent=2)}\n"
     if options.output == "-":
@@ -198,18 +194,15 @@ def _export(options: argparse.Namespace) -> dict[str, Any]:
     return {"output": options.output, "kids": [member["kid"] for member in jwks["keys"]]}
 
 
-def _ring(name: str) -> KeyRing:
-    """The ring. It takes no passphrase, because only private keys are encrypted."""
+@contextmanager
+def _existing(name: str) -> Iterator[Path]:
+    """In the block, the error for a missing ring says how to make one."""
     try:
-        return load_key_ring(Path(name))
+        yield Path(name)
     except FileNotFoundError:
-        raise _no_ring(name) from None
-
-
-def _no_ring(name: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"there is no key ring at {name}; to make one with its first key: a2a-sign keys create {shlex.quote(name)}"
-    )
+        raise ConfigurationError(
+            f"there is no key ring at {name}; to make one with its first key: a2a-sign keys create {shlex.quote(name)}"
+        ) from None
 
 
 _ACTIONS: Final = {"create": _create, "list": _list, "revoke": _revoke, "rotate": _rotate, "export": _export}

@@ -7,12 +7,14 @@ import sys
 
 from a2a_trust.base.databases.migrate import migrate
 from a2a_trust.base.databases.schema import VERSION
+from a2a_trust.cli.progress import note_transaction
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report
 from a2a_trust.cli.stores import COMMAND_SECONDS, postgres_url
 from a2a_trust.errors import KeySourceUnavailableError
 
 
 def run(options: argparse.Namespace) -> Exit:
+    note_transaction(options)
     url, only_check = postgres_url(options.url), options.action == "check"
     done = migrate(url, unavailable=KeySourceUnavailableError, timeout=COMMAND_SECONDS, only_check=only_check)
     code = Exit.OK if done.now >= VERSION else Exit.INVALID

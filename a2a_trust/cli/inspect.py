@@ -29,6 +29,7 @@ from a2a_trust.card.view import (
 from a2a_trust.cli.agents import check_private_origins, read_or_fetch
 from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.named_cards import named_cards
+from a2a_trust.cli.progress import note_results
 from a2a_trust.cli.report import (
     Exit,
     Results,
@@ -90,6 +91,7 @@ def run(options: argparse.Namespace) -> Exit:
             "--trust FILE, --jwks FILE or --public-key FILE"
         )
     results = Results("inspect", options.json)
+    note_results(options, len(options.files), "cards shown", lambda: results.total)
     for name in options.files:
         try:
             entry, code = _inspect(read_or_fetch(name, options), keys, name)

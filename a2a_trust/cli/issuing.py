@@ -12,14 +12,12 @@ import argparse
 import math
 import os
 import shlex
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -28,6 +26,7 @@ from a2a_trust.auth.records import Issued
 from a2a_trust.base.databases.addresses import is_database_url
 from a2a_trust.base.files.atomic import flush_folder
 from a2a_trust.cli.moments import duration, moment, rfc3339
+from a2a_trust.cli.progress import hold_signals, note_transaction
 from a2a_trust.cli.report import Exit, error_text, mark, printable, put, put_report, put_table, warn
 from a2a_trust.cli.sources import naming, read_input
 from a2a_trust.errors import ConfigurationError, TrustError
@@ -88,6 +87,7 @@ class SecretActions(Generic[_R]):
 
     def run(self) -> dict[str, Any] | None:
         """Run ``options.action``; returns the members of its report, unless it has reported itself."""
+        note_transaction(self.options)
         actions = {"create": self._create, "import": self._import, "list": self._list, "rotate": self._rotate}
         # A URL may hold a password, and errors of databases name them without.
         with nullcontext() if is_database_url(self.options.store) else naming(self.options.store):
@@ -274,23 +274,6 @@ class _NotShownError(OSError):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         sys.stdout = None
-
-
-@contextmanager
-def hold_signals() -> Iterator[Callable[[], object]]:
-    """In the block, signals that end the command wait until the block ends or calls the yielded function.
-
-    So a new secret is either shown or taken back.
-    """
-    if sys.platform == "win32":
-        yield lambda: None
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
-    release = partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-    try:
-        yield release
-    finally:
-        release()
 
 
 def read_secret(name: str, kind: str, *, twice: bool = False) -> str:

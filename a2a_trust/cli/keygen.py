@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from a2a_trust.base.files.atomic import FileToWrite, Over, is_taken
+from a2a_trust.cli.progress import hold_signals, note_targets
 from a2a_trust.cli.report import mark, printable, put
 from a2a_trust.cli.sources import default_key_path, new_passphrase
 from a2a_trust.errors import ConfigurationError
@@ -52,6 +53,7 @@ def _make(options: argparse.Namespace) -> tuple[Path, Path, LocalSigner]:
             f"-o {options.output!a}: a private key is secret, so name a file, which only you can read"
         )
     public = private.with_name(f"{private.stem}.jwks.json")
+    note_targets(options, map(str, (private, public)))
     for path in (private, public):
         if is_taken(path):
             raise _exists_error(path)
@@ -65,8 +67,9 @@ def _make(options: argparse.Namespace) -> tuple[Path, Path, LocalSigner]:
         with FileToWrite(private, Over.NOTHING) as first, FileToWrite(public, Over.NOTHING) as second:
             second.prepare(jwks, mode=0o644)
             first.prepare(data, mode=0o600)
-            first.commit()
-            second.commit()
+            with hold_signals():
+                first.commit()
+                second.commit()
     except FileExistsError as error:
         raise _exists_error(error.filename) from None
     return private, public, signer

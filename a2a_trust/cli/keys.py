@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from a2a_trust.base.files.atomic import is_taken, write_atomically
 from a2a_trust.cli.moments import duration, rfc3339
+from a2a_trust.cli.progress import note_targets
 from a2a_trust.cli.report import mark, printable, put, put_table
 from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError
@@ -24,6 +25,7 @@ from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
+    note_targets(options, [getattr(options, "output", options.file)])
     with key_file_warnings(), naming(options.file):
         return {"file": options.file, **_ACTIONS[options.action](options)}
 

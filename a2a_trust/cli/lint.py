@@ -13,6 +13,7 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import FileToWrite, Over
 from a2a_trust.cli.card_text import Position, positions_of, rewrite
 from a2a_trust.cli.named_cards import named_cards
+from a2a_trust.cli.progress import note_results, note_targets
 from a2a_trust.cli.report import (
     Exit,
     Results,
@@ -70,6 +71,10 @@ def run(options: argparse.Namespace) -> Exit:
     if options.fix and "-" in names:
         raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
     results, reports = Results("lint", options.json), list[_Report]()
+    if options.fix:
+        note_targets(options, names, "fixed")
+    else:
+        note_results(options, len(names), "cards checked", lambda: results.total)
     for name in names:
         report = _report(name, fix=options.fix)
         results.add(_entry(report), report.code, report.outcome)

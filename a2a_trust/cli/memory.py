@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import rfc3339
+from a2a_trust.cli.progress import note_transaction
 from a2a_trust.cli.report import mark, printable, put, put_table
 from a2a_trust.cli.sources import default_memory_path, naming
 from a2a_trust.cli.stores import card_memory, memory_name
@@ -17,6 +18,7 @@ from a2a_trust.client.memory import Remembered, acceptance
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     name = str(default_memory_path()) if options.file is None else memory_name(options.file)
+    note_transaction(options)
     with naming(name):
         return {"file": name, **_ACTIONS[options.action](options.file or name, options)}
 

@@ -13,6 +13,7 @@ from a2a_trust.base.workers import in_threads
 from a2a_trust.card.view import ApiKeyScheme, CardView
 from a2a_trust.cli.card_text import Position
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
+from a2a_trust.cli.progress import note_results
 from a2a_trust.cli.report import (
     Exit,
     Results,
@@ -76,6 +77,7 @@ def run(options: argparse.Namespace) -> Exit:
     with needing_client("to probe agents"):
         probe = _prepare(options, urls)
     results = Results("probe", options.json)
+    note_results(options, len(urls), "agents probed", lambda: results.total)
     probed: list[_Result] = []
     for result in in_threads(probe, urls):
         probed.append(result)

@@ -24,7 +24,7 @@ from a2a_trust.base.workers import on_all_cores
 from a2a_trust.cli.card_text import rewrite
 from a2a_trust.cli.moments import duration, moment
 from a2a_trust.cli.named_cards import NamedCard, card_sources, named_cards, reader_for
-from a2a_trust.cli.progress import Progress
+from a2a_trust.cli.progress import Progress, note_targets
 from a2a_trust.cli.report import (
     Exit,
     Results,
@@ -139,6 +139,7 @@ def run(options: argparse.Namespace) -> Exit:
         if not options.check and "-" in ([options.output] if options.output else options.files):
             stream = sys.stderr
         _check_targets(options)
+        note_targets(options, [options.output] if options.output else options.files, "" if options.output else "signed")
         job = _job(options)
         works = _sign_all(job, progress) if options.cards_from is None else _sign_lines(job, progress)
     except BrokenPipeError:

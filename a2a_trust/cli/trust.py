@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import moment, rfc3339
+from a2a_trust.cli.progress import note_targets
 from a2a_trust.cli.report import mark, printable, put, put_table, warn
 from a2a_trust.cli.sources import (
     algorithm_option,
@@ -47,6 +48,7 @@ from a2a_trust.keys.trust.store import SigningTool
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
+    note_targets(options, [options.file])
     return {"file": options.file, **_ACTIONS[options.action](options)}
 
 

@@ -20,7 +20,7 @@ from a2a_trust.base.workers import in_threads, on_all_cores
 from a2a_trust.cli.agents import FetchSettings, fetch_settings, read_or_fetch
 from a2a_trust.cli.moments import duration, moment, rfc3339
 from a2a_trust.cli.named_cards import NamedCard, card_sources, is_url, named_cards, reader_for
-from a2a_trust.cli.progress import Progress
+from a2a_trust.cli.progress import Progress, note_results
 from a2a_trust.cli.report import (
     Exit,
     Results,
@@ -180,8 +180,9 @@ def _new_report(name: str) -> TextIO:
 
 def _run(verifying: _Verification, report: TextIO | None) -> Exit:
     options = verifying.options
-    results = Results("verify", options.json)
-    with Progress(None if options.cards_from else len(options.files)) as progress:
+    results, total = Results("verify", options.json), None if options.cards_from else len(options.files)
+    note_results(options, total, "cards verified", lambda: results.total)
+    with Progress(total) as progress:
         for outcome in _outcomes(verifying):
             if outcome.lines or outcome.warnings or options.json == "lines":
                 progress.hide()

@@ -157,9 +157,9 @@ def _run(options: argparse.Namespace) -> int:
     command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
     from a2a_trust.cli.report import run_and_report, show_log
 
-    if "verbose" not in options:
-        return run_and_report(command.run, options)
-    with show_log(verbose=options.verbose):
+    if options.command == "serve" or ("verbose" not in options and "logging" not in sys.modules):
+        return run_and_report(command.run, options)  # serve logs as JSON; the import is slow, and nobody else logs
+    with show_log(verbose=getattr(options, "verbose", False)):
         return run_and_report(command.run, options)
 
 

@@ -107,7 +107,7 @@ def hold_signals() -> Iterator[Callable[[], object]]:
 
 
 def _state(name: str) -> tuple[int, int, int] | None:
-    """What changes when the file is written: it is replaced by another."""
+    """Inode, time and size of the file, which differ after a write."""
     try:
         status = os.stat(name)  # noqa: PTH116  names may be no paths
     except (OSError, ValueError):

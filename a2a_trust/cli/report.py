@@ -14,6 +14,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
+from a2a_trust.base.dates import date_of
 from a2a_trust.errors import (
     CardMemoryError,
     CardMemoryUnavailableError,
@@ -200,10 +201,11 @@ def show_log(*, verbose: bool) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             if "audit" in vars(record):
                 return  # a database was lost: the error of the command says so, too
+            about = ""
             if record.levelno >= logging.WARNING:
-                warn(record.getMessage())
-            else:
-                put(printable(record.getMessage()), sys.stderr)
+                level = mark(record.levelname.lower(), "yellow", sys.stderr)
+                about = f"{date_of(record.created)} {level}: "
+            put(f"{about}{printable(record.getMessage())}", sys.stderr)
 
     log, lines = logging.getLogger("a2a_trust"), Lines()
     level = log.level

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     if options.init is not None:
         _init(options.init)
     elif options.check:
@@ -66,9 +69,6 @@ async def _serve(agent: ServedAgent, folder: Path) -> None:
         config.certfile, config.keyfile = str(folder / listen.certificate), str(folder / listen.key)
         if listen.client_ca is not None:
             config.ca_certs, config.verify_mode = str(folder / listen.client_ca), VerifyMode.CERT_OPTIONAL
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -172,7 +172,7 @@ def keys_for_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[
 
 
 def _value_or_file(name: str) -> list[str | None]:
-    """The environment variable of that name, and the one that names its file; at most one of them is set.
+    """The environment variables ``name`` and ``name_FILE``, which names a file; at most one of them is set.
 
     An empty one is an error: a missing secret must not select another key.
     """

@@ -48,7 +48,7 @@ class Newcomer:
                 if language != "console":
                     (self._folder / name).write_text(block, encoding="utf-8")
                     continue
-                for command, shown in re.findall(r"(?m)^\$ (.*)\n((?:(?!\$ ).*\n)*)", block):
+                for command, shown in re.findall(r"(?m)^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block):
                     if command.startswith(_SERVERS):
                         (port,) = (port for port in servers if port in command)
                         self._serve(command, port, servers[port])

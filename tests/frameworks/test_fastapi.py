@@ -228,7 +228,7 @@ async def asked(app):
     return found
 
 by_query = "'query': ApiKeyVerifier(SqliteApiKeys('keys.db'), issuer='query-keys'), "
-first = open("traced.py").read().replace("verifiers={", "verifiers={" + by_query)
+first = open("traced.py").read().replace("verifiers = {", "verifiers = {" + by_query)
 line = "FastAPIInstrumentor.instrument_app(app)\\n"
 assert line in first
 other = first.replace(line, "").replace("app = protect(FastAPI(),", "app = FastAPI()\\n" + line + "app = protect(app,")

@@ -59,6 +59,7 @@ RUN_BY: Final = {
     "docs/signatures.md": ["tests/examples/test_signatures_guide.py"],
     "docs/telemetry.md": ["tests/docs/test_telemetry_page.py"],
     "docs/testing.md": ["tests/examples/test_testing_guide.py"],
+    "docs/opaque-tokens.md": ["tests/examples/test_tokens_guide.py"],
     "docs/tokens.md": ["tests/examples/test_tokens_guide.py"],
     "docs/trust.md": ["tests/examples/test_trust_guide.py"],
     "docs/tutorial.md": ["tests/docs/test_tutorial.py"],

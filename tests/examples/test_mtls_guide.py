@@ -32,6 +32,7 @@ from tests.tiers import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 
+
 def blocks(page: str, language: str = "python") -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGES[f"docs/{page}.md"], re.DOTALL)
 

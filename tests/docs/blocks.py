@@ -39,7 +39,9 @@ RUN_BY: Final = {
     **{
         f"docs/frameworks/{page.name}": [f"tests/frameworks/test_{page.stem.replace('-', '_')}.py"]
         for page in (ROOT / "docs" / "frameworks").glob("*.md")
+        if page.name != "README.md"
     },
+    "docs/frameworks/README.md": ["tests/frameworks/test_starlette.py"],
     "docs/grpc.md": ["tests/frameworks/test_grpc.py", "tests/real/test_grpc_pass.py"],
     "docs/lint.md": ["tests/docs/test_pages.py"],
     "docs/many-cards.md": ["tests/docs/test_many_cards.py"],

@@ -25,6 +25,7 @@ from a2a_trust import proxies
 from a2a_trust.certificates import CertificateFiles, client_context
 from a2a_trust.errors import InvalidCredentialsError
 from tests.certificates import Authority
+from tests.docs.newcomer import commands_of
 from tests.docs.pages import PAGES
 from tests.examples.waiting import until
 from tests.servers.serving import free_port
@@ -90,7 +91,7 @@ def ask(folder: Path, name: str, url: str) -> httpx.Response:
 def test_the_commands_lead_from_an_authority_to_a_call_and_to_its_end(tmp_path: Path) -> None:
     origin = f"https://localhost:{free_port()}"
     here = COMMANDS.replace("examples/", f"{ROOT}/examples/").replace("8443", origin[-5:].strip(":"))
-    steps = re.findall(r"(?m)^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", here)
+    steps = commands_of(here)
     new, server, client, uvicorn, curl, call, revoke = (command.replace("\\\n", " ") for command, _ in steps)
     shown = [printed for _, printed in steps if printed]
     if shutil.which("curl") is None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["block_of", "is_shown", "run_page"]
+__all__ = ["block_of", "run_page"]
 
 PAGES: Final = Path(__file__).resolve().parents[2] / "docs" / "frameworks"
 
@@ -16,12 +16,6 @@ def block_of(page: str, block: int, language: str = "python") -> str:
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
     return blocks[block]
-
-
-def is_shown(page: str, printed: str) -> bool:
-    """Whether docs/frameworks/<page>.md shows that text as what its client prints; "…" there stands for any text."""
-    shown = ".*".join(map(re.escape, block_of(page, 0, "text").strip().split("…")))
-    return re.fullmatch(shown, printed.strip()) is not None
 
 
 def run_page(page: str, names: dict[str, Any], block: int = 0) -> None:

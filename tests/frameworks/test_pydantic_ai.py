@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tests.frameworks.called_pages import GOOD, Case, Page, page_of, post
-from tests.frameworks.guide import is_shown
 from tests.frameworks.impostors import KINDS, UNCHANGED
+from tests.frameworks.page_programs import prints
 from tests.frameworks.parties import BAD, challenged_resource
 
 ENVIRONMENT: Final = "pydantic-ai-2.68.0"
@@ -62,7 +62,7 @@ def test_a_rejected_stream_is_empty(page: Page, caller: str, status: int) -> Non
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
     assert page.outcomes[Case("page")].get("answer") == '{"whoami":"ann@api-keys"}', page.outcomes[Case("page")]
-    assert is_shown("pydantic-ai", page.outcomes[Case("page")]["answer"])
+    assert prints("pydantic-ai", page.outcomes[Case("page")]["answer"])
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:

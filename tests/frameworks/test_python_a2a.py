@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests.frameworks.called_pages import GOOD, Case, Page, page_of
-from tests.frameworks.guide import is_shown
 from tests.frameworks.impostors import KINDS, UNCHANGED
+from tests.frameworks.page_programs import prints
 from tests.frameworks.parties import BAD, challenged_resource
 
 ENVIRONMENT: Final = "python-a2a-0.5.10"
@@ -69,7 +69,7 @@ def test_paths_that_are_not_named_are_not_there(page: Page, path: str) -> None:
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
     assert page.outcomes[Case("page")].get("answer") == "ann@api-keys said hello", page.outcomes[Case("page")]
-    assert is_shown("python-a2a", page.outcomes[Case("page")]["answer"])
+    assert prints("python-a2a", page.outcomes[Case("page")]["answer"])
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:

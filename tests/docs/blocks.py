@@ -48,7 +48,7 @@ RUN_BY: Final = {
     "docs/memory.md": ["tests/client/test_clients_guide.py"],
     "docs/mtls.md": ["tests/examples/test_mtls_guide.py"],
     "docs/mtls-callers.md": ["tests/examples/test_mtls_guide.py"],
-    "docs/mtls-clients.md": ["tests/examples/test_mtls_guide.py"],
+    "docs/mtls-clients.md": ["tests/examples/test_mtls_guide.py", "tests/docs/test_schemes.py"],
     "docs/mtls-proxies.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],
     "docs/operations.md": ["tests/docs/test_pages.py", "tests/docs/test_replicas.py"],
     "docs/pipelines.md": ["tests/pipelines"],

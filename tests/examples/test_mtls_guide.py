@@ -39,7 +39,7 @@ def blocks(page: str, language: str = "python") -> list[str]:
 
 
 FIRST, BOUND = blocks("mtls")
-(PROXY,), (CHECK,), (CLIENT,) = (blocks(f"mtls-{part}") for part in ("proxies", "callers", "clients"))
+(PROXY,), (CHECK,), (CLIENT, _) = (blocks(f"mtls-{part}") for part in ("proxies", "callers", "clients"))
 ((COMMANDS,), (CHECKED,)) = blocks("mtls", "console"), blocks("mtls-callers", "text")
 ID = "spiffe://example.org/agents/invoices"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import secrets
 import time
@@ -17,7 +18,7 @@ from a2a_trust import Fetcher, protect
 from a2a_trust.auth.token_claims import ScopeClaims
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.testing import memory_client
-from tests.auth.introspecting import CLIENT_SECRET, active, introspecting
+from tests.auth.introspecting import CLIENT_SECRET, introspecting
 from tests.docs.pages import PAGES
 from tests.servers.issuer import Issuer, issuing
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.anyio
 GUIDE, OPAQUE_GUIDE = PAGES["docs/tokens.md"], PAGES["docs/opaque-tokens.md"]
 FIRST, LOCAL, MARKED, SEVERAL, ACTORS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 OPAQUE, ASKED, REPLICAS = re.findall(r"```python\n(.*?)```", OPAQUE_GUIDE, re.DOTALL)
-LOCAL_PRINTS, ASKED_PRINTS = (re.findall(r"```text\n(.*?)```", page, re.DOTALL)[0] for page in (GUIDE, OPAQUE_GUIDE))
+(LOCAL_PRINTS,), (ANSWER, ASKED_PRINTS) = (re.findall(r"(?s)```text\n(.*?)```", page) for page in (GUIDE, OPAQUE_GUIDE))
 AGENT = "https://agent.example"
 IDP = "https://idp.example"
 
@@ -118,7 +119,7 @@ async def test_opaque_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     secret = tmp_path / "introspection"
     secret.write_text(f"{CLIENT_SECRET}\n")
     now = time.time()
-    async with introspecting(good=active(iss=IDP, aud=AGENT, scope="read", iat=now, exp=now + 60)) as server:
+    async with introspecting(good=json.loads(ANSWER)) as server:
         block = OPAQUE.replace('"https://idp.example/introspect"', repr(server.url))
         block = block.replace("/run/secrets/introspection", str(secret))
         fetcher = f"fetcher=Fetcher(private_origins=['http://127.0.0.1:{server.port}'])"

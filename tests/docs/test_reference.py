@@ -15,7 +15,7 @@ from a2a_trust.client.httpx import CredentialsError, CredentialsRejectedError, U
 from a2a_trust.errors import FailureReason, TrustError
 from a2a_trust.keys.files import PassphraseNeededError
 from a2a_trust.middleware.audit import Reason
-from a2a_trust.middleware.handlers import CallerRejectedError
+from a2a_trust.middleware.caller import CallerRejectedError
 from benchmarks import page as performance
 from tests.cli.conftest import CARD
 from tests.conftest import ROOT

@@ -39,12 +39,17 @@ RUN_BY: Final = {
     **{
         f"docs/frameworks/{page.name}": [f"tests/frameworks/test_{page.stem.replace('-', '_')}.py"]
         for page in (ROOT / "docs" / "frameworks").glob("*.md")
+        if page.name != "README.md"
     },
+    "docs/frameworks/README.md": ["tests/frameworks/test_starlette.py"],
     "docs/grpc.md": ["tests/frameworks/test_grpc.py", "tests/real/test_grpc_pass.py"],
     "docs/lint.md": ["tests/docs/test_pages.py"],
     "docs/many-cards.md": ["tests/docs/test_many_cards.py"],
     "docs/memory.md": ["tests/client/test_clients_guide.py"],
-    "docs/mtls.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],
+    "docs/mtls.md": ["tests/examples/test_mtls_guide.py"],
+    "docs/mtls-callers.md": ["tests/examples/test_mtls_guide.py"],
+    "docs/mtls-clients.md": ["tests/examples/test_mtls_guide.py", "tests/docs/test_schemes.py"],
+    "docs/mtls-proxies.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],
     "docs/operations.md": ["tests/docs/test_pages.py", "tests/docs/test_replicas.py"],
     "docs/pipelines.md": ["tests/pipelines"],
     "docs/probe.md": ["tests/probe/test_page.py"],
@@ -56,6 +61,7 @@ RUN_BY: Final = {
     "docs/signatures.md": ["tests/examples/test_signatures_guide.py"],
     "docs/telemetry.md": ["tests/docs/test_telemetry_page.py"],
     "docs/testing.md": ["tests/examples/test_testing_guide.py"],
+    "docs/opaque-tokens.md": ["tests/examples/test_tokens_guide.py"],
     "docs/tokens.md": ["tests/examples/test_tokens_guide.py"],
     "docs/trust.md": ["tests/examples/test_trust_guide.py"],
     "docs/tutorial.md": ["tests/docs/test_tutorial.py"],

@@ -29,3 +29,7 @@ def test_a_card_is_signed_verified_and_signed_by_other_keys(newcomer: Newcomer) 
 
 def test_the_card_memory_is_changed_as_its_page_says(newcomer: Newcomer) -> None:
     newcomer.follow(PAGES["docs/memory-stores.md"].partition("## The file")[0])
+
+
+def test_a_card_is_signed_for_sdks_as_their_page_says(newcomer: Newcomer) -> None:
+    newcomer.follow(PAGES["docs/interop.md"])

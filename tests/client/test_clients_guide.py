@@ -35,6 +35,7 @@ FETCH, PLACE, OFFLINE, EXTENDED, REPORT, REGISTRY = blocks("clients")
 SDK, OTHERS, HOOK = blocks("sdk-clients")
 (FIRST_USE,), (MESH,) = blocks("first-use"), blocks("service-mesh")
 TRANSPORT = PAGES["docs/sdk-clients.md"]
+SENT = " ".join(TRANSPORT.split())
 HOST = "127.0.0.1"
 NAMES = ("agent.example.com", "new-agent.example.com", "unsigned-agent.example.com", "registry.example.com")
 
@@ -277,7 +278,7 @@ def test_the_lines_that_the_guide_has_for_other_places_are_taken_and_the_error_n
     assert len(lines) == 4
     for options in lines:
         VerifyingTransport(httpx.HTTPTransport(), trusting(HOST), **options)
-    sent = "|".join(re.findall(r"`([A-Za-z0-9-]+)`", TRANSPORT.partition("only `Accept`")[2].partition("are sent")[0]))
+    sent = "|".join(re.findall(r"`([A-Za-z0-9-]+)`", SENT.partition("only `Accept`")[2].partition("are sent")[0]))
     assert {"accept", *sent.lower().split("|")} == set(BARE_HEADERS)
     with (
         httpx.Client(transport=VerifyingTransport(httpx.HTTPTransport(), trusting(HOST))) as http,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from a2a_trust.base.databases.migrate import migrate
+from a2a_trust.base.databases.postgres import migrate
 from a2a_trust.base.databases.schema import VERSION
 from a2a_trust.cli.report import Exit, exit_of, mark, printable, put, put_report, report_failure
 from a2a_trust.cli.stores import COMMAND_SECONDS, postgres_url

@@ -24,7 +24,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from a2a_trust.auth.records import Issued
-from a2a_trust.base.databases.addresses import is_database_url
+from a2a_trust.base.databases.availability import is_database_url
 from a2a_trust.base.files.atomic import flush_folder
 from a2a_trust.cli.moments import duration, moment, rfc3339
 from a2a_trust.cli.report import Exit, error_text, mark, printable, put, report_failure, run_and_report

@@ -17,8 +17,8 @@ from a2a_trust.cli.report import Exit, exit_of_setup, mark, printable, put, put_
 from a2a_trust.cli.sources import algorithm_option, default_key_path, key_file_warnings, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_key_file, read_private_key
+from a2a_trust.keys.jwk import publish_jwks
 from a2a_trust.keys.jws import RSA_PADDING
-from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
 #: Algorithms that follow from the kind of key in a PEM file. Only a JWK can hold the others.

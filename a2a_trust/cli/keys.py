@@ -17,7 +17,7 @@ from a2a_trust.cli.moments import duration, rfc3339
 from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report
 from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
 

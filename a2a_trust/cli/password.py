@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Final
 
 from a2a_trust.auth.basic.records import IssuedPassword, MemoryPasswords, PasswordRecord
-from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.auth.basic.user_pass import normalize
-from a2a_trust.base.databases.addresses import is_database_url
+from a2a_trust.auth.record_table import SqlitePasswords
+from a2a_trust.base.databases.availability import is_database_url
 from a2a_trust.cli.issuing import (
     Unseen,
     check_output,

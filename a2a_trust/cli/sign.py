@@ -43,8 +43,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, T
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
-from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import Arguments, check_own_work, make_claims, sign_unverified
+from a2a_trust.signing.sign import Arguments, check_own_work, make_claims, reason_to_sign, sign_unverified
 
 #: Rules of lint whose errors make a card ambiguous or contradictory, or publish a secret. Such a card is signed only
 #: with --allow RULE.

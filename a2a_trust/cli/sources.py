@@ -24,8 +24,7 @@ from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key
 from a2a_trust.keys.signer import LocalSigner
 
 if TYPE_CHECKING:
-    from a2a_trust.keys.jwk import PublicKey
-    from a2a_trust.keys.keyset import KeySet
+    from a2a_trust.keys.jwk import KeySet, PublicKey
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", "PublicKey", LocalSigner)
@@ -394,7 +393,7 @@ def _check_no_ring(name: str, data: bytes) -> None:
 
 def public_keys(name: str) -> KeySet:
     """The JWK Set of --jwks; skipped keys are warnings. ConfigurationError if no key is left."""
-    from a2a_trust.keys.keyset import read_jwks
+    from a2a_trust.keys.jwk import read_jwks
 
     with _of_option("--jwks", name):
         data = read_input(name)

@@ -25,8 +25,7 @@ from a2a_trust.cli.sources import (
     trust_file_command,
 )
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import KeySet, read_jwks
+from a2a_trust.keys.jwk import KeySet, PublicKey, read_jwks
 from a2a_trust.keys.rotation import public_keys_of_ring
 from a2a_trust.keys.trust.edit import (
     EMPTY,

@@ -26,7 +26,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust.base.net.addresses import is_this_machine
-from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card import operations
 from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.places import HeaderPlace, key_place
@@ -197,9 +196,9 @@ class Trial:
     parts: tuple[Part, ...] = ()
     origin: str = ""
 
-    async def attachment(self, request: ProbeRequest, fetcher: Fetcher | None) -> Attachment:
+    async def attachment(self, request: ProbeRequest) -> Attachment:
         """TrustError: a credential cannot be obtained."""
-        values = [await run_async(part.credential.obtain(part.scopes), fetcher) for part in self.parts]
+        values = [await run_async(part.credential.obtain(part.scopes)) for part in self.parts]
         plain = Request(method=request.method, url=request.url, headers={}, timeout={})
         return attachment_of(plain, Answer((), self.parts), values, self.origin)
 

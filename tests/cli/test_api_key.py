@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, key_id_of
 from a2a_trust.auth.principal import Identity
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.errors import InvalidCredentialsError
 from tests.cli.conftest import Done, Run
 

@@ -26,7 +26,7 @@ PYTHON = [text for language, text in BLOCKS if language == "python"]
 #: What a program of the README finds when it asks for its agent: one on this machine, by its name and over TLS.
 INTERNET = """
 import ssl
-import a2a_trust.client.flow
+import a2a_trust.client.verification
 from a2a_trust.base.net.fetcher import Fetcher
 
 class Names:
@@ -42,7 +42,7 @@ fetcher = FetcherToHere(
     ssl_context=ssl.create_default_context(cafile="authority.pem"),
     resolver=Names(),
 )
-a2a_trust.client.flow.Fetcher = lambda: fetcher
+a2a_trust.client.verification.Fetcher = lambda: fetcher
 """
 AGENT = "georoute-agent.example.com"
 

@@ -77,7 +77,7 @@ def run_block(text: str, names: dict[str, Any]) -> dict[str, Any]:
 def many(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     """One server that is all agents of the guide; which one was asked is told by the header Host."""
     with serving_agent(authority.server(*NAMES)) as running:
-        monkeypatch.setattr("a2a_trust.client.flow.Fetcher", lambda: FetcherToHere(running, authority))
+        monkeypatch.setattr("a2a_trust.client.verification.Fetcher", lambda: FetcherToHere(running, authority))
         yield running
 
 

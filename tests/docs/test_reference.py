@@ -15,7 +15,7 @@ from a2a_trust.client.httpx import CredentialsError, CredentialsRejectedError, U
 from a2a_trust.errors import FailureReason, TrustError
 from a2a_trust.keys.files import PassphraseNeededError
 from a2a_trust.middleware.audit import Reason
-from a2a_trust.middleware.handlers import CallerRejectedError
+from a2a_trust.middleware.caller import CallerRejectedError
 from benchmarks import page as performance
 from tests.cli.conftest import CARD
 from tests.conftest import ROOT
@@ -85,7 +85,7 @@ def test_the_example_of_the_errors_prints_codes(
     (block,) = re.findall(r"(?ms)^```python\n(.*?)^```$", ERRORS)
     exec(compile(block, "docs/errors.md", "exec"), {})
     assert capsys.readouterr().out == printed
-    assert ("malformed" in printed) or [printed] == re.findall(r"(?ms)^```text\n(.*?)^```$", ERRORS)
+    assert "malformed" in printed or printed == re.findall(r"(?ms)^```text\n(.*?)^```$", ERRORS)[0]
 
 
 def test_the_plots_are_those_of_the_last_measurement() -> None:

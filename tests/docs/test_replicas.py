@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from tests.auth.proofs import bound_token, by_dpop, proof
 from tests.auth.test_jwt import EC
 from tests.databases import PostgresServer, RedisServer, installed

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.base.state_changes import StateKind
 from a2a_trust.middleware.protection import protect
 from tests.docs.pages import PAGES

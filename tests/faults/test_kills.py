@@ -21,8 +21,7 @@ import pytest
 from a2a_trust.base import strict_json
 from a2a_trust.cli.main import main
 from a2a_trust.keys.files import load_private_key, save_private_key
-from a2a_trust.keys.jwk import public_key_from_jwk
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import public_key_from_jwk, read_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer

@@ -20,8 +20,7 @@ from a2a_trust.base.files.atomic import FileToWrite, write_atomically
 from a2a_trust.cli import keygen
 from a2a_trust.cli.main import main
 from a2a_trust.keys.files import private_key_bytes, save_private_key
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import PublicKey, publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from tests.faults.processes import started
 

@@ -13,13 +13,12 @@ from a2a_trust.lint.secret_shapes import (
     is_private_jwk,
     is_secret_name,
     looks_random,
-    may_hold_secret,
     secret_kind,
     stands_as_secret,
 )
 
 
-@rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
+@rule(Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
 def secret(subject: Subject) -> Iterator[Problem]:
     fix = "Remove it. If it was published, revoke it, too: everybody may know it."
     for path, value in subject.values:
@@ -32,10 +31,8 @@ def secret(subject: Subject) -> Iterator[Problem]:
             )
         elif private is not None:
             yield Problem(pointer_of((path, private)), "this is a private key, and everybody can read the card", fix)
-    texts = list(subject.texts())
-    may_be_known = may_hold_secret(text for _, text, _ in texts)
-    for path, text, is_name in texts:
-        kind = secret_kind(text) if may_be_known else None
+    for path, text, is_name in subject.texts():
+        kind = secret_kind(text)
         if kind is not None:
             where = "the name of a member" if is_name else "the text"
             yield Problem(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)
@@ -49,7 +46,7 @@ def secret(subject: Subject) -> Iterator[Problem]:
 _PUBLIC: Final = ("key", "hash", "digest", "signature", "address", "fingerprint", "thumbprint", "did", "cid", "id")
 
 
-@rule("possible-secret", Severity.WARNING, "A text is as random as a key or token.", "13.4")
+@rule(Severity.WARNING, "A text is as random as a key or token.", "13.4")
 def possible_secret(subject: Subject) -> Iterator[Problem]:
     for path, text, is_name in subject.texts():
         name = _member_name(path)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-import a2a_trust.auth.look_ups as subject
-from a2a_trust.auth.look_ups import LookUps
+import a2a_trust.base.cache as subject
+from a2a_trust.base.cache import LookUps
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.waiting import settled
 
@@ -156,4 +156,4 @@ def test_loops_of_several_threads_make_trips_of_their_own() -> None:
         for thread in threads:
             thread.join()
     assert done == [[str(number) for number in range(20)]] * 6
-    assert len(look_ups._waiting) <= 3
+    assert len(look_ups._waiting._values) <= 3

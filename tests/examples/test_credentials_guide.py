@@ -90,7 +90,7 @@ def lines(
         def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
             super().__init__(private_origins=[here, there], ssl_context=ssl_context or authority.client())
 
-    for module in ("a2a_trust", "a2a_trust.client.oauth", "a2a_trust.client.flow"):
+    for module in ("a2a_trust", "a2a_trust.client.oauth", "a2a_trust.client.verification"):
         monkeypatch.setattr(f"{module}.Fetcher", FetcherToHere)
     return lambda block: block.replace("https://agent.example.com", here).replace("https://login.example.com", there)
 

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 else:
     _find, __dir__ = lazy(__name__, {
         "auth": "ApiKeyVerifier DPoP JwtVerifier OpenIdKeys Principal SqliteApiKeys",
-        "auth.certificate.verifier": "CertificateVerifier", "card.merge": "merged_card",
-        "card.security": "CardSecurity",
+        "auth.certificate.verifier": "CertificateVerifier", "card.merge": "CardSecurity merged_card",
         "client": "AsyncVerifyingTransport CardAuth FetchOptions SqliteCardMemory "
         "VerifyingTransport async_fetch_card fetch_card verifying_client",
         "errors": "CardVerificationError ConfigurationError FetchError MalformedError TrustError",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from a2a_trust.auth.principal import Actor, Anonymous, Principal, id_of
 from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.auth.token_claims import MOST_ACTORS
+from a2a_trust.base.cache import BoundedCache
 from a2a_trust.card.operations import ends_like_operation, fold_path
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, MalformedError
@@ -146,6 +147,10 @@ class Webhooks:
     hosts: Iterable[str] | WebhookHostRule | None = None
     ports: Iterable[int] = (443,)
     fetcher: Fetcher | None = None
+    counts: BoundedCache[tuple[str, str], int] = field(
+        default_factory=lambda: BoundedCache(max_entries=65_536), init=False, repr=False, compare=False
+    )
+    """How many webhooks a caller has registered for a task; the guard that takes the place of another goes on."""
 
     def __post_init__(self) -> None:
         if self.hosts is not None and not callable(self.hosts):

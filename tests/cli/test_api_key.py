@@ -132,7 +132,7 @@ def test_a_key_that_is_given_as_an_argument_is_neither_taken_nor_repeated(run: R
     imported = run("api-key", "import", *STORE, "--owner", "alice", FOREIGN)
     assert said_nothing_of(FOREIGN, imported)
     assert imported.code == 6
-    assert "never the key itself" in imported.err
+    assert "never the API key itself" in imported.err
     assert said_nothing_of(key, run("api-key", "revoke", *STORE, key))
     assert said_nothing_of(key, run("api-key", "rotate", *STORE, key, "--json"))
     assert verified(tmp_path, key).subject == "alice"

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from a2a_trust import ApiKeyVerifier, SqliteApiKeys, protect
 from a2a_trust.auth import MemoryApiKeys
 from a2a_trust.cli.main import main
+from tests.docs.newcomer import commands_of, is_shown
 from tests.docs.pages import PAGES
 from tests.tiers import missing
 
@@ -39,9 +40,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_lint_prints_what_its_page_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (session,) = blocks("docs/lint.md", "console")
-    command, _, shown = session.partition("\n")
-    assert main(command.removeprefix("$ a2a-sign ").split()) == 0
-    assert capsys.readouterr().out == shown
+    ((command, shown),) = commands_of(session)
+    assert main(command.removeprefix("a2a-sign ").split()) == 0
+    assert is_shown(capsys.readouterr().out, shown)
 
 
 def test_the_step_for_code_scanning_writes_sarif(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,9 @@ class Newcomer:
                     (self._folder / name).write_text(block, encoding="utf-8")
                     continue
                 for command, shown in re.findall(r"(?m)^\$ (.*)\n((?:(?!\$ ).*\n)*)", block):
-                    if command.startswith(_SERVERS):
+                    if set_here := re.fullmatch(r"export (\w+)=(\S+)", command):
+                        self._environment[set_here[1]] = set_here[2]
+                    elif command.startswith(_SERVERS):
                         (port,) = (port for port in servers if port in command)
                         self._serve(command, port, servers[port])
                     else:

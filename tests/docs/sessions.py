@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.conftest import ROOT
+from tests.docs.newcomer import commands_of
 from tests.docs.pages import PAGES
 
 __all__ = ["blocks", "check_program", "check_session", "examples"]
@@ -52,7 +53,7 @@ def check_session(session: str, folder: Path) -> None:
     """
     (stands,) = set(_KEY_ID.findall(session)) or {""}
     made = ""
-    for command, shown in re.findall(r"(?m)^\$ (.*)\n((?:(?!\$ ).*\n)*)", session):
+    for command, shown in commands_of(session):
         printed = _typed(command.replace(stands, made) if made else command, folder)
         if stands and not made and (found := _KEY_ID.search(printed)):
             made = found[0]

@@ -335,7 +335,7 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
             {**KEYED, "handlers_check_skills": True},
         ),
         (
-            "an API key in the\nheader `Host`",
+            "an API key in the header `Host`",
             {**CARD, "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "Host"}}}},
             KEYED,
             CARD,

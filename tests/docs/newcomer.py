@@ -60,7 +60,9 @@ class Newcomer:
                     (self._folder / name).write_text(block, encoding="utf-8")
                     continue
                 for command, shown in commands_of(block):
-                    if command.startswith(_SERVERS):
+                    if variable := re.fullmatch(r"export (\w+)=(\S+)", command):
+                        self._environment[variable[1]] = variable[2]
+                    elif command.startswith(_SERVERS):
                         (port,) = (port for port in servers if port in command)
                         self._serve(command, port, servers[port])
                     else:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,17 +17,6 @@ from tests.tiers import missing
 README = PAGES["README.md"]
 BEFORE, INSTALL, REST = re.split(r"(?m)^## Install$|^(?=## Sign$)", README)
 PYTHON = re.findall(r"(?ms)^```python\n(.*?)^```$", README)
-
-
-def run(text: str, language: str, folder: Path) -> str:
-    """What the commands of a block print; tests/cli/test_reference.py runs those of its page."""
-    assert language == "console"
-    lines = [line.removeprefix("$ ") for line in text.strip().splitlines()]
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
-    command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, f"{text}\n{done.stderr}"
-    return done.stdout
 
 
 @pytest.mark.real

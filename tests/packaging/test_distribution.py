@@ -45,7 +45,6 @@ NEEDS = {
     "testing.callers": {"server", "serve"},
     "testing.authorization_server": set(),  # it needs two extras
     "testing.agents": set(),  # it needs two extras
-    "testing.enforcement": set(),  # so does this
     "servers.hypercorn": {"serve"},
     "serve": {"serve"},
 }

@@ -50,7 +50,7 @@ def command(name: str, port: int) -> list[str]:
 def test_the_agent_of_the_readme_is_guarded_whatever_starts_it(start: str, tmp_path: Path) -> None:
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Protect\n")[2].partition("\n## ")[0]
     (agent,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    (made,) = re.findall(r"```console\n\$ a2a-sign (.*?) > ann.key\n```", section)
+    (made,) = re.findall(r"\$ a2a-sign (api-key .*?) > ann.key\n", section)
     (tmp_path / "agent.py").write_text(agent, encoding="utf-8")
     create = [sys.executable, "-m", "a2a_trust", *made.split()]
     key = subprocess.run(create, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()

@@ -60,7 +60,7 @@ _REJECTED: Final = (
     "unread-member",
 )
 _SHOWN: Final = 5
-_NOTES: Final = "docs/a2a-sign.md#what-a-signature-says"
+_NOTES: Final = "docs/sign.md#what-a-signature-says"
 
 
 class _RejectedCardError(SigningError):

@@ -175,7 +175,7 @@ def test_notes_of_many_cards_are_counted_and_in_the_report(run: Run, cards: Path
     (cards / "zoe" / "card.json").write_text(json.dumps(loose))
     done = run("agents", "--key", "key.pem", "--expires=90d")
     assert done.out.splitlines()[3:] == [
-        "notes on 1 of the cards: --json shows them; see docs/a2a-sign.md#what-a-signature-says",
+        "notes on 1 of the cards: --json shows them; see docs/sign.md#what-a-signature-says",
         "3 cards: 3 signed",
     ]
     (cards / "zoe" / "card.json").write_text(json.dumps(loose))

@@ -598,13 +598,15 @@ async def test_nothing_is_kept_of_requests_before() -> None:
         answered = b""
         while answered.count(b"HTTP/1.1 200") < 100:
             answered += await reader.read(65536)
-        writer.close()
 
         def kept() -> int:
             gc.collect()
             return sum(isinstance(each, Running) for each in gc.get_objects()) - len(before)
 
-        await until(lambda: kept() < 10)
+        try:
+            await until(lambda: kept() < 10)
+        finally:
+            writer.close()
 
 
 async def whoami(request: Request) -> JSONResponse:

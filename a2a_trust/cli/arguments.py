@@ -167,6 +167,7 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--report", metavar="FILE", help="write a JSON line for each card, without the card, to a new file"
     )
+    _add_pipeline_reports(command)
     _add_quiet(command)
     _add_verbose(command)
     _add_json_of_cards(command)
@@ -191,6 +192,7 @@ def _add_lint(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="remove members that say nothing (null, defaults) from the files; signed cards are not changed",
     )
+    _add_pipeline_reports(command)
     _add_quiet(command)
     output = _add_json_of_cards(command)
     output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
@@ -466,6 +468,11 @@ def _add_cards_from(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_pipeline_reports(command: argparse.ArgumentParser) -> None:
+    for option, text in (("--junit", "as JUnit XML"), ("--code-quality", "as a code-quality report of GitLab")):
+        command.add_argument(option, metavar="FILE", help=f"also report {text}, in this file")
+
+
 def _add_quiet(command: argparse.ArgumentParser, text: str = "print only errors, warnings and the sum") -> None:
     command.add_argument("-q", "--quiet", action="store_true", help=text)
 
@@ -577,7 +584,9 @@ def may_be_new(action: argparse.Action, command: str) -> bool:
     """Whether the command makes the file that this argument names. ``command`` ends with its action, as in
     ``keys create``."""
     is_made = command.endswith((" create", " add", " accept", " import"))
-    return action.dest in ("output", "report", "memory") or (is_made and action.dest in ("file", "store"))
+    return action.dest in ("output", "report", "memory", "junit", "code_quality") or (
+        is_made and action.dest in ("file", "store")
+    )
 
 
 def names_database(action: argparse.Action) -> bool:

@@ -30,5 +30,5 @@ def run(options: argparse.Namespace) -> Exit:
         put(f"{mark('ok', 'green', sys.stdout)} {name}: version {done.now}")
     else:
         put(f"{mark('migrated', 'green', sys.stdout)} {name}: from version {done.before} to {done.now}")
-        put("  allow the roles of servers what docs/operations.md lists: they need no right to change tables")
+        put("  allow the roles of servers what docs/replicas.md lists: they need no right to change tables")
     return code

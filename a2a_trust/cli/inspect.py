@@ -42,6 +42,7 @@ from a2a_trust.cli.report import (
     put,
     put_table,
     report_failure,
+    short_kid,
     word_of,
 )
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
@@ -78,13 +79,9 @@ def run(options: argparse.Namespace) -> Exit:
     check_private_origins(options)
     if options.trust is not None or options.jwks or options.public_key:
         keys = trusted_keys(options)
-    elif (
-        options.origin is not None
-        or options.origin_from_card
-        or options.any_origin
-        or options.signer
-        or options.kid is not None
-        or options.alg is not None
+    elif any(
+        vars(options)[name] not in (None, False)
+        for name in ("origin", "origin_from_card", "any_origin", "signer", "kid", "alg")
     ):
         raise ConfigurationError(
             "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
@@ -371,7 +368,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
         about = ", ".join(
             filter(None, (signature["alg"], times, f"jku {signature['jku']}" if signature["jku"] else "", kind))
         )
-        kid = _cut(_one_line(signature["kid"]), _LONGEST_NAME)
+        kid = short_kid(signature["kid"])
         if entry["checked"]:
             _put_line("signed:", _wrap(f"{kid} ({about})"))
         else:

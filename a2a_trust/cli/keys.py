@@ -16,7 +16,7 @@ from typing import Any, Final
 from a2a_trust.base.files.atomic import is_taken, write_atomically
 from a2a_trust.cli.moments import duration, rfc3339
 from a2a_trust.cli.progress import note_targets
-from a2a_trust.cli.report import mark, printable, put, put_table
+from a2a_trust.cli.report import mark, printable, put, put_document, put_table
 from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import publish_jwks
@@ -181,10 +181,7 @@ def _export(options: argparse.Namespace) -> dict[str, Any]:
     jwks = publish_jwks(ring.published(now))
     data = f"{json.dumps(jwks, indent=2)}\n"
     if options.output == "-":
-        if sys.stdout is None:
-            raise OSError("standard output is closed")
-        sys.stdout.write(data)
-        sys.stdout.flush()
+        put_document(data.encode())
     else:
         target = Path(options.output)
         check_not_secret([target], [options.file])

@@ -13,6 +13,7 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import FileToWrite, Over
 from a2a_trust.cli.card_text import Position, positions_of, rewrite
 from a2a_trust.cli.named_cards import named_cards
+from a2a_trust.cli.pipeline_reports import write_reports
 from a2a_trust.cli.progress import note_results, note_targets
 from a2a_trust.cli.report import (
     Exit,
@@ -78,10 +79,10 @@ def run(options: argparse.Namespace) -> Exit:
     for name in names:
         report = _report(name, fix=options.fix)
         results.add(_entry(report), report.code, report.outcome)
-        if options.sarif:
-            reports.append(report)
-        elif not options.json:
+        reports.append(report)
+        if not options.sarif and not options.json:
             _put(report, hint=not options.fix, quiet=options.quiet)
+    write_reports("lint", list(map(_entry, reports)), options)
     if options.sarif:
         _put_sarif(reports)
         return results.exit

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Final, Self
 
@@ -45,7 +46,7 @@ class Progress:
         self._next, self._is_shown = now + _EVERY, True
         of = f" of {self._total:,}" if self._total else ""
         rate = done / (now - self._start)
-        left = f", {_clock((self._total - done) / rate)} left" if self._total and rate else ""
+        left = f", {timedelta(seconds=round((self._total - done) / rate))} left" if self._total and rate else ""
         wrong = f", {failed:,} failed" if failed else ""
         print(f"\r{done:,}{of} cards, {rate:,.0f} a second{left}{wrong}\x1b[K", end="", file=self._stream, flush=True)
 
@@ -53,12 +54,6 @@ class Progress:
         if self._is_shown and self._stream is not None:
             self._is_shown = False
             print("\r\x1b[K", end="", file=self._stream, flush=True)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def note_targets(options: argparse.Namespace, names: Iterable[str], word: str = "") -> None:

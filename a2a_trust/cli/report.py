@@ -87,6 +87,11 @@ def printable_lines(text: object) -> str:
     return re.sub(r"^( *):(?=:)", r"\1\\x3a", escaped, flags=re.MULTILINE)
 
 
+def short_kid(kid: str) -> str:
+    """The kid for people in a sentence: a thumbprint, and any other long name, is cut. JSON and lists have it whole."""
+    return printable(kid if len(kid) <= 24 else f"{kid[:12]}…")
+
+
 _BLANK_LETTERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
 """Python calls these letters printable; people see blanks."""
 
@@ -112,6 +117,13 @@ def put(text: str, stream: _Stream = _STANDARD_OUTPUT) -> None:
     target = sys.stdout if stream == _STANDARD_OUTPUT else stream
     if target is not None:
         print(text, file=target)
+
+
+def put_document(data: bytes) -> None:
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def put_json(value: dict[str, Any], stream: _Stream = _STANDARD_OUTPUT, *, form: str = "object") -> None:

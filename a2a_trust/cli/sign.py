@@ -34,7 +34,9 @@ from a2a_trust.cli.report import (
     mark,
     printable,
     put,
+    put_document,
     report_failure,
+    short_kid,
     warn,
     word_of,
 )
@@ -58,6 +60,7 @@ _REJECTED: Final = (
     "unread-member",
 )
 _SHOWN: Final = 5
+_NOTES: Final = "docs/sign.md#what-a-signature-says"
 
 
 class _RejectedCardError(SigningError):
@@ -208,7 +211,7 @@ def _write_card(work: _Work, job: _Job, folders: set[Path]) -> _Work:
     A card that has changed since it was read is read and signed again, under the lock of its file.
     """
     if work.target == "-":
-        _write(work.data)
+        put_document(work.data)
         return work
     with FileToWrite(Path(work.target), Over.ANYTHING if work.read is None else Over.WHAT_WAS_READ) as file:
         file.lock()
@@ -245,7 +248,7 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
             file.seek(0)
             if not any(work.error is not None for work in works):
                 while part := file.read(1_048_576):
-                    _write(part)
+                    put_document(part)
         return works
     with FileToWrite(Path(options.output), Over.ANYTHING) as target:
         target.lock()
@@ -282,13 +285,6 @@ def _work(job: _Job, name: str) -> _Work:
         return _rejected(name, target, error)
     in_place = name != "-" and Path(name).is_file() and os.path.realpath(name) == os.path.realpath(target)
     return replace(work, read=sha256(data).digest()) if in_place else work
-
-
-def _write(data: bytes) -> None:
-    if sys.stdout is None:
-        raise OSError("standard output is closed")
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def _check_targets(options: argparse.Namespace) -> None:
@@ -383,9 +379,9 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
         if not (options.json or options.quiet):
             noted += bool(notes)
             for note in notes if len(works) == 1 else ():
-                put(f"  note: {printable(note)}", stream)
+                put(f"  note: {printable(note)}; see {_NOTES}", stream)
     if noted and len(works) > 1:
-        put(f"notes on {noted} of the cards: --json shows them", stream)
+        put(f"notes on {noted} of the cards: --json shows them; see {_NOTES}", stream)
     return results.put()
 
 
@@ -402,7 +398,7 @@ def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> t
 def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None:
     """Print the line of one card, and the errors of lint that it was signed in spite of."""
     quiet, name = job.options.quiet, printable(work.name)
-    kids = printable(", ".join(f"{signer.kid} ({signer.alg})" for signer in job.signers))
+    kids = ", ".join(f"{short_kid(signer.kid)} ({signer.alg})" for signer in job.signers)
     if work.error is not None:
         report_failure("sign", work.error, as_json="", code=exit_of(work.error), file=work.name)
     elif status is _Status.TO_SIGN:

@@ -20,6 +20,7 @@ from a2a_trust.base.workers import in_threads, on_all_cores
 from a2a_trust.cli.agents import FetchSettings, fetch_settings, read_or_fetch
 from a2a_trust.cli.moments import duration, moment, rfc3339
 from a2a_trust.cli.named_cards import NamedCard, card_sources, is_url, named_cards, reader_for
+from a2a_trust.cli.pipeline_reports import write_reports
 from a2a_trust.cli.progress import Progress, note_results
 from a2a_trust.cli.report import (
     Exit,
@@ -34,6 +35,7 @@ from a2a_trust.cli.report import (
     printable_lines,
     put,
     put_report,
+    short_kid,
     warn,
     word_of,
 )
@@ -47,14 +49,15 @@ from a2a_trust.signing.verify import VerifiedCard, verify_document
 class _Outcome:
     """The outcome for one card, ready to be written. ``word`` is its word in the summary.
 
-    ``entry`` is for --json, or its line for --json-lines; ``reported`` is the line for --report. ``lines`` are for
-    people, and ``warnings`` for standard error.
+    ``entry`` is for --json, or its line for --json-lines; ``reported`` is the line for --report, and ``checked``
+    the entry for reports of pipelines. ``lines`` are for people, and ``warnings`` for standard error.
     """
 
     code: Exit
     word: str
     entry: dict[str, Any] | str
     reported: str
+    checked: dict[str, Any]
     lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -100,9 +103,9 @@ class _Verification:
         lines, warnings = tuple[str, ...](), tuple[str, ...]()
         is_soon = verified.valid_until <= self.until
         code = Exit.INVALID if is_soon else Exit.OK
+        soon = {"code": "expires-soon", "message": f"verified until {rfc3339(verified.valid_until)} only"}
         if not self.options.json and is_soon:
-            ends = rfc3339(verified.valid_until)
-            lines = (f"{printable(name)}: {mark('EXPIRES SOON', 'red', sys.stdout)}: verified until {ends} only",)
+            lines = (f"{printable(name)}: {mark('EXPIRES SOON', 'red', sys.stdout)}: {soon['message']}",)
         elif not (self.options.json or self.options.quiet):
             lines = tuple(_lines_of_success(name, verified, verbose=self.options.verbose))
             warnings = tuple(
@@ -120,6 +123,7 @@ class _Verification:
             word="expires soon" if is_soon else word,
             entry=self._entry(name, code, {**report, **card}),
             reported=self._report_line(name, data, code, report),
+            checked={**self._head(name, code), **(soon if is_soon else {})},
             lines=lines,
             warnings=warnings,
         )
@@ -133,6 +137,7 @@ class _Verification:
             word=class_of(code),
             entry=self._entry(name, code, report),
             reported=self._report_line(name, data, code, report),
+            checked={**self._head(name, code), **report},
             lines=() if self.options.json else tuple(_lines_of_failure(name, error, code, self.keys)),
         )
 
@@ -181,6 +186,7 @@ def _new_report(name: str) -> TextIO:
 def _run(verifying: _Verification, report: TextIO | None) -> Exit:
     options = verifying.options
     results, total = Results("verify", options.json), None if options.cards_from else len(options.files)
+    checked = list[dict[str, Any]]()
     note_results(options, total, "cards verified", lambda: results.total)
     with Progress(total) as progress:
         for outcome in _outcomes(verifying):
@@ -193,7 +199,10 @@ def _run(verifying: _Verification, report: TextIO | None) -> Exit:
                 warn(warning)
             if report is not None:
                 print(outcome.reported, file=report)
+            if options.junit is not None or options.code_quality is not None:
+                checked.append(outcome.checked)
             progress.show(results.total, results.failed)
+    write_reports("verify", checked, options)
     code = results.put()
     if report is not None:
         put_report("verify", code, {"cards": results.total}, report, form="lines")
@@ -210,7 +219,7 @@ def _outcomes(verifying: _Verification) -> Iterator[_Outcome]:
 def _lines_of_success(name: str, verified: VerifiedCard, *, verbose: bool) -> Iterator[str]:
     yield (
         f"{printable(name)}: {mark_verified(in_part=bool(verified.unverified))}: "
-        f"signed by {printable(verified.key.kid)} ({verified.key.alg}), form {verified.form}, "
+        f"signed by {short_kid(verified.key.kid)} ({verified.key.alg}), form {verified.form}, "
         f"origin {verified.origin or 'not bound'}"
     )
     if verified.unverified:

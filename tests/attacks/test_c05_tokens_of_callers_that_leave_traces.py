@@ -128,7 +128,8 @@ async def revealed(request: Request) -> JSONResponse:
 async def test_of_many_callers_at_once_each_one_is_known_by_its_own_token() -> None:
     """All have the same scopes and the same name, and half of them have no token at all."""
     tokens = [token(claims(jti=f"{number}")) for number in range(40)]
-    async with serving(revealed, keep_subject_token=True) as url, httpx.AsyncClient(trust_env=False) as http:
+    http = httpx.AsyncClient(trust_env=False, timeout=60)
+    async with serving(revealed, keep_subject_token=True) as url, http:
 
         async def ask(headers: dict[str, str]) -> Any:
             return (await http.get(url, headers=headers)).json()

@@ -146,7 +146,7 @@ def test_a_name_with_odd_characters_is_a_name(run: Run, key: Path, tmp_path: Pat
 
 
 def test_one_line_for_each_card_and_the_sums(run: Run, cards: Path) -> None:
-    kid = json.loads((cards.parent / "key.jwks.json").read_text())["keys"][0]["kid"]
+    kid = f"{json.loads((cards.parent / 'key.jwks.json').read_text())['keys'][0]['kid'][:12]}…"
     done = run("agents", "--key", "key.pem", "--expires=90d")
     lines = [f"agents/{name}: signed by {kid} (ES256)" for name in ALL]
     assert done.out.splitlines() == [*lines, "3 cards: 3 signed"]
@@ -174,7 +174,10 @@ def test_notes_of_many_cards_are_counted_and_in_the_report(run: Run, cards: Path
     loose = {**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}
     (cards / "zoe" / "card.json").write_text(json.dumps(loose))
     done = run("agents", "--key", "key.pem", "--expires=90d")
-    assert done.out.splitlines()[3:] == ["notes on 1 of the cards: --json shows them", "3 cards: 3 signed"]
+    assert done.out.splitlines()[3:] == [
+        "notes on 1 of the cards: --json shows them; see docs/sign.md#what-a-signature-says",
+        "3 cards: 3 signed",
+    ]
     (cards / "zoe" / "card.json").write_text(json.dumps(loose))
     entries = run("agents", "--key", "key.pem", "--expires=90d", "--json").json["results"]
     assert [len(entry["notes"]) for entry in entries] == [0, 0, 2]

@@ -1,4 +1,4 @@
-"""docs/operations.md is true: three replicas behind nginx run as the page says, and share what it says."""
+"""docs/replicas.md is true: three replicas behind nginx run as the page says, and share what it says."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from tests.middleware.agent import CALL
 
 pytestmark = pytest.mark.real
 
-SECTION = (
-    PAGES["docs/operations.md"].partition("### Three replicas behind nginx\n")[2].partition("### Rotate a signing")[0]
-)
+SECTION = PAGES["docs/replicas.md"].partition("## Three replicas behind nginx\n")[2]
 ISSUER, URL = "https://login.example.com", "https://agent.example.com"
 
 

@@ -7,11 +7,14 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.docs.newcomer import is_shown
+from tests.docs.pages import PAGES
 from tests.pipelines.acting import act
 from tests.pipelines.pipelines import CARD, clean_environment, make_key, python_tools
 
@@ -81,6 +84,8 @@ def test_the_action_signs_checks_verifies_and_lints(tmp_path: Path) -> None:
         "changed: true false",
         "changed: true",
     ]
+    (shown,) = re.findall(r"(?ms)^```text\n(.*?)^```$", PAGES["docs/github.md"])
+    assert any(is_shown(f"{line}\n", shown) for line in said)
     text = "\n".join(said)
     assert "agents/card.json: has to be signed: not signed by" in text
     assert re.search(r"^other cards/--check\.json: signed by", text, re.MULTILINE)
@@ -134,9 +139,46 @@ def test_lint_leaves_a_file_for_code_scanning(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, "card.json: " in done.stdout) == (1, True)
-    name = outputs.read_text().removeprefix("sarif=").removesuffix("\n")
+    (name,) = re.findall(r"^sarif=(.*)$", outputs.read_text(), re.MULTILINE)
     (run,) = json.loads(Path(name).read_text())["runs"]
     assert {result["ruleId"] for result in run["results"]} >= {"missing-member"}
+
+
+def test_findings_become_annotations_and_a_summary_that_no_card_can_steer(tmp_path: Path) -> None:
+    script = ACTION.read_text(encoding="utf-8").split("- name: Annotate and sum up\n")[1].split("run: |")[1]
+    hostile = tmp_path / "a,b::error::x <b>.json"
+    hostile.write_text(json.dumps({"name": "x", "::set-output name=x::\r\n<img src=x>": 1}))
+    report, summary = tmp_path / "report.json", tmp_path / "summary.md"
+    linted = [sys.executable, "-m", "a2a_trust", "lint", hostile.name, f"--code-quality={report}"]
+    assert subprocess.run(linted, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+    inputs = {"MODE": "lint", "REPORT": str(report), "GITHUB_STEP_SUMMARY": str(summary)}
+    done = subprocess.run(
+        [
+            "bash",
+            "--noprofile",
+            "--norc",
+            "-eo",
+            "pipefail",
+            "-c",
+            textwrap.dedent(script.partition("\n    - name:")[0]),
+        ],
+        cwd=tmp_path,
+        env=clean_environment(tmp_path / "home", **inputs, PYTHON=sys.executable, CI="true"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(report.read_text())
+    assert len(done.stdout.splitlines()) == len(found) == summary.read_text().count("<tr>") > 3
+    place = "file=a%2Cb%3A%3Aerror%3A%3Ax <b>.json,line=1,title=a2a-sign lint%3A missing-member"
+    assert f"::error {place}::" in done.stdout
+    assert all(
+        re.match(r"::(error|warning|notice) file=[^:,]+,line=1,title=[^:,]+::", each)
+        for each in done.stdout.splitlines()
+    )
+    assert "<img" not in summary.read_text()
+    assert "<b>" not in summary.read_text()
 
 
 def test_linters_of_actions_find_nothing() -> None:
@@ -158,7 +200,7 @@ def test_linters_of_actions_find_nothing() -> None:
 def test_no_input_stands_in_a_script_and_one_step_has_the_key() -> None:
     """zizmor reports an input in a script too; the step with the key is ours to keep alone."""
     steps = ACTION.read_text(encoding="utf-8").split("\n    - name: ")[1:]
-    assert len(steps) == 4
+    assert len(steps) == 5
     for step in steps:
         assert "${{" not in step.partition("run: |")[2]
     assert [step.partition("\n")[0] for step in steps if "inputs.key" in step] == ["Sign or check"]

@@ -117,7 +117,7 @@ class FromProxy:
             if self._form.every_time and _is_secret(self._peers, secret):
                 raise KeySourceUnavailableError(
                     f"the proxy sent no {' or '.join(self._form.names)}, so it does not overwrite its clients' header; "
-                    "configure it as in docs/mtls.md"
+                    "configure it as in docs/mtls-proxies.md"
                 )
             return ()
         check_sender(self._peers, scope, secret, "a header has a client certificate")

@@ -188,4 +188,4 @@ def test_an_object_of_no_library_is_rejected(ours: Any) -> None:
     with pytest.raises(TypeError, match=r"^transport: str is not an httpx2?\.BaseTransport$"):
         ours.VerifyingTransport("https://agent.example.com", OWNER_TRUSTED)
     with pytest.raises(TypeError, match="pass it as auth="):
-        ours.CardAuth(CARD, KEY, trust=OWNER_TRUSTED)(ours._LIBRARY.request("GET", URL))
+        ours.CardAuth(CARD, KEY, trust=OWNER_TRUSTED)(ours._LIBRARY.module.Request("GET", URL))

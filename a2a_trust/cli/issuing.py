@@ -158,10 +158,9 @@ class SecretActions(Generic[_R]):
             put_table(self.headings, map(self._row, [*map(self.entry_of, records), *damaged]))
             for name, why in unreadable:
                 warn(f"{printable(name)} is rejected, because the record is unreadable: {why}")
-        member = self.headings[0].lower()
         return {
             f"{self.kind}s": list(map(self.entry_of, records)),
-            "unreadable": [{member: printable(name), "reason": why} for name, why in unreadable],
+            "unreadable": [{self.headings[0].lower(): printable(name), "reason": why} for name, why in unreadable],
         }
 
     def _row(self, entry: dict[str, Any]) -> list[str]:
@@ -207,8 +206,8 @@ class SecretActions(Generic[_R]):
     def _line(self, record: _R) -> str:
         """The record with its rights, for people."""
         ends, scopes = rfc3339(record.expires), " ".join(sorted(record.scopes)) or "no scopes"
-        name, of = self._name_of(record), getattr(record, self.person)
-        title = f"the {self.kind} of {printable(of)}" if name == of else f"{name} of {printable(of)}"
+        name = f"the {self.kind}" if self.name == self.person else self._name_of(record)
+        title = f"{name} of {printable(getattr(record, self.person))}"
         return f"{title}: {scopes}, {f'until {ends}' if ends else 'never expires'}"
 
     # --- a new secret is shown, or taken back -----------------------------------------------------------------------
@@ -250,9 +249,10 @@ class SecretActions(Generic[_R]):
 
     def _take_back(self, issued: Issued[_R], store: Any, error: BaseException) -> None:
         why = getattr(error, "strerror", None) or (error_text(error) if isinstance(error, Exception) else "interrupted")
-        is_back = issued.replaces is not None and issued.replaces.is_good(time.time())
-        undone = f"it was revoked at once{', and the old one stays valid as before' if is_back else ''}"
-        name = self._name_of(issued.record)
+        name, old = self._name_of(issued.record), issued.replaces
+        undone = f"{'it' if self.name == self.person else name} was revoked at once"
+        if old is not None and old.is_good(time.time()):
+            undone += f", and {'the old one' if self.name == self.person else self._name_of(old)} stays valid as before"
         try:
             with hold_signals():
                 store.take_back(issued)

@@ -22,7 +22,6 @@ pytestmark = TMPFS
 #: Commands that write, and the file that the error has to name.
 WRITING = [
     ("keygen -o disk/new.pem", "disk/new.jwks.json"),
-    ("keygen -o disk/lone.jwk --kid lone", "disk/lone.jwks.json"),
     ("keys create disk/new.json", "disk/new.json"),
     ("keys revoke disk/ring.json old", "disk/ring.json"),
     ("keys export disk/ring.json -o disk/new.json", "disk/new.json"),
@@ -53,7 +52,7 @@ READING = [
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """A disk with a file of each kind; in ``lone.jwk`` a key without its public half."""
+    """A disk with a file of each kind; in ``lone.jwk`` a private key alone."""
     with small_disk(tmp_path / "disk") as disk:
         first = generate_signer(kid="first")
         save_private_key(disk.path / "lone.jwk", generate_signer(kid="lone"), format="jwk")

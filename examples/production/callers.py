@@ -13,8 +13,8 @@ from threading import Event, Thread
 import httpx
 
 from a2a_trust import Fetcher, Origins, TrustedKey, TrustFile, TrustStore, generate_signer, verify_card
-from a2a_trust.client import ClientCredentials, ClientSecret, OAuthClient, SecretFile
-from a2a_trust.client import CredentialsRejectedError, sync_verifying_client
+from a2a_trust.client import CardAuth, ClientCredentials, ClientSecret, CredentialsRejectedError, FetchOptions, OAuthClient
+from a2a_trust.client import SecretFile, fetch_card
 from a2a_trust.keys import read_jwks
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}}
@@ -51,6 +51,16 @@ class Answer:
     sent: dict[str, str] = field(default_factory=dict, repr=False)
 
 
+class Recording(httpx.HTTPTransport):
+    """A network that notes the credential of each request as it is sent, so that a drill can send it once more."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        lines = {name.lower().decode(): value.decode() for name, value in request.headers.raw}
+        answer = super().handle_request(request)
+        answer.extensions["sent"] = {name: lines[name] for name in ("authorization", "dpop") if name in lines}
+        return answer
+
+
 class Example:
     """The example that runs in a folder, as its callers see it."""
 
@@ -59,10 +69,14 @@ class Example:
         self.settings = dict(line.split("=", 1) for line in (folder / "settings.env").read_text().splitlines())
         self.url, self.issuer = self.settings["AGENT_URL"], self.settings["ISSUER"]
         self.replicas = {str(n): f"http://127.0.0.1:{self.settings[f'REPLICA_{n}_PORT']}" for n in (1, 2, 3)}
-        self.tls = ssl.create_default_context(cafile=folder / "tls" / "ca.pem")
+
+    def tls(self) -> ssl.SSLContext:
+        """Settings for one client: httpcore changes them for each connection, which other threads must not see."""
+        return ssl.create_default_context(cafile=self.folder / "tls" / "ca.pem")
 
     def client(self, url: str = "") -> httpx.Client:
-        return httpx.Client(base_url=url or self.url, verify=self.tls, trust_env=False, timeout=60)
+        network = Recording(verify=self.tls())
+        return httpx.Client(base_url=url or self.url, transport=network, trust_env=False, timeout=60)
 
     def token_client(self, name: str) -> httpx.Client:
         """A client of the provider, whose tokens are bound to its key."""
@@ -72,16 +86,15 @@ class Example:
             client_id=name,
             authentication=ClientSecret(SecretFile(self.folder / "secrets" / "clients" / name)),
             dpop=generate_signer("ES256"),
-            fetcher=Fetcher(private_origins=[self.issuer], ssl_context=self.tls, timeout=60),
+            fetcher=Fetcher(private_origins=[self.issuer], ssl_context=self.tls(), timeout=60),
         )
         credential = ClientCredentials(login, origins=[self.url], allowed_scopes=["invoices"], resource=self.url)
-        return sync_verifying_client(
-            self.url,
-            trust=TrustFile(self.folder / "callers" / "trust.toml"),
-            credentials={"login": credential},
-            authorities=self.folder / "tls" / "ca.pem",
-            timeout=httpx.Timeout(60),
-        )
+        trust = TrustFile(self.folder / "callers" / "trust.toml")
+        fetcher = Fetcher(private_origins=[self.url], ssl_context=self.tls(), timeout=60)
+        card = fetch_card(self.url, trust, FetchOptions(fetcher=fetcher))
+        http = self.client()
+        http.auth = CardAuth(card, {"login": credential}, trust=trust)
+        return http
 
     def kids(self, replica: str) -> frozenset[str]:
         """The keys that signed the card that this replica serves, by the trust file of the callers."""
@@ -104,8 +117,8 @@ def ask(http: httpx.Client, agent: str, caller: str, headers: dict[str, str]) ->
     except httpx.TransportError:
         return Answer(caller, began, 0)
     text = answer.json()["result"]["message"]["parts"][0]["text"] if answer.status_code == 200 else ""
-    sent = {name: answer.request.headers[name] for name in ("authorization", "dpop") if name in answer.request.headers}
-    return Answer(caller, began, answer.status_code, text[-1:], answer.headers.get("Retry-After", ""), sent)
+    retry_after, sent = answer.headers.get("Retry-After", ""), answer.extensions.get("sent", {})
+    return Answer(caller, began, answer.status_code, text[-1:], retry_after, sent)
 
 
 class Load:

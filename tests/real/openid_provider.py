@@ -31,7 +31,7 @@ ALGS: Final = ("RS256", "ES256", "EdDSA")
 AUDIENCE: Final = "https://agent.example"
 
 _HERE: Final = Path(__file__).resolve().parent
-_LOCKED: Final = _HERE / "oidc-provider-9.13.3"
+_LOCKED: Final = _HERE.parents[1] / "examples" / "production" / "oidc-provider-9.13.3"
 
 
 @contextmanager

@@ -9,12 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
+from typing import Self
 
 import httpx
 
 from a2a_trust import Fetcher, Origins, TrustedKey, TrustFile, TrustStore, generate_signer, verify_card
-from a2a_trust.client import CardAuth, ClientCredentials, ClientSecret, CredentialsRejectedError, FetchOptions, OAuthClient
-from a2a_trust.client import SecretFile, fetch_card
+from a2a_trust.client import (
+    CardAuth,
+    ClientCredentials,
+    ClientSecret,
+    CredentialsRejectedError,
+    FetchOptions,
+    OAuthClient,
+    SecretFile,
+    fetch_card,
+)
 from a2a_trust.keys import read_jwks
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}}
@@ -137,7 +146,7 @@ class Load:
         self._threads: list[Thread] = []
         self._audited_before = self._audited()
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> Self:
         work = [(self._call_by_key, (name, path)) for name, path in self.keys.items()]
         work += [(self._call_by_token, (name,)) for name in self.tokens]
         work += [(self._verify, (is_copy,)) for is_copy in (True, False)]
@@ -173,7 +182,9 @@ class Load:
         """Wait until each replica answers this caller, after this moment."""
         since = time.monotonic()
         enough = set(self.example.replicas)
-        self._until(lambda: {each.replica for each in self.of(caller, 200, since)} == enough, f"all replicas admit {caller}")
+        self._until(
+            lambda: {each.replica for each in self.of(caller, 200, since)} == enough, f"all replicas admit {caller}"
+        )
 
     def sees_verifiers(self) -> None:
         """Wait until verifiers have verified some cards that they fetched after this moment."""

@@ -1,7 +1,7 @@
 """Drills of the running example: ``python examples/production/drill.py FOLDER revoked-team``.
 
-Each drill breaks something while callers call and verifiers verify, repairs it with the commands that it shows, and fails
-if anything was accepted that must not be, or lost that was acknowledged.
+Each drill breaks something while callers call and verifiers verify, and repairs it with the commands that it shows. It
+fails if anything was accepted that must not be, or lost that was acknowledged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Drill:
         """Run a command in the folder of the example, and show it. What it printed."""
         self.say(f"  $ {command}")
         done = subprocess.run(
-            ["bash", "-c", command.replace("examples/production", str(HERE))],
+            ["/bin/bash", "-c", command.replace("examples/production", str(HERE))],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -79,9 +79,8 @@ class Drill:
         self.run(f"rm {' '.join(f'stop/{name}' for name in names)}")
 
     def new_key(self, owner: str) -> Path:
-        self.run(
-            f'a2a-sign api-key create --store "$OWNER_DATABASE" --scope invoices --owner {owner} -q > callers/{owner}.key'
-        )
+        create = 'a2a-sign api-key create --store "$OWNER_DATABASE" --scope invoices'
+        self.run(f"{create} --owner {owner} -q > callers/{owner}.key")
         return self.folder / "callers" / f"{owner}.key"
 
     def revoke(self, owner: str) -> None:
@@ -110,7 +109,7 @@ class Drill:
 
     def ring(self) -> list[dict[str, str]]:
         listed = subprocess.run(
-            ["a2a-sign", "keys", "list", "signing/ring.json", "--json"],
+            [Path(sys.executable).with_name("a2a-sign"), "keys", "list", "signing/ring.json", "--json"],
             cwd=self.folder, env=self.environment, capture_output=True, check=True,
         )  # fmt: skip
         keys: list[dict[str, str]] = json.loads(listed.stdout)["keys"]
@@ -179,24 +178,30 @@ def revoked_team(drill: Drill) -> None:
 
 
 def leaked_key(drill: Drill) -> None:
-    """A thief has the ring and signs a card. The key is revoked while nobody is rejected."""
+    """A thief has the ring and signs a card. The key is revoked, and no caller is rejected meanwhile."""
     (kid,) = (each["kid"] for each in drill.ring() if each["state"] == "active")
     drill.run("cp signing/ring.json callers/stolen.json")
     drill.run("sed 's/about invoices/about your passwords/' agent/card.json > callers/forged.json")
     drill.run("a2a-sign callers/forged.json --key callers/stolen.json --expires 365d -q")
     verify = 'a2a-sign verify callers/forged.json --trust callers/trust.toml --origin "$AGENT_URL" -q'
     drill.run(verify)
-    drill.say("  the card of the thief is verified; now the five commands:")
+    drill.say("  the forged card is verified; now the five commands:")
     with Load(drill.example, drill.teams) as load:
         drill.run(f"a2a-sign keys revoke signing/ring.json {kid}")
         drill.run("sh examples/production/renew.sh")
-        until(lambda: all(kid not in drill.example.kids(each) for each in drill.example.replicas), "the new card is served")
+        until(
+            lambda: all(kid not in drill.example.kids(each) for each in drill.example.replicas),
+            "the new card is served",
+        )
         drill.run(f'a2a-sign trust revoke agent/trust.toml {kid} --reason "the ring was read"')
         drill.run(f'a2a-sign trust revoke callers/trust.toml {kid} --reason "the ring was read"')
-        drill.run('a2a-sign verify "$AGENT_URL" --trust callers/trust.toml --private-origins --memory callers/cards.db -q')
+        drill.run(
+            'a2a-sign verify "$AGENT_URL" --trust callers/trust.toml --private-origins --memory callers/cards.db -q'
+        )
         revoked = time.monotonic()
+        drill.say("  the forged card is rejected, and no replica serves it:")
         drill.run(verify, code=UNTRUSTED)
-        # Even in the place of the card, the card of the thief is not served.
+        # Even in its place the forged card is not served.
         drill.run("cp agent/card.json signing/card.signed.json && cp callers/forged.json agent/card.json")
         until(lambda: drill.audited("not-reloaded"), "the replicas do not load the card of the thief")
         drill.check_cards()
@@ -204,18 +209,22 @@ def leaked_key(drill: Drill) -> None:
         until(lambda: drill.audited("reloaded"), "the replicas load the card")
         load.sees_verifiers()
     trusted = [kids for began, kids, is_copy in load.signers if is_copy and began > revoked + TRUST_SECONDS]
-    check(bool(trusted) and all(kid not in kids for kids in trusted), "no verifier trusts the leaked key a second later")
+    check(
+        bool(trusted) and all(kid not in kids for kids in trusted), "no verifier trusts the leaked key a second later"
+    )
     callers_stay(load, *drill.teams)
 
 
 def rotation(drill: Drill) -> None:
-    """The next key is published, signs after the overlap, and no verifier and no caller notices."""
+    """The next key is published, and signs after the overlap. No verifier and no caller notices."""
     (old,) = (each["kid"] for each in drill.ring() if each["state"] == "active")
     with Load(drill.example, drill.teams) as load:
         drill.run("a2a-sign keys rotate signing/ring.json --overlap 1m --keep 10m")
         drill.run("sh examples/production/renew.sh")
         ((new, signs_from),) = (
-            (each["kid"], datetime.fromisoformat(each["active_from"])) for each in drill.ring() if each["state"] == "next"
+            (each["kid"], datetime.fromisoformat(each["active_from"]))
+            for each in drill.ring()
+            if each["state"] == "next"
         )
         load.sees_verifiers()
         until(lambda: datetime.now(UTC) > signs_from, "the new key signs")
@@ -288,7 +297,7 @@ def lost_redis(drill: Drill) -> None:
 
 
 def restore(drill: Drill) -> None:
-    """The disk of PostgreSQL is lost. Every change that was acknowledged is there again, also those after the backup."""
+    """The disk of PostgreSQL is lost. Every acknowledged change comes back, also a change after the backup."""
     dismissed = drill.new_key("dismissed")
     drill.run("sh examples/production/backup.sh")
     joiner = drill.new_key("joiner")

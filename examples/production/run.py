@@ -1,8 +1,8 @@
 """Three replicas of an agent and all that they need, on this machine: ``python examples/production/run.py FOLDER``.
 
-nginx, PostgreSQL with its backup, Redis, an OpenID provider and Prometheus, on free ports of the loopback interface. Every
-file is made in FOLDER by the scripts beside this one. A second start continues with what is there. A program that ends is
-started again, as a supervisor does; a file ``stop/NAME`` ends a program and keeps it down. Ctrl-C ends all.
+nginx, PostgreSQL with its backup, Redis, an OpenID provider and Prometheus, on free ports of the loopback interface.
+Every file is made in FOLDER by the scripts beside this one. A second start continues with what is there. A program that
+ends is started again, as a supervisor does; a file ``stop/NAME`` ends a program and keeps it down. Ctrl-C ends all.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Supervisor:
         """Run a script beside this file in FOLDER, while the programs run."""
         with (self.folder / "logs" / f"{script}.log").open("ab") as log:
             process = subprocess.Popen(
-                ["sh", HERE / script], cwd=self.folder, env=self.environment, stdout=log, stderr=log
+                ["/bin/sh", HERE / script], cwd=self.folder, env=self.environment, stdout=log, stderr=log
             )
         while process.poll() is None:
             self.look()
@@ -223,9 +223,7 @@ def start(supervisor: Supervisor, settings: dict[str, str]) -> None:
         }
         command = [sys.executable, "-m", "uvicorn", "--app-dir", str(HERE), "replica:app", "--port", port]
         command += ["--no-access-log", "--timeout-keep-alive", "75"]
-        replicas.append(
-            Program(f"replica-{number}", command, answers(f"http://127.0.0.1:{port}/readyz"), environment)
-        )
+        replicas.append(Program(f"replica-{number}", command, answers(f"http://127.0.0.1:{port}/readyz"), environment))
     prometheus = f"127.0.0.1:{settings['PROMETHEUS_PORT']}"
     supervisor.add(
         *replicas,

@@ -60,6 +60,7 @@ RUN_BY: Final = {
     "docs/trust.md": ["tests/examples/test_trust_guide.py"],
     "docs/tutorial.md": ["tests/docs/test_tutorial.py"],
     "examples/README.md": ["tests/examples"],
+    "examples/production/README.md": ["tests/real/test_production.py"],
 }
 
 _BROKEN_SETTING: Final = "{broken: [\n"

@@ -6,6 +6,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
@@ -18,6 +19,7 @@ from a2a_trust.client import (
     CardAuth,
     ClientCredentials,
     ClientSecret,
+    CredentialsError,
     CredentialsRejectedError,
     FetchOptions,
     OAuthClient,
@@ -208,9 +210,10 @@ class Load:
                 self.answers.append(ask(http, self.example.url, caller, headers))
 
     def _call_by_token(self, caller: str) -> None:
-        with self.example.token_client(caller) as http:
-            while not self._is_over.wait(PAUSE):
-                self.answers.append(ask(http, self.example.url, caller, {}))
+        while not self._is_over.is_set():
+            with self.example.token_client(caller) as http, suppress(CredentialsError):  # its card's key was revoked
+                while not self._is_over.wait(PAUSE):
+                    self.answers.append(ask(http, self.example.url, caller, {}))
 
     def _verify(self, is_copy: bool) -> None:
         """With a copy of the keys, or with the key set that the agent publishes, which is kept for its max-age."""

@@ -138,18 +138,17 @@ def production() -> Iterator[Production]:
             assert is_as_shown(running.start(), RUN)
             yield running
         finally:
-            if running.process is not None:
-                running.process.terminate()
-                running.process.wait(END_SECONDS)
+            if running.process is not None and running.process.returncode is None:
+                running.end()
 
 
 @pytest.fixture(scope="module")
 def rotating(production: Production) -> Iterator[subprocess.Popen[str]]:
     """The rotation takes a minute, in which the other drills go on."""
     process = production.popen("python examples/production/drill.py demo rotation")
-    yield process
-    process.kill()
-    process.wait()
+    with process:
+        yield process
+        process.kill()
 
 
 def example_of_ports() -> dict[str, int]:

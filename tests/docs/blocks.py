@@ -32,7 +32,6 @@ RUN_BY: Final = {
     "docs/clients.md": ["tests/client/test_clients_guide.py"],
     "docs/credentials.md": ["tests/examples/test_credentials_guide.py"],
     "docs/decisions.md": ["tests/docs/test_decisions.py"],
-    "docs/deployment.md": ["tests/docs/test_deployment.py"],
     "docs/dpop.md": ["tests/examples/test_dpop_guide.py"],
     "docs/errors.md": ["tests/docs/test_reference.py"],
     "docs/forward-auth.md": ["tests/real/test_forward_auth.py"],

@@ -66,7 +66,7 @@ def test_each_command_copies_a_store_in_use(folder: Path) -> None:
 
 
 def test_readiness_is_as_the_page_shows() -> None:
-    program, endpoint = blocks("docs/operations.md", "python")[2:]
+    program, endpoint = blocks("docs/operations.md", "python")[1:]
     names: dict[str, Any] = {"JSONResponse": JSONResponse}
     exec(program, names)
     exec(endpoint, names)
@@ -89,7 +89,7 @@ def test_the_agent_of_operations_starts(folder: Path) -> None:
     assert main(["keys", "create", "ring.json"]) == 0
     assert main(["card.json", "--key", "ring.json"]) == 0
     SqliteApiKeys("keys.db", create=True)
-    program = blocks("docs/operations.md", "python")[1]
+    program = blocks("docs/operations.md", "python")[0]
     names = {"agent": Starlette()}
     exec(compile(program.replace("/etc/agent/", ""), "docs/operations.md", "exec"), names)
     assert callable(names["app"])

@@ -83,10 +83,11 @@ class Program:
 
 
 class Supervisor:
-    """Keeps programs running in FOLDER."""
+    """Keeps programs running in FOLDER. They get PATH, HOME and variables of their own, and no other variable."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self.folder, self.environment = folder, environment
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self.programs: list[Program] = []
 
     def add(self, *programs: Program) -> None:
@@ -115,9 +116,11 @@ class Supervisor:
 
     def run(self, script: str) -> None:
         """Run a script beside this file in FOLDER, while the programs run."""
+        # npm may need its settings and a proxy.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("A2A_SIGN", "PG"))}
         with (self.folder / "logs" / f"{script}.log").open("ab") as log:
             process = subprocess.Popen(
-                ["/bin/sh", HERE / script], cwd=self.folder, env=self.environment, stdout=log, stderr=log
+                ["/bin/sh", HERE / script], cwd=self.folder, env=environment, stdout=log, stderr=log
             )
         while process.poll() is None:
             self.look()
@@ -249,7 +252,7 @@ def main() -> int:
         sys.exit(f"missing: {' '.join(missing)}; as root on Debian, run: apt-get install {packages}")
     settings = settings_of(folder)
     (folder / "logs").mkdir(exist_ok=True)
-    supervisor = Supervisor(folder, {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ})
+    supervisor = Supervisor(folder)
     for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT may be ignored in the background of a shell
         signal.signal(number, signal.default_int_handler)
     try:

@@ -109,7 +109,7 @@ class Supervisor:
             if is_running and is_down:
                 self._end(each, signal.SIGQUIT if each.name == "postgres" else signal.SIGKILL)
             elif not is_running and not is_down and time.monotonic() > each.started + PAUSE_SECONDS:
-                if time.monotonic() > each.started + 10 * PAUSE_SECONDS > 0:
+                if each.process is not None and time.monotonic() > each.started + 10 * PAUSE_SECONDS:
                     print(f"{each.name} ended: {self.folder}/logs/{each.name}.log", flush=True)
                 each.started = time.monotonic()
                 self._start(each)

@@ -16,7 +16,7 @@ install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header
 EVERYTHING := --extra server --extra client --extra client-httpx2 --extra basic --extra uvicorn --extra models --extra serve --extra postgres --extra redis --extra otel --extra grpc --extra completion pyproject.toml
 
-.PHONY: blocks demo test test-real test-long check check-style docs dist format fuzz mutants bench pythons lowest lock clean
+.PHONY: blocks demo test test-real test-long check check-style words docs dist format fuzz mutants bench pythons lowest lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -33,6 +33,8 @@ test-real: $(REAL)  ## SDKs, proxies, databases, identity providers, frameworks,
 $(REAL): real-%: .venv/ready  ## installs what the tests of one kind run: Debian packages as root, the rest in .sdk
 	$(BIN)/python -m tests.components $*
 
+real-packaging: .sdk/docs/ready  # a browser looks at the site
+
 test-long: real-databases real-pipelines  ## faults, kills, growth, floods, many examples, fuzz, mutants: hours; FORM=short, ROOM=faults
 	A2A_TRUST_FORM=$(or $(FORM),long) $(PYTEST) -m long $(TESTS)
 ifeq ($(FORM)$(ROOM),)
@@ -44,10 +46,13 @@ endif
 check: check-style docs $(REAL)  ## format, lint, types, pages, and `test` and `test-real` with a floor of branch coverage
 	$(PYTEST) --cov -m "not long"
 
-check-style: .venv/ready
+check-style: .venv/ready words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+words: .venv/ready  ## the words of the documentation by page: fails above the limits of tests/docs/length.py
+	@$(BIN)/python -m tests.docs.length
 
 format: .venv/ready
 	$(BIN)/ruff format .
@@ -64,10 +69,10 @@ blocks: .venv/ready  ## each block of code in the documentation is broken once: 
 mutants: .venv/ready  ## changes of the core that no test notices: a sample, always the same; MODULE=auth/guard.py for all of a module, COUNT=… SEED=…
 	$(BIN)/python -m tests.mutants $(MODULE) $(if $(COUNT)$(MODULE),,--count 400) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
-pythons: .venv/ready  ## the tests that need no real servers, with the wheel in each Python from 3.11 to 3.14 that is found
+pythons: .venv/ready  ## the quick tests, with the wheel in each Python from 3.11 to 3.14 that is found
 	$(BIN)/python -m tests.packaging.pythons
 
-lowest: .venv/ready  ## the same tests with the lowest versions that pyproject.toml allows
+lowest: .venv/ready  ## the tests of the core with the lowest versions that pyproject.toml allows
 	$(BIN)/python -m tests.packaging.pythons --lowest
 
 bench: .venv/ready  ## ratios against the peers, interleaved; RESULTS=benchmarks/results.jsonl for docs/benchmarks.md
@@ -99,10 +104,10 @@ dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist of t
 	$(call install,.sdk/runtime,--require-hashes --only-binary :all: -r requirements/runtime.txt)
 	@touch $@
 
-.sdk/docs/ready: .venv/ready requirements/docs.txt docs/site/mermaid/package-lock.json
+.sdk/docs/ready: .venv/ready requirements/docs.txt docs/site/scripts/package-lock.json
 	$(PYTHON) -m venv --clear --without-pip .sdk/docs
 	$(call install,.sdk/docs,--require-hashes --only-binary :all: -r requirements/docs.txt)
-	cp docs/site/mermaid/package.json docs/site/mermaid/package-lock.json .sdk/docs
+	cp docs/site/scripts/package.json docs/site/scripts/package-lock.json .sdk/docs
 	npm ci --prefix .sdk/docs --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 

@@ -1,8 +1,8 @@
 """Security for A2A agents: sign Agent Cards, verify them, enforce their security rules, and manage the keys.
 
 The names that most programs need are here. All other public names are in ``errors``, ``keys``, ``signing``, ``auth``,
-``lint``, ``middleware``, ``client`` and ``testing``, and in four modules that collect public names: ``proxies``,
-``certificates``, ``endpoints`` and ``providers``.
+``lint``, ``middleware``, ``client`` and ``testing``, and in three modules that collect public names: ``proxies``,
+``certificates`` and ``providers``.
 
 docs/architecture.md is the map of the package.
 """
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth import ApiKeyVerifier as ApiKeyVerifier, DPoP as DPoP, JwtVerifier as JwtVerifier
     from a2a_trust.auth import OpenIdKeys as OpenIdKeys, Principal as Principal, SqliteApiKeys as SqliteApiKeys
     from a2a_trust.auth.certificate.verifier import CertificateVerifier as CertificateVerifier
-    from a2a_trust.card.merge import merged_card as merged_card
-    from a2a_trust.card.security import CardSecurity as CardSecurity
+    from a2a_trust.card.merge import CardSecurity as CardSecurity, merged_card as merged_card
     from a2a_trust.client import AsyncVerifyingTransport as AsyncVerifyingTransport, CardAuth as CardAuth
     from a2a_trust.client import FetchOptions as FetchOptions, SqliteCardMemory as SqliteCardMemory
     from a2a_trust.client import VerifyingTransport as VerifyingTransport, async_fetch_card as async_fetch_card
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 else:
     _find, __dir__ = lazy(__name__, {
         "auth": "ApiKeyVerifier DPoP JwtVerifier OpenIdKeys Principal SqliteApiKeys",
-        "auth.certificate.verifier": "CertificateVerifier", "card.merge": "merged_card",
-        "card.security": "CardSecurity",
+        "auth.certificate.verifier": "CertificateVerifier", "card.merge": "CardSecurity merged_card",
         "client": "AsyncVerifyingTransport CardAuth FetchOptions SqliteCardMemory "
         "VerifyingTransport async_fetch_card fetch_card verifying_client",
         "errors": "CardVerificationError ConfigurationError FetchError MalformedError TrustError",

@@ -1,47 +1,10 @@
 """Every exception of a2a_trust, in one tree, branched by who is to blame.
 
-::
-
-    TrustError                       never raised itself
-    ├── ConfigurationError           wrong use; the text says what to write instead; a ValueError too
-    │   └── PassphraseNeededError    in ``keys``: the private key is encrypted, and no passphrase was given
-    ├── MalformedError               bytes from outside are not a valid card, JWK, key file or header
-    ├── InvalidSignatureError        one JWS is well formed, but not made by this key over these bytes
-    ├── SigningError                 a card cannot be signed as asked; nothing was changed
-    ├── CardVerificationError        the card is not verified; ``failures`` says why, signature by signature
-    │   ├── UnsignedCardError        the card has no signatures
-    │   ├── UntrustedCardError       the card has signatures, but none by a key that is trusted for it now
-    │   │   └── PolicyNotMetError    fewer parties signed than the policy demands
-    │   ├── UncoveredFieldsError     a valid signature does not cover some members of the card: ``pointers``
-    │   ├── PartialSignatureError    a valid signature, but its signer may have dropped members before signing
-    │   └── CardMemoryError          verified, but rejected because of earlier cards
-    │       ├── RolledBackCardError  signed before a card that was seen earlier
-    │       └── PinnedKeyError       signed by another key than before, which the trust store does not name
-    ├── FetchError                   a document could not be fetched: address, status, size, time
-    ├── TokenRequestError            an authorization server issued no usable token; ``error`` says why
-    ├── CredentialsError             in ``client``: no credential for the card; an ``httpx.RequestError`` too
-    ├── CredentialsRejectedError     in ``client``: the agent rejects them; an ``httpx.HTTPStatusError`` too
-    ├── UnverifiedCardError          in ``client``: a request or a card was stopped; an ``httpx.RequestError`` too
-    ├── CallerRejectedError          in ``middleware``: a handler rejects its caller; an HTTPException of Starlette too
-    ├── AuthenticationError          401: the credential is missing or invalid
-    │   ├── MissingCredentialsError  no credential for any scheme, or no access token for ``subject_token_of``
-    │   └── InvalidCredentialsError  the request has a credential, and it is invalid
-    │       ├── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
-    │       └── InvalidActorsError   ``act`` of a token is malformed, or names actors that are not accepted
-    ├── AuthorizationError           403: the caller is known but lacks ``scopes``
-    │   └── CrossSiteError           a page of another site makes the caller's browser send the request
-    ├── NoCallerError                ``current_principal`` was called in code whose caller is not certain
-    ├── TooManyRequestsError         429: one caller sends, or one peer fails, too often
-    ├── TemporarilyUnavailableError  the same request may succeed later
-    │   ├── KeySourceUnavailableError   503: the source that verifies the credential is unreachable
-    │   └── CardMemoryUnavailableError  the card memory cannot be read or written, so no card is accepted
-    └── CardNotServedError           503: the agent's own card is not valid now, so it is not served
-
 No function that verifies returns a bool: it returns the verified value, or raises one of these. Each class has a
-``code``, a stable word for machines; docs/errors.md has cause and fix for each. CardVerificationError and the classes
-below it also have ``failures``, one for each signature that was rejected. The attributes of an error cannot be changed.
-No text contains a secret or a passphrase. From an unverified document a text repeats only names of members and keys,
-cut short and escaped.
+``code``, a stable word for machines; docs/errors.md draws the tree, and has cause and fix for each. The class
+CardVerificationError and those below it also have ``failures``, one for each signature that was rejected. The
+attributes of an error cannot be changed. No text contains a secret or a passphrase. From an unverified document a text
+repeats only names of members and keys, cut short and escaped.
 """
 
 from __future__ import annotations
@@ -61,6 +24,11 @@ class TrustError(Exception):
     on_command_line: str = ""
     """The text with options of ``a2a-sign`` in place of arguments. Empty when both texts are the same."""
 
+    def __init_subclass__(cls, *, code: str = "", **others: Any) -> None:
+        """``code`` is of this class; without it, the class has the code of its base."""
+        super().__init_subclass__(**others)
+        cls.code = code or cls.code
+
     def __setattr__(self, name: str, value: object) -> None:
         """AttributeError for an attribute that is set; the interpreter and ``add_note`` still set theirs."""
         if name in ("args", "code") or (name in self.__dict__ and not name.startswith("_")):
@@ -77,19 +45,15 @@ def _copied(kind: type[TrustError], args: tuple[Any, ...], facts: dict[str, Any]
     return error
 
 
-class ConfigurationError(TrustError, ValueError):
+class ConfigurationError(TrustError, ValueError, code="configuration"):
     """The program or its operator asked for something wrong. The text says what to write instead."""
 
-    code = "configuration"
 
-
-class MalformedError(TrustError):
+class MalformedError(TrustError, code="malformed"):
     """Bytes from outside are not a valid document, so nothing about them was decided.
 
     For an error in one member of a card, ``pointer`` names the member (RFC 6901) and ``reason`` says what is wrong.
     """
-
-    code = "malformed"
 
     def __init__(self, message: str, pointer: str | None = None, reason: str = "") -> None:
         self.pointer: str | None = pointer
@@ -97,16 +61,12 @@ class MalformedError(TrustError):
         super().__init__(message)
 
 
-class InvalidSignatureError(TrustError):
+class InvalidSignatureError(TrustError, code="invalid-signature"):
     """One JWS is well formed, but its signature was not made by the given key over the given bytes."""
 
-    code = "invalid-signature"
 
-
-class SigningError(TrustError):
+class SigningError(TrustError, code="signing"):
     """A card cannot be signed as asked. The given card is unchanged."""
-
-    code = "signing"
 
 
 _E = TypeVar("_E", bound=TrustError)
@@ -175,10 +135,8 @@ class SignatureFailure:
         return f"signature {self.index} ({name}): {self.detail}"
 
 
-class CardVerificationError(TrustError):
+class CardVerificationError(TrustError, code="not-verified"):
     """The card is not verified. ``failures`` lists every rejected signature with its reason."""
-
-    code = "not-verified"
 
     def __init__(self, message: str, failures: tuple[SignatureFailure, ...] = ()) -> None:
         self.message = message
@@ -186,67 +144,53 @@ class CardVerificationError(TrustError):
         super().__init__("\n  ".join([message, *map(str, failures)]))
 
 
-class UnsignedCardError(CardVerificationError):
+class UnsignedCardError(CardVerificationError, code="unsigned"):
     """The card has no signatures: the member is absent, null, empty, or not a list."""
 
-    code = "unsigned"
 
-
-class UntrustedCardError(CardVerificationError):
+class UntrustedCardError(CardVerificationError, code="untrusted"):
     """The card is signed, but not by a key that is trusted for it now."""
 
-    code = "untrusted"
 
-
-class PolicyNotMetError(UntrustedCardError):
+class PolicyNotMetError(UntrustedCardError, code="policy"):
     """At least one trusted key signed the card, but fewer parties than the policy demands."""
 
-    code = "policy"
 
-
-class UncoveredFieldsError(CardVerificationError):
+class UncoveredFieldsError(CardVerificationError, code="uncovered"):
     """A valid signature does not cover some members of the card. ``pointers`` names them (RFC 6901).
 
     ``pointers`` has 100 entries of 512 characters at most, so that an untrusted card cannot fill the memory.
     """
-
-    code = "uncovered"
 
     def __init__(self, message: str, pointers: tuple[str, ...], failures: tuple[SignatureFailure, ...] = ()) -> None:
         self.pointers = pointers
         super().__init__(message, failures)
 
 
-class PartialSignatureError(CardVerificationError):
+class PartialSignatureError(CardVerificationError, code="partial"):
     """A trusted key signed the card, but nothing shows that the signature covers the whole card.
 
     Some SDKs drop members before they sign. The server of such a card can remove those members unnoticed.
     """
 
-    code = "partial"
 
-
-class CardMemoryError(CardVerificationError):
+class CardMemoryError(CardVerificationError, code="memory"):
     """The card is verified, but rejected because of earlier cards. ``location`` is where it came from.
 
     A location is the origin and the path before the well-known name.
     """
-
-    code = "memory"
 
     def __init__(self, message: str, location: str) -> None:
         self.location = location
         super().__init__(message)
 
 
-class RolledBackCardError(CardMemoryError):
+class RolledBackCardError(CardMemoryError, code="rolled-back"):
     """The card was signed (``issued``) before a card that came earlier (``remembered``) from there, or from another
     location with one of its interfaces.
 
     Both are the protected ``iat``, in seconds since the epoch; None when the card does not say when it was signed.
     """
-
-    code = "rolled-back"
 
     def __init__(self, message: str, location: str, *, issued: float | None, remembered: float | None) -> None:
         self.issued: float | None = issued
@@ -254,14 +198,12 @@ class RolledBackCardError(CardMemoryError):
         super().__init__(message, location)
 
 
-class PinnedKeyError(CardMemoryError):
+class PinnedKeyError(CardMemoryError, code="pinned-key"):
     """The card is signed by another key than before, and the trust store does not name the new key.
 
     ``presented`` and ``pinned`` are RFC 7638 thumbprints: of the keys that signed this card, and of the keys that are
     pinned for the location (for a new location: the keys that were trusted on first use for its host).
     """
-
-    code = "pinned-key"
 
     def __init__(self, message: str, location: str, *, presented: frozenset[str], pinned: frozenset[str]) -> None:
         self.presented: frozenset[str] = presented
@@ -269,16 +211,12 @@ class PinnedKeyError(CardMemoryError):
         super().__init__(message, location)
 
 
-class TemporarilyUnavailableError(TrustError):
+class TemporarilyUnavailableError(TrustError, code="unavailable"):
     """A service or a file that the decision needs is unavailable now. The same request may succeed later."""
 
-    code = "unavailable"
 
-
-class CardMemoryUnavailableError(TemporarilyUnavailableError):
+class CardMemoryUnavailableError(TemporarilyUnavailableError, code="memory-unavailable"):
     """The card memory cannot be read or written now, so the card is rejected although it may be valid."""
-
-    code = "memory-unavailable"
 
 
 def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> CardVerificationError:
@@ -290,14 +228,12 @@ def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> 
     return (UntrustedCardError if blameless else CardVerificationError)(message, failures)
 
 
-class FetchError(TrustError):
+class FetchError(TrustError, code="fetch"):
     """A document could not be fetched: its address is forbidden, or the response is late, too large or an error.
 
     ``status`` is the HTTP status of the rejected response; None without a response. ``retry_after`` is the number of
     seconds after which its server wants to be asked again; None if it does not say.
     """
-
-    code = "fetch"
 
     def __init__(self, message: str, status: int | None = None, retry_after: float | None = None) -> None:
         self.status = status
@@ -305,35 +241,27 @@ class FetchError(TrustError):
         super().__init__(message)
 
 
-class TokenRequestError(TrustError):
+class TokenRequestError(TrustError, code="token-request"):
     """An authorization server rejects a token request, or its response cannot be used.
 
     ``error`` is the error code of RFC 6749 5.2 and its extensions, such as ``invalid_client``; "" without one.
     """
-
-    code = "token-request"
 
     def __init__(self, message: str, error: str = "") -> None:
         self.error = error
         super().__init__(message)
 
 
-class AuthenticationError(TrustError):
+class AuthenticationError(TrustError, code="authentication"):
     """The request is not authenticated. The text goes to the log; callers get a fixed text."""
 
-    code = "authentication"
 
-
-class MissingCredentialsError(AuthenticationError):
+class MissingCredentialsError(AuthenticationError, code="missing-credentials"):
     """The request has no credential for any scheme of the card, or lacks what a handler requires."""
 
-    code = "missing-credentials"
 
-
-class InvalidCredentialsError(AuthenticationError):
+class InvalidCredentialsError(AuthenticationError, code="invalid-credentials"):
     """The request has an invalid credential: wrong, expired, revoked, or for another audience."""
-
-    code = "invalid-credentials"
 
     def __init__(self, message: str, *, oauth_error: str = "invalid_token") -> None:
         """``oauth_error`` is the error code that the caller of a token gets (RFC 6750 3.1, RFC 9449 7.1)."""
@@ -341,28 +269,22 @@ class InvalidCredentialsError(AuthenticationError):
         super().__init__(message)
 
 
-class UnrecognizedCredentialsError(InvalidCredentialsError):
+class UnrecognizedCredentialsError(InvalidCredentialsError, code="unrecognized-credentials"):
     """The credential is of another kind or issuer than this verifier is for.
 
     Another verifier may accept it; without one it is an invalid credential. Nothing was fetched to find that out.
     """
 
-    code = "unrecognized-credentials"
 
-
-class InvalidActorsError(InvalidCredentialsError):
+class InvalidActorsError(InvalidCredentialsError, code="invalid-actors"):
     """The actors of a token are malformed, too many, or not accepted here."""
 
-    code = "invalid-actors"
 
-
-class AuthorizationError(TrustError):
+class AuthorizationError(TrustError, code="insufficient-scope"):
     """The caller is known but lacks ``scopes``, which are sorted by name.
 
     ``by_scheme`` maps each scheme of the card to the scopes that its credential lacks.
     """
-
-    code = "insufficient-scope"
 
     def __init__(
         self, message: str, scopes: tuple[str, ...] = (), by_scheme: Mapping[str, tuple[str, ...]] | None = None
@@ -372,26 +294,20 @@ class AuthorizationError(TrustError):
         super().__init__(message)
 
 
-class CrossSiteError(AuthorizationError):
+class CrossSiteError(AuthorizationError, code="cross-site"):
     """A page of another site makes the caller's browser send this, with a credential that browsers attach."""
 
-    code = "cross-site"
 
-
-class NoCallerError(TrustError):
+class NoCallerError(TrustError, code="no-caller"):
     """The caller of this code is not certain: it may run for another request, or for none. The text says what to do."""
 
-    code = "no-caller"
 
-
-class TooManyRequestsError(TrustError):
+class TooManyRequestsError(TrustError, code="too-many-requests"):
     """One caller sends too many requests, or one peer sends too many invalid credentials. Others are not affected.
 
     ``retry_after``: the same request may succeed after this number of seconds. ``cause``: what the audit trail counts
     rejections by; "" for the text.
     """
-
-    code = "too-many-requests"
 
     def __init__(self, message: str, *, retry_after: int = 5, cause: str = "") -> None:
         self.retry_after: int = retry_after
@@ -399,20 +315,16 @@ class TooManyRequestsError(TrustError):
         super().__init__(message)
 
 
-class KeySourceUnavailableError(TemporarilyUnavailableError):
+class KeySourceUnavailableError(TemporarilyUnavailableError, code="key-source-unavailable"):
     """The source that verifies the credential is unreachable now. The credential may be valid.
 
     ``counts_as_failure``: the source fails for this credential only, so the limits of failed credentials count it.
     """
-
-    code = "key-source-unavailable"
 
     def __init__(self, message: str, *, counts_as_failure: bool = False) -> None:
         self.counts_as_failure: bool = counts_as_failure
         super().__init__(message)
 
 
-class CardNotServedError(TrustError):
+class CardNotServedError(TrustError, code="card-not-served"):
     """The agent's own card was changed after it was signed, has expired, or was signed by a revoked key."""
-
-    code = "card-not-served"

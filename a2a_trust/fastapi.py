@@ -29,9 +29,8 @@ from a2a_trust.card.view import (
     OpenIdConnectScheme,
     SecurityScheme,
 )
-from a2a_trust.middleware.caller import principal_of
-from a2a_trust.middleware.handlers import require_skill
-from a2a_trust.middleware.health import guard_of
+from a2a_trust.middleware.caller import principal_of, require_skill
+from a2a_trust.middleware.door import guard_of
 
 __all__ = ["Caller", "openapi_security", "requires_skill"]
 

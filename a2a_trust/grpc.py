@@ -20,8 +20,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote
 
-from a2a_trust.auth.certificate.source import FromTls
-from a2a_trust.auth.credentials import ClientCertificate, InCookie, InQuery
+from a2a_trust.auth.credentials import ClientCertificate, FromTls, InCookie, InQuery
 from a2a_trust.auth.peers import peer_extension
 from a2a_trust.card.operations import GRPC_METHODS, Binding
 from a2a_trust.card.schema import Generation
@@ -29,12 +28,11 @@ from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit, decision
 from a2a_trust.middleware.application import FromApplication
-from a2a_trust.middleware.caller import Running, principal_of, this_task
+from a2a_trust.middleware.caller import CallerRejectedError, HeldAnswer, Running, principal_of, this_task
 from a2a_trust.middleware.calls import INVALID, CallRejectedError
 from a2a_trust.middleware.decision import Access, Admitted, CallRules, ForExtendedCard, Request, Seen
 from a2a_trust.middleware.documents import Scope
 from a2a_trust.middleware.extended_card import UNREADABLE
-from a2a_trust.middleware.handlers import CallerRejectedError, HeldAnswer
 from a2a_trust.middleware.options import RequestRules, read_list
 from a2a_trust.middleware.protection import ProtectedAgent
 from a2a_trust.middleware.rejection import NOT_FOUND, UNAVAILABLE, Rejection, rejection_of

@@ -21,8 +21,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys
 from benchmarks.rounds import Contender, Row, Timer, calls_per_round, repeated
 from benchmarks.setting import Setting
 from benchmarks.tokens import LOOP, awaited

@@ -26,8 +26,8 @@ from a2a_trust.auth import (
     SqliteProofMemory,
     VolatileProofMemory,
 )
+from a2a_trust.auth.introspection import SharedAnswer, slot_of
 from a2a_trust.auth.throttle import FailureLimits, Throttle
-from a2a_trust.auth.token_cache import SharedAnswer, slot_of
 from benchmarks.rounds import Contender, Row, Timer
 from benchmarks.setting import Setting
 from tests.databases import PostgresServer, RedisServer, has_known_proofs_for_long, running_postgres, running_redis

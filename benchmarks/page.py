@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, with a plot for each row: ``python -m benchmarks.page`` writes it from ``results.jsonl``.
+"""docs/benchmarks.md, with a bar for each number: ``python -m benchmarks.page`` writes it from ``results.jsonl``.
 
 ``make bench RESULTS=benchmarks/results.jsonl`` measures and writes that file. ``python -m benchmarks.page OLD`` also
 lists what is worse than in ``OLD``, the results before: for each, a sentence in the row's notes must say why.
@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,10 +28,18 @@ measures again on your machine.
 """
 
 _SUMMARY: Final = """\
-## The price of a card in one chart
+## In one chart
 
-{plot}
-The bars are the time from served bytes to a verified card, in multiples of one raw ES256 verification.
+The time of others for the same job, in multiples of the time of this package. A longer bar is slower; below 1.00 the
+other is faster.
+
+{compared}
+
+## The price of a card
+
+The time from served bytes to a verified card, in multiples of one raw ES256 verification.
+
+{bars}
 
 - Marked cards are signed by this package. Unmarked cards are signed by another tool, and the trust entry has
   `signer = "whole"`.
@@ -41,7 +50,24 @@ The bars are the time from served bytes to a verified card, in multiples of one 
   below.
 """
 
-#: What the chart shows: the name of a bar, the beginning of its row's title, and of its contender's name.
+#: The first chart: the job, the beginning of its row's title, and of the names of our contender and of the others.
+_COMPARED: Final = (
+    ("verify a card", "card of one form, 3", "a2a_trust verify_card", ("json + rfc8785", "json + a2a-sdk")),
+    ("sign a card", "card of one form: bytes to signed", "a2a_trust sign_card", ("json + a2a-sdk",)),
+    (
+        "verify a new access token",
+        "access token, ES256",
+        "a2a_trust JwtVerifier",
+        ("joserfc", "PyJWT with PyJWKClient", "authlib", "FastMCP"),
+    ),
+    (
+        "admit a request, processor time of uvicorn",
+        "a request, processor time of uvicorn, GET",
+        "a2a_trust protect",
+        ("bare Starlette", "Starlette Auth", "BaseHTTPMiddleware", "FastAPI", "mcp"),
+    ),
+)
+#: The second chart: the name of a bar, the beginning of its row's title, and of its contender's name.
 _BARS: Final = (
     ("the signature only", "card of one form, 3", "cryptography"),
     ("nothing checked", "card of one form, 3", "orjson"),
@@ -83,15 +109,33 @@ def page() -> str:
         for text in dict.fromkeys(row["versions"] for row in rows)
     )
     days = sorted({str(datetime.fromtimestamp(row["measured"], UTC).date()) for row in rows})
+    chart = _SUMMARY.format(compared=_compared(rows), bars=_bars(rows))
+    head = [_HEAD, chart, _price(rows), _METHOD, f"Measured on {' and '.join(days)} with:\n\n{versions}\n"]
+    return "\n".join([*head, *map(_section, rows)])
+
+
+def _compared(rows: list[dict[str, Any]]) -> str:
+    """The first chart: each job with the others that do it."""
+    bars: dict[tuple[str, str], float] = {}
+    for job, title, ours, others in _COMPARED:
+        own = _found(rows, title, ours)["seconds"]
+        bars |= {(job, name): found["seconds"] / own for name, found in map(partial(_named, rows, title), others)}
+    scale = max(bars.values())
+    lines = [f"| {job}: {name} | {_bar(ratio, scale)} |" for (job, name), ratio in bars.items()]
+    return "\n".join(["| | ratio |\n|---|---|", *lines])
+
+
+def _bars(rows: list[dict[str, Any]]) -> str:
+    """The second chart: what a card takes, by what it has and by what is known of it."""
     measured = [row["title"] for row in rows]
     bars = {
         name: _found(rows, title, contender)["ratio"]
         for name, title, contender in _BARS
         if any(each.startswith(title) for each in measured)  # a row of the chart may be newer than the measurement
     }
-    chart = _SUMMARY.format(plot=_plot(bars, "time, ratio to the signature only"))
-    head = [_HEAD, chart, _price(rows), _METHOD, f"Measured on {' and '.join(days)} with:\n\n{versions}\n"]
-    return "\n".join([*head, *map(_section, rows)])
+    scale = max(bars.values())
+    lines = [f"| {name} | {_bar(ratio, scale)} |" for name, ratio in bars.items()]
+    return "\n".join(["| | ratio |\n|---|---|", *lines])
 
 
 def _price(rows: list[dict[str, Any]]) -> str:
@@ -124,9 +168,13 @@ def _price(rows: list[dict[str, Any]]) -> str:
 
 def _found(rows: list[dict[str, Any]], title: str, contender: str) -> dict[str, float]:
     """The contender whose name begins so, in the row whose title begins so."""
+    return _named(rows, title, contender)[1]
+
+
+def _named(rows: list[dict[str, Any]], title: str, contender: str) -> tuple[str, dict[str, float]]:
+    """The same contender with its whole name."""
     of = [row["contenders"] for row in rows if row["title"].startswith(title)]
-    one: dict[str, float] = next(each[name] for each in of for name in each if name.startswith(contender))
-    return one
+    return next((name, each[name]) for each in of for name in each if name.startswith(contender))
 
 
 def worse(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[str]:
@@ -157,24 +205,22 @@ _CORES: Final = "2 cores"
 
 def _section(row: dict[str, Any]) -> str:
     contenders: dict[str, dict[str, float]] = row["contenders"]
-    axis = f"{'work per second' if row['as_rate'] else 'time'}, ratio to {row['baseline']}"
-    plot = _plot({name: each["ratio"] for name, each in contenders.items()}, axis)
     kind = "per second" if row["as_rate"] else "time"
-    lines = [f"| {name} | {_amount(row, each)} | {each['ratio']:.2f} |" for name, each in contenders.items()]
+    scale = max(each["ratio"] for each in contenders.values())
+    lines = [f"| {name} | {_amount(row, each)} | {_bar(each['ratio'], scale)} |" for name, each in contenders.items()]
     notes = [textwrap.fill(f"{note[0].upper()}{note[1:]}.", 118) for note in row.get("notes", ())]
     table = f"| | {kind} | ratio |\n|---|---|---|"
-    return "\n".join([f"## {row['title']}\n", plot, table, *lines, "", *(f"{note}\n" for note in notes)])
+    return "\n".join([f"## {row['title']}\n", table, *lines, "", *(f"{note}\n" for note in notes)])
 
 
-def _plot(bars: dict[str, float], axis: str) -> str:
-    return f"""\
-```mermaid
-xychart-beta horizontal
-    x-axis [{", ".join(json.dumps(name.replace('"', "")) for name in bars)}]
-    y-axis "{axis}" 0 --> {max(bars.values()) * 1.05:.2f}
-    bar [{", ".join(f"{ratio:.3f}" for ratio in bars.values())}]
-```
-"""
+_WIDTH: Final = 12
+_EIGHTHS: Final = "▏▎▍▌▋▊▉█"
+
+
+def _bar(ratio: float, scale: float) -> str:
+    """A bar of letters, which each reader of Markdown draws in the color of the text, and the ratio."""
+    whole, eighths = divmod(max(1, round(ratio / scale * _WIDTH * 8)), 8)
+    return "█" * whole + (_EIGHTHS[eighths - 1] if eighths else "") + f" {ratio:.2f}"
 
 
 def _amount(row: dict[str, Any], each: dict[str, float]) -> str:

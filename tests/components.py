@@ -38,7 +38,7 @@ _PROGRAMS: Final = {
         "prometheus": "prometheus",
     },
     "pipelines": {"rsync": "rsync", "git": "git", **_NODE},
-    "packaging": {"openssl": "openssl", **_NODE},
+    "packaging": {"openssl": "openssl", "chromium": "chromium", "curl": "curl", **_NODE},
 }
 #: Folders with a lock.
 _LOCKED: Final = {
@@ -48,7 +48,7 @@ _LOCKED: Final = {
     "proxies": ["tests/real/envoy-*"],
     "databases": [],
     "pipelines": ["tests/pipelines/tools", "tests/pipelines/gitlab-ci-local-*"],
-    "packaging": ["tests/packaging/pyright-*", "docs/site/mermaid"],
+    "packaging": ["tests/packaging/pyright-*", "tests/docs/playwright-*", "docs/site/scripts"],
 }
 _PATH: Final = os.pathsep.join(
     [os.environ["PATH"], "/usr/sbin", *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)]

@@ -22,9 +22,9 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 import redis
 
-from a2a_trust.auth import shared_counters, token_cache
-from a2a_trust.auth.proofs.postgres import SERVER
-from a2a_trust.base.databases.migrate import migrate
+from a2a_trust.auth import introspection, throttle
+from a2a_trust.auth.proofs.shared import SERVER
+from a2a_trust.base.databases.postgres import migrate
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.tiers import missing
 
@@ -272,7 +272,7 @@ def redis_server() -> Iterator[RedisServer]:
 def redis_url(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of an empty Redis server that has run for long. Counters and caches wait for it for longer than requests
     do, because a busy machine takes longer for a round trip."""
-    for module in (shared_counters, token_cache):
+    for module in (throttle, introspection):
         monkeypatch.setattr(module, "REQUEST_SECONDS", 60.0)
         monkeypatch.setattr(module, "_ROUND_TRIP_SECONDS", 60.0)
     with redis_server.client() as client:

@@ -62,10 +62,13 @@ def request(**fields: Any) -> Any:
 
 
 class Service:
-    """The application: it counts calls, and keeps the context and the caller of the last one."""
+    """The application: it counts calls, and keeps the context and the caller of the last one.
+
+    ``ended`` are the streams that ended, ``ended_for``: those that knew their caller then.
+    """
 
     def __init__(self, fails: Callable[[Any], Any] | None = None) -> None:
-        self.calls = self.ended = self.decoded = 0
+        self.calls = self.ended = self.ended_for = self.decoded = 0
         self.context: Any = None
         self.caller = ""
         self._fails = fails
@@ -83,6 +86,7 @@ class Service:
                 yield message
         finally:
             self.ended += 1
+            self.ended_for += current_principal().id != ""
 
     def read(self, data: bytes) -> Any:
         self.decoded += 1

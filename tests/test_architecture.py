@@ -34,7 +34,7 @@ FLOORS = (
     ("middleware", "client"),
     ("probe", "push", "servers"),
     ("serve",),
-    ("cli", "proxies", "certificates", "endpoints", "fastapi", "providers", "telemetry", "testing", "grpc"),
+    ("cli", "proxies", "certificates", "fastapi", "providers", "telemetry", "testing", "grpc"),
     ("__main__",),
 )
 
@@ -47,23 +47,23 @@ FLOORS_WITHIN = {
         ("databases",),
     ),
     "keys": (
-        ("algorithms", "base64url", "files", "jwk", "jws", "keyset", "pss", "rotation", "sealed", "signer"),
+        ("algorithms", "base64url", "files", "jwk", "jws", "rotation", "sealed", "signer"),
         ("trust",),
         ("ring_file",),
     ),
     "auth": (
-        ("principal", "credentials", "peers", "look_ups", "discovery"),
-        ("records", "record_cache", "record_table", "shared_counters", "throttle", "token_claims", "token_cache"),
-        ("issuers", "proofs", "dpop", "introspection_endpoint", "jwt"),
-        ("api_key", "basic", "certificate", "introspection"),
+        ("principal", "credentials", "peers", "discovery"),
+        ("records", "throttle", "token_claims"),
+        ("proofs", "dpop", "introspection_endpoint", "jwt"),
+        ("api_key", "basic", "certificate", "introspection", "record_table"),
         ("guard_config", "providers"),
         ("guard",),
     ),
     "middleware": (
-        ("audit", "browsers", "documents", "paths", "routing"),
-        ("caching", "caller", "disconnect", "lifespan", "metadata", "rejection"),
-        ("application", "calls", "card", "handlers", "options"),
-        ("extended_card", "generated", "health", "webhooks"),
+        ("audit", "browsers", "documents", "routing"),
+        ("caller", "disconnect", "lifespan", "rejection"),
+        ("application", "calls", "card", "options"),
+        ("extended_card", "webhooks"),
         ("decision",),
         ("streams",),
         ("door",),
@@ -88,7 +88,6 @@ HOMES = {
         "middleware/agents.py",
         "middleware/application.py",
         "middleware/caller.py",
-        "middleware/generated.py",
         "middleware/lifespan.py",
         "middleware/door.py",
         "serve/application.py",
@@ -115,8 +114,6 @@ HOMES = {
     "redis": ("base/databases/redis.py",),
     "sqlite3": (
         "base/files/sqlite.py",
-        "auth/api_key/sqlite.py",
-        "auth/basic/sqlite.py",
         "auth/proofs/sqlite.py",
         "auth/record_table.py",
         "client/memory_store.py",
@@ -244,7 +241,7 @@ def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
 
 #: The packages and modules whose names are public.
 PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".probe", ".push", ".serve", ".testing")
-DOORS = (".errors", ".proxies", ".certificates", ".endpoints", ".providers")
+DOORS = (".errors", ".proxies", ".certificates", ".providers")
 
 
 LAZY = [import_module(f"a2a_trust{each}") for each in (*PUBLIC, *DOORS) if each != ".errors"]

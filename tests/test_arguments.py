@@ -30,7 +30,7 @@ from a2a_trust import (
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.client.certificates import CertificateFiles
 from a2a_trust.keys import KeyRing, UnsafeAnyOrigin, save_private_key
-from a2a_trust.keys.keyset import publish_jwks, read_jwks
+from a2a_trust.keys.jwk import publish_jwks, read_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey

@@ -7,13 +7,14 @@ import dataclasses
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.exceptions import HTTPException
 
-from a2a_trust import errors
+import a2a_trust
 from a2a_trust.client.httpx import CredentialsError, CredentialsRejectedError, UnverifiedCardError
 from a2a_trust.errors import (
     CardVerificationError,
@@ -43,12 +44,12 @@ BLAMES_TRUST = {
 
 
 def drawn() -> dict[str, str]:
-    """The tree in the docstring: each class and the one it stands below."""
-    assert errors.__doc__ is not None
+    """The tree on the page: each class and the one it stands below."""
+    page = (Path(a2a_trust.__file__).parent.parent / "docs" / "errors.md").read_text(encoding="utf-8")
     parents: dict[str, str] = {}
     path: list[tuple[int, str]] = []
-    for line in errors.__doc__.splitlines():
-        match = re.match(r"^ {4}((?:│ {3}|├── |└── | {4})*)(\w+Error)  ", line)
+    for line in page.splitlines():
+        match = re.match(r"^((?:│ {3}|├── |└── | {4})*)(\w+Error)  ", line)
         if match is None:
             continue
         depth, name = len(match[1]), match[2]

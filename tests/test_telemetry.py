@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from a2a_trust.base.state_changes import StateChange, StateKind, announce
 from a2a_trust.errors import AuthorizationError, KeySourceUnavailableError
-from a2a_trust.middleware.handlers import reject_caller
+from a2a_trust.middleware.caller import reject_caller
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from a2a_trust.telemetry import OpenTelemetryObserver

@@ -33,8 +33,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MalformedError,
 )
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import PublicKey, read_jwks
 from a2a_trust.keys.trust.jwks_cache import JwksCache, JwksCacheTimes
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
-from a2a_trust.auth.issuers import asks_issuer
 from a2a_trust.auth.principal import CredentialKind, Identity, Verifier, cache_of, verification_of
+from a2a_trust.auth.token_claims import asks_issuer
 from a2a_trust.base.net.metadata import SCOPE
 from a2a_trust.card.places import WORDS_FOR_TOKENS
 from a2a_trust.card.schema import SCHEME_TYPES

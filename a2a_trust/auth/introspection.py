@@ -5,8 +5,8 @@ The rules, in the order in which they are applied:
 1. A cached token is answered from the cache. No introspection request delays that.
 2. A JWT of another issuer is for another verifier, and is sent nowhere. An expired JWT, and an ID,
    refresh or logout token by its own unverified claims, is rejected without an introspection request.
-3. With ``shared``, what the server answered to another replica is looked up, by the rules of ``token_cache``. Then the
-   server is asked by the rules of ``introspection_endpoint``, once for all requests with the same token.
+3. With ``shared``, what the server answered to another replica is looked up, by the rules below. Then the server is
+   asked by the rules of ``introspection_endpoint``, once for all requests with the same token.
 4. ``active`` is true. ``iss`` and ``aud``, where the answer has them, are ours; ``exp`` lies ahead, ``nbf`` and ``iat``
    do not.
 5. The answer shows that the token is an access token, and nothing in it says that it is another kind of token. Servers
@@ -17,6 +17,17 @@ The rules, in the order in which they are applied:
 A valid token is cached under the digest of the whole token. An invalid one is cached for ten seconds in another cache,
 so it evicts no valid token. An outage is not cached. Replicas share valid answers only, and cache each until
 ``remember_for`` seconds after the introspection request.
+
+The rules of the shared cache, which is in Redis or Valkey:
+
+a. An answer is sealed (``keys.sealed``) for its token and for the configuration of the verifier that asked. To read or
+   make one takes the secret of the replicas: access to the server alone reveals no claim and makes no identity.
+b. The key of an answer is a digest. No token is in its name or its value.
+c. An answer has the time of the introspection request. A reader accepts it for as long as an answer of its own, by its
+   own clock. An answer from more than ten seconds ahead is a miss.
+d. The reader applies its own rules to the answer, as if the issuer had just given it.
+e. A server that cannot be used, a value that does not open, and an answer that is too large are misses: the issuer is
+   asked. The server may drop answers.
 """
 
 from __future__ import annotations
@@ -24,17 +35,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
+import struct
 import time
+from asyncio import Task
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from contextvars import Context
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust.auth.discovery import KeySource
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
 from a2a_trust.auth.jwt import MAX_TOKEN
 from a2a_trust.auth.peers import Path, sending
 from a2a_trust.auth.principal import RECHECKS, Identity, TokenBinding, UnchangedError
-from a2a_trust.auth.token_cache import SKEW, RedisTokenCache, SharedAnswer, slot_of
 from a2a_trust.auth.token_claims import (
     AccessTokenMark,
     ClaimsVerifier,
@@ -47,11 +62,16 @@ from a2a_trust.auth.token_claims import (
     signed_part,
 )
 from a2a_trust.base import strict_json
-from a2a_trust.base.cache import BoundedCache, SingleFlight
+from a2a_trust.base.cache import BoundedCache, LookUps, SingleFlight
+from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
+from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.base.net.fetcher import Fetcher, check_fetcher
 from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys import base64url
+from a2a_trust.keys.sealed import MIN_SECRET, Seal
+
+_log: Final = logging.getLogger(__name__)
 
 MAX_REMEMBERED: Final = 30.0
 """The longest time for which an answer is cached, in seconds."""
@@ -62,6 +82,16 @@ _INVALID_SECONDS: Final = 10.0
 _INVALID_TOKENS: Final = 16_384
 _FORGOTTEN_TOKENS: Final = 65_536
 _INVALID_BYTES: Final = 512  # for each invalid token
+_REPLICA_SKEW: Final = 10.0
+"""By how many seconds the clocks of replicas may differ."""
+
+_VERSION: Final = b"1"
+_PREFIX: Final = b"a2a:token:" + _VERSION + b":"
+_LARGEST: Final = 65_536
+"""The largest sealed answer, in bytes: no more is ever read from the server."""
+_ROUND_TRIP_SECONDS: Final = 0.2
+"""Shorter than a request waits, so a request makes no second round trip after one that failed."""
+_TIME: Final = struct.Struct(">d")
 
 #: The claims for the kind of a token, and their values for access tokens, in lower case: RFC 7662 2.2 with RFC 6749 7.1
 #: and RFC 9449 5, Ory Hydra, and Keycloak.
@@ -73,6 +103,107 @@ _KINDS: Final[Mapping[str, frozenset[str]]] = {
 #: The claims that name the caller, best first, and the addition to the issuer: a user, a client and a subject of the
 #: same name are three callers.
 _SUBJECTS: Final = (("sub", ""), ("username", "#username"), ("client_id", "#client_id"))
+
+
+class SharedAnswer(NamedTuple):
+    """The issuer's answer about a token, and the time of the request, in seconds since the epoch."""
+
+    asked: float
+    answer: JSONObject
+
+
+def slot_of(configuration: bytes, token: bytes) -> bytes:
+    """The key of the answer about a token, for verifiers of one configuration; both are SHA-256 digests."""
+    return _PREFIX + hashlib.sha256(configuration + token).digest()
+
+
+class RedisTokenCache(Pooled[RedisServer]):
+    """Shares valid answers about opaque tokens: ``IntrospectionVerifier(…, shared=RedisTokenCache(url, secret=…))``.
+
+    A request waits for the server for a quarter of a second at most, and after a failure one request per second tries
+    it again. Several verifiers may have the same cache.
+    """
+
+    def __init__(self, url: str, *, secret: bytes) -> None:
+        """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``secret``: at least 32 random bytes, the
+        same for all replicas of an agent; it must not be on the server. ConfigurationError: an argument is wrong.
+        """
+        if type(secret) is not bytes or len(secret) < MIN_SECRET:
+            raise ConfigurationError(
+                f"RedisTokenCache: the secret must be {MIN_SECRET} bytes or more; make one with "
+                "secrets.token_bytes(32), and give the same one to all replicas of the agent"
+            )
+        self._server = RedisServer(url, what="cache of opaque tokens", timeout=_ROUND_TRIP_SECONDS, may_drop=True)
+        self._seal = Seal(secret, b"a2a_trust introspection " + _VERSION)
+        self._look_ups = LookUps(self._round_trip)
+        self._removing = set[Task[None]]()
+        self._is_logged = False
+
+    async def aclose(self) -> None:
+        loop = asyncio.get_running_loop()
+        removing = [task for task in self._removing if task.get_loop() is loop]
+        if removing:
+            await asyncio.wait(removing)
+        await super().aclose()
+
+    async def find(self, slot: bytes, *, first: bool) -> SharedAnswer | None:
+        """The answer in the slot; None if there is none, or the server cannot be used. ``first`` as in ``LookUps``."""
+        if not self._server.pause.may_try():
+            return None
+        found = await self._look_ups.find_within(REQUEST_SECONDS, [slot], first=first)
+        return self._open(slot, found[slot]) if found else None
+
+    async def keep(self, slot: bytes, shared: SharedAnswer, seconds: float) -> None:
+        """Keep the answer for so many seconds, if the server can."""
+        value = _TIME.pack(shared.asked) + json.dumps(shared.answer, separators=(",", ":")).encode()
+        sealed = self._seal.seal(value, slot)
+        milliseconds = int(seconds * 1000)
+        if len(sealed) > _LARGEST or milliseconds < 1 or not self._server.pause.may_try():
+            return
+        with suppress(KeySourceUnavailableError):
+            async with self._server.session() as client:
+                await client.set(slot, sealed, px=milliseconds)
+
+    def forget(self, slot: bytes) -> None:
+        """Remove the answer, if the server can: in the background of the event loop, or while the caller waits."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            with suppress(KeySourceUnavailableError), self._server.blocking() as client:
+                client.delete(slot)
+            return
+        task = loop.create_task(self._remove(slot), context=Context())
+        self._removing.add(task)
+        task.add_done_callback(self._removing.discard)
+
+    async def _remove(self, slot: bytes) -> None:
+        with suppress(KeySourceUnavailableError):
+            async with self._server.session() as client:
+                await client.delete(slot)
+
+    async def _round_trip(self, slots: tuple[bytes, ...]) -> Mapping[bytes, bytes]:
+        async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
+            for slot in slots:
+                pipeline.getrange(slot, 0, _LARGEST - 1)
+            values = await pipeline.execute()
+        return {slot: value for slot, value in zip(slots, values, strict=True) if value}
+
+    def _open(self, slot: bytes, sealed: Any) -> SharedAnswer | None:
+        value = self._seal.open(sealed, slot) if type(sealed) is bytes else None
+        if value is None:
+            if not self._is_logged:
+                self._is_logged = True
+                _log.warning(
+                    "the %s has a value that was not sealed with this secret, so the issuer is asked; give all "
+                    "replicas the same secret, or find out who else writes to that server",
+                    self._server.what,
+                )
+            return None
+        try:
+            answer = strict_json.parse(value[_TIME.size :], what="answer")
+        except MalformedError:
+            return None
+        return SharedAnswer(_TIME.unpack_from(value)[0], answer) if type(answer) is dict else None
 
 
 #: Errors are values here, because several callers raise them.
@@ -203,7 +334,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         self._invalid.remove(digest)
         super().forget(credential)
         if self._shared is not None:
-            self._not_shared.put(signed_part(credential), True, until=time.monotonic() + MAX_REMEMBERED + SKEW)
+            self._not_shared.put(signed_part(credential), True, until=time.monotonic() + MAX_REMEMBERED + _REPLICA_SKEW)
             self._shared.forget(slot_of(self._configuration, digest))
 
     # 2
@@ -279,7 +410,7 @@ class IntrospectionVerifier(ClaimsVerifier):
             return None
         slot = slot_of(self._configuration, digest)
         shared = await self._shared.find(slot, first=self._were_valid.get(digest, now) is True)
-        if shared is None or not shared.asked - SKEW <= now < shared.asked + self._seconds:
+        if shared is None or not shared.asked - _REPLICA_SKEW <= now < shared.asked + self._seconds:
             return None
         try:
             identity, good_from = self._identity(shared.answer, credential, now)

@@ -26,18 +26,18 @@ import logging
 import math
 import secrets
 import time
-from asyncio import AbstractEventLoop, Future, TimerHandle
+from asyncio import Future, TimerHandle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary
 
 from a2a_trust.auth.discovery import KeySource
 from a2a_trust.auth.jwt import read_token
 from a2a_trust.auth.peers import FairQueue, Path
 from a2a_trust.auth.token_claims import is_for
 from a2a_trust.base import strict_json
+from a2a_trust.base.cache import PerLoop
 from a2a_trust.base.net.fetcher import Fetcher, FormAnswer
 from a2a_trust.base.net.metadata import EndpointClient
 from a2a_trust.base.strict_json import JSONObject
@@ -177,7 +177,7 @@ class IntrospectionEndpoint:
         self.client_id: Final[str] = client_id
         self.issuer: Final[str] = issuer
         self._authentication = authentication
-        self._slots: WeakKeyDictionary[AbstractEventLoop, _Slots] = WeakKeyDictionary()
+        self._slots = PerLoop(_Slots)
         self._failures = 0
         self._retry_at = -math.inf
         #: Rises with each outage: failures of requests that were begun before it are the same outage.
@@ -196,7 +196,7 @@ class IntrospectionEndpoint:
         outage = self._outage()
         if outage is not None:
             return outage
-        slots = self._slots.setdefault(asyncio.get_running_loop(), _Slots())
+        slots = self._slots.get()
         if not await slots.take(path, first=was_valid):
             why = "too many unknown tokens wait to be introspected"
             return NoAnswer(f"{self._name}: {'the server limits the requests (429)' if slots.pausing else why}")

@@ -13,12 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.discovery import KeySource, OpenIdKeys
-from a2a_trust.auth.introspection import IntrospectionVerifier
+from a2a_trust.auth.introspection import IntrospectionVerifier, RedisTokenCache
 from a2a_trust.auth.introspection_endpoint import EndpointAuthentication
-from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
-from a2a_trust.auth.token_cache import RedisTokenCache
-from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom, marks_of
+from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom, SeveralIssuers, marks_of
 from a2a_trust.base import strict_json
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import ConfigurationError

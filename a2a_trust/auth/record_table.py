@@ -1,20 +1,28 @@
-"""The table of a store, of API keys or of passwords, with one SQL text for SQLite and PostgreSQL.
+"""The table of a store, of API keys or of passwords, with one SQL text for SQLite and PostgreSQL; the stores in SQLite.
 
-A damaged record does not affect the others.
+API keys are looked up by digest, so a look-up costs the same however many there are. A damaged record does not affect
+the others.
+
+A store in an SQLite file is embedded, and several processes of one machine may share it, as ``base.files.sqlite`` says.
+Its ``revision`` changes with every change except of a last use. Servers need the right to read only; without the right
+to write, last uses are not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites
+from a2a_trust.auth.basic.records import PasswordRecord, PasswordWrites
 from a2a_trust.auth.records import Found, WriteTable, readable_of, split, text_of
-from a2a_trust.base.files.sqlite import SqliteFile, SqliteReader
+from a2a_trust.base.files.sqlite import SqliteFile, SqliteReader, revision_of
 from a2a_trust.errors import KeySourceUnavailableError
 
 _R = TypeVar("_R")
@@ -157,3 +165,96 @@ class _SqliteSession:
         return self._connection.execute(query, {str(place): value for place, value in enumerate(values, 1)}).fetchall()
 
     execute = fetch
+
+
+KEY_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
+
+_KEY_TABLES: Final = f"""
+CREATE TABLE api_key (
+    id TEXT NOT NULL PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE CHECK (typeof(digest) = 'blob' AND length(digest) = 32),
+    owner TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    created REAL NOT NULL CHECK (typeof(created) = 'real'),
+    expires REAL NOT NULL CHECK (typeof(expires) = 'real'),
+    revoked REAL CHECK (typeof(revoked) IN ('real', 'null')),
+    replaced_by TEXT,
+    imported INTEGER NOT NULL CHECK (imported IN (0, 1)),
+    last_used REAL CHECK (typeof(last_used) IN ('real', 'null'))
+);
+CREATE INDEX api_key_owner ON api_key (owner);
+{revision_of("api_key", KEY_COLUMNS.removesuffix(", last_used"))}"""
+
+_USES: Final = 100
+"""Last uses of one transaction: few enough that readers hardly wait for it."""
+
+
+def api_key_table(name: str) -> RecordTable[ApiKeyRecord]:
+    changing = "expires, revoked, replaced_by"
+    return RecordTable(name, KEY_COLUMNS, _api_key_of, members=f"key_{KEY_COLUMNS}", key="digest", changing=changing)
+
+
+def _api_key_of(*, imported: int, **members: Any) -> ApiKeyRecord:
+    return ApiKeyRecord(imported=bool(imported), **members)
+
+
+class ApiKeysInTable(RecordsInTable[ApiKeyRecord], ApiKeyWrites):
+    def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
+        """Every readable record, or every one of the owner, with last uses, in order of creation."""
+        return self._records() if owner is None else self._records("WHERE owner = $1", owner)
+
+
+class SqliteApiKeys(SqliteStore[ApiKeyRecord], ApiKeysInTable):
+    """The API keys in one SQLite file, for servers (``ApiKeyVerifier(SqliteApiKeys(path))``) and operators alike.
+
+    KeySourceUnavailableError when the file cannot be read or written now.
+    """
+
+    _kind = store_file("API key store", application_id=0x41324B79, version=2, tables=_KEY_TABLES)  # "A2Ky"
+    _first = "make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
+    _table = api_key_table("api_key")
+
+    async def touch(self, used: Mapping[str, float]) -> None:
+        uses = iter(used.items())
+        while some := [*islice(uses, _USES)]:
+            await asyncio.to_thread(self._touch, some)
+
+    def _touch(self, used: list[tuple[str, float]]) -> None:
+        with self._file.writing() as connection:
+            connection.executemany(
+                "UPDATE api_key SET last_used = :at WHERE id = :id AND (last_used IS NULL OR last_used < :at)",
+                [{"id": key_id, "at": moment} for key_id, moment in used],
+            )
+
+
+_USER_COLUMNS: Final = "user, hash, scopes, created, changed, expires, revoked"
+_CHANGING: Final = _USER_COLUMNS.removeprefix("user, ")
+
+_USER_TABLES: Final = f"""
+CREATE TABLE password (
+    user TEXT NOT NULL PRIMARY KEY,
+    hash TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    created REAL NOT NULL CHECK (typeof(created) = 'real'),
+    changed REAL NOT NULL CHECK (typeof(changed) = 'real'),
+    expires REAL NOT NULL CHECK (typeof(expires) = 'real'),
+    revoked REAL CHECK (typeof(revoked) IN ('real', 'null'))
+);
+{revision_of("password", _USER_COLUMNS)}"""
+
+
+class SqlitePasswords(SqliteStore[PasswordRecord], PasswordWrites):
+    """The passwords in one SQLite file, for servers (``BasicVerifier(SqlitePasswords(path))``) and operators alike.
+
+    KeySourceUnavailableError when the file cannot be read or written now.
+    """
+
+    _kind = store_file("password store", application_id=0x41325077, version=1, tables=_USER_TABLES)  # "A2Pw"
+    _first = "make one with its first password: a2a-sign password create --store {path} --user NAME"
+    _table = RecordTable(
+        "password", _USER_COLUMNS, PasswordRecord, members=_USER_COLUMNS, key="user", changing=_CHANGING
+    )
+
+    def records(self) -> tuple[PasswordRecord, ...]:
+        """Every record, in order of creation. Damaged ones are left out."""
+        return self._records()

@@ -34,12 +34,12 @@ def read_or_fetch(name: str, options: argparse.Namespace) -> bytes:
     if not is_url(name):
         return read_input(name)
     with needing_client("to fetch cards"):
-        from a2a_trust.client.fetching import finding
         from a2a_trust.client.flow import HiddenHeaders, run
+        from a2a_trust.client.verification import finding
     headers = HiddenHeaders(_headers_in(options.header_from) if options.header_from else {})
     certificate = options.client_certificate and (options.client_certificate, options.client_key)
     fetcher = _fetcher(name, private=options.private_origins, certificate=certificate)
-    _, fetched = run(finding(name, headers, is_place=is_elsewhere(name, options.origin)), fetcher)
+    _, fetched = run(finding(name, fetcher, headers, is_place=is_elsewhere(name, options.origin)))
     return fetched.body
 
 
@@ -133,9 +133,11 @@ class FetchSettings:
             from a2a_trust.client.flow import run
             from a2a_trust.client.verification import TrustOnFirstUse, Verification
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
-        verification = Verification(trust=trust, memory=self.memory, on_first_use=on_first_use, clock=self.clock)
-        verifying = verification.verify(document, origin, is_elsewhere=is_elsewhere(url, origin))
-        return run(verifying, _fetcher(url, private=self.private_origins))
+        fetcher = _fetcher(url, private=self.private_origins)
+        verification = Verification(
+            trust=trust, memory=self.memory, on_first_use=on_first_use, fetcher=fetcher, clock=self.clock
+        )
+        return run(verification.verify(document, origin, is_elsewhere=is_elsewhere(url, origin)))
 
 
 def fetch_settings(options: argparse.Namespace, at: float | None) -> FetchSettings | None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 FILES: Final = ("FILE", "FILE|URL", "FOLDER", "RING")
 #: The values of ``keys.trust.store.SigningTool``, whose import would be slow.
 SIGNERS: Final = ("a2a-trust", "a2a-python", "a2a-js", "whole")
+_CALLER: Final = {
+    "owner": "name of the caller; all keys of an owner are one caller",
+    "user": "name of the caller; a user has one password",
+}
 _ALGORITHMS: Final = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
 
 
@@ -114,8 +118,7 @@ def _add_signing_keys(command: argparse.ArgumentParser) -> None:
 def _add_keygen(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Make a signing key, and the JWK Set that publishes its public key. An existing private key is never "
-        "overwritten. If only its JWK Set is missing, the JWK Set is made. For keys that replace each other over time, "
-        "make a ring: a2a-sign keys create."
+        "overwritten. For keys that replace each other over time, make a ring: a2a-sign keys create."
     )
     command.add_argument(
         "-o",
@@ -222,9 +225,9 @@ def _add_probe(command: argparse.ArgumentParser) -> None:
     )
     _add_quiet(command)
     _add_verbose(command)
-    output = command.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="report as JSON")
-    output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
+    _add_json_of_cards(command).add_argument(
+        "--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning"
+    )
 
 
 def _add_keys(command: argparse.ArgumentParser) -> None:
@@ -268,52 +271,91 @@ def _add_keys(command: argparse.ArgumentParser) -> None:
 
 
 def _add_api_key(command: argparse.ArgumentParser) -> None:
-    command.description = "Make, import, list, rotate and revoke the API keys in a store."
-    every = type(command)(add_help=False)
-    every.add_argument(
-        "--store",
-        required=True,
-        metavar="FILE",
-        help="the store: a file with records of the keys, or postgresql://USER@HOST/DATABASE, or rediss://HOST:6379/0",
+    store = "a file with records of the keys, or postgresql://USER@HOST/DATABASE, or rediss://HOST:6379/0"
+    create, import_, list_, rotate, revoke = _add_secrets(
+        command, "API key", "owner", store, "was made elsewhere, of 32 or more random characters", "stays for --overlap"
     )
-    _add_quiet(every, "print no notes; list prints the IDs only")
-    _add_verbose(every)
-    _add_json(every)
-    new = type(command)(add_help=False)
-    owner: dict[str, Any] = {"metavar": "NAME", "help": "name of the caller; all keys of an owner are one caller"}
-    new.add_argument(
-        "--scope", action="append", default=[], metavar="SCOPE", help="scope that the key grants; may be repeated"
-    )
-    new.add_argument(
-        "--expires", metavar="TIME", help="how long the key is valid: 90d, 12h, 30m (default: it never expires)"
-    )
-    new.add_argument("--prefix", default="a2a", metavar="WORD", help="first word of the key's ID (default: a2a)")
-    add = _actions(command, every)
-    create = add("create", "make a key, and show it once, on standard output; or one for each of many owners", new)
-    owners = create.add_mutually_exclusive_group(required=True)
-    owners.add_argument("--owner", **owner)
-    _add_names_from(owners, "--owners-from")
-    _add_folder(create, "--owners-from")
-    import_ = add("import", "accept a key that was made elsewhere, of 32 or more random characters", new)
-    import_.add_argument("--owner", required=True, **owner)
-    import_.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="file with the key (default: standard input)"
-    )
-    list_ = add("list", "show the keys; no secrets")
+    for new in (create, import_):
+        new.add_argument("--prefix", default="a2a", metavar="WORD", help="first word of the key's ID (default: a2a)")
     list_.add_argument("--owner", metavar="NAME", help="show only keys of this owner")
-    _add_expires_within(list_, "keys")
     list_.add_argument("--unused-for", metavar="TIME", help="show only valid keys that were unused for this time: 90d")
-    rotate = add("rotate", "make a key that replaces another; the old key stays valid for --overlap")
     rotate.add_argument("id", metavar="ID", help="ID of the old key; see api-key list")
     rotate.add_argument(
         "--overlap", default="24h", metavar="TIME", help="how long the old key stays valid (default: 24h)"
     )
-    rotate.add_argument(
-        "--expires", metavar="TIME", help="how long the new key is valid (default: as long as the old key was)"
-    )
-    revoke = add("revoke", "revoke keys at once; all of them, or none if an ID is unknown")
     revoke.add_argument("ids", nargs="*", metavar="ID", help="ID of a key, see api-key list; - reads IDs line by line")
     revoke.add_argument("--owner", metavar="NAME", help="revoke all keys of this owner")
+
+
+def _add_password(command: argparse.ArgumentParser) -> None:
+    store = "a file with records of the passwords"
+    *_, rotate, revoke = _add_secrets(
+        command, "password", "user", store, "a person chose, of 15 or more characters", "is rejected at once"
+    )
+    rotate.add_argument("--user", required=True, metavar="NAME", help=_CALLER["user"])
+    _add_caller(revoke, "user")
+
+
+def _add_secrets(
+    command: argparse.ArgumentParser, kind: str, person: str, store: str, imported: str, replaced: str
+) -> list[argparse.ArgumentParser]:
+    """Add the actions that API keys and passwords share: create, import, list, rotate and revoke.
+
+    ``person`` is the option that names a caller. ``imported`` says what may be imported, and ``replaced`` what happens
+    to a secret that was rotated.
+    """
+    command.description = f"Make, import, list, rotate and revoke the {kind}s in a store."
+    every, new = type(command)(add_help=False), type(command)(add_help=False)
+    every.add_argument("--store", required=True, metavar="FILE", help=f"the store: {store}")
+    _add_quiet(every, "print no notes; list prints the names only")
+    _add_verbose(every)
+    _add_json(every)
+    new.add_argument(
+        "--scope", action="append", default=[], metavar="SCOPE", help=f"scope that the {kind} grants; may be repeated"
+    )
+    new.add_argument(
+        "--expires", metavar="TIME", help=f"how long the {kind} is valid: 90d, 12h, 30m (default: it never expires)"
+    )
+    add = _actions(command, every)
+    create = add(
+        "create", f"make one {kind}, and show it once, on standard output; or one for each of many {person}s", new
+    )
+    _add_caller(create, person)
+    create.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help=f"with --{person}s-from: new folder with a file for each {kind}, and for index.tsv, which names the "
+        f"{person} of each",
+    )
+    import_ = add("import", f"accept one {kind} that {imported}", new)
+    import_.add_argument(f"--{person}", required=True, metavar="NAME", help=_CALLER[person])
+    import_.add_argument(
+        "file",
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help=f"file with the {kind} (default: standard input, or a prompt on a terminal)",
+    )
+    list_ = add("list", f"show the {kind}s; no secrets")
+    list_.add_argument(
+        "--expires-within", metavar="TIME", help=f"show only valid {kind}s that expire within this time: 14d, 12h, 30m"
+    )
+    rotate = add("rotate", f"replace one {kind} by a new one; the old one {replaced}")
+    rotate.add_argument(
+        "--expires", metavar="TIME", help=f"how long the new {kind} is valid (default: as long as the old one was)"
+    )
+    revoke = add("revoke", f"revoke {kind}s at once; all of them, or none if a name is unknown")
+    return [create, import_, list_, rotate, revoke]
+
+
+def _add_caller(command: argparse.ArgumentParser, person: str) -> None:
+    """Add the options that name one caller, or many in a file."""
+    named = command.add_mutually_exclusive_group(required=True)
+    named.add_argument(f"--{person}", metavar="NAME", help=_CALLER[person])
+    named.add_argument(
+        f"--{person}s-from", dest="names", metavar="FILE", help="file with a name on each line; - is standard input"
+    )
 
 
 def _add_database(command: argparse.ArgumentParser) -> None:
@@ -328,44 +370,6 @@ def _add_database(command: argparse.ArgumentParser) -> None:
     add = _actions(command, every)
     add("migrate", "make the tables of this release, or change older ones into them; all or nothing")
     add("check", "change nothing; exit with 1 if the tables are older than this release needs")
-
-
-def _add_password(command: argparse.ArgumentParser) -> None:
-    command.description = "Make, import, list, rotate and revoke the passwords in a store, for HTTP Basic."
-    every = type(command)(add_help=False)
-    every.add_argument("--store", required=True, metavar="FILE", help="the store: a file with records of the passwords")
-    _add_quiet(every, "print no notes; list prints the users only")
-    _add_verbose(every)
-    _add_json(every)
-    user, users = type(command)(add_help=False), type(command)(add_help=False)
-    user.add_argument("--user", required=True, metavar="NAME", help="name of the caller; a user has one password")
-    named = users.add_mutually_exclusive_group(required=True)
-    named.add_argument("--user", metavar="NAME", help="name of the caller; a user has one password")
-    _add_names_from(named, "--users-from")
-    new = type(command)(add_help=False)
-    new.add_argument(
-        "--scope", action="append", default=[], metavar="SCOPE", help="scope that the user has; may be repeated"
-    )
-    new.add_argument(
-        "--expires", metavar="TIME", help="how long the password is valid: 90d, 12h, 30m (default: it never expires)"
-    )
-    add = _actions(command, every)
-    create = add("create", "make a random password, and show it once; or one for each of many users", users, new)
-    _add_folder(create, "--users-from")
-    import_ = add("import", "accept a password that a person chose, of 15 or more characters", user, new)
-    import_.add_argument(
-        "file",
-        nargs="?",
-        default="-",
-        metavar="FILE",
-        help="file with the password (default: standard input, or a prompt on a terminal)",
-    )
-    _add_expires_within(add("list", "show the users; no secrets"), "passwords")
-    rotate = add("rotate", "make a new password for a user; the old one is rejected at once", user)
-    rotate.add_argument(
-        "--expires", metavar="TIME", help="how long the new password is valid (default: as long as the old one was)"
-    )
-    add("revoke", "revoke the passwords of users at once; all of them, or none if a user is unknown", users)
 
 
 def _add_trust(command: argparse.ArgumentParser) -> None:
@@ -466,26 +470,6 @@ def _add_quiet(command: argparse.ArgumentParser, text: str = "print only errors,
     command.add_argument("-q", "--quiet", action="store_true", help=text)
 
 
-def _add_names_from(group: argparse._MutuallyExclusiveGroup, option: str) -> None:
-    text = "file with a name on each line; - is standard input"
-    group.add_argument(option, dest="names", metavar="FILE", help=text)
-
-
-def _add_folder(command: argparse.ArgumentParser, option: str) -> None:
-    command.add_argument(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        help=f"with {option}: new folder for a file with each secret, and for index.tsv, which names their owners",
-    )
-
-
-def _add_expires_within(command: argparse.ArgumentParser, what: str) -> None:
-    command.add_argument(
-        "--expires-within", metavar="TIME", help=f"show only valid {what} that expire within this time: 14d, 12h, 30m"
-    )
-
-
 def _add_verbose(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-v", "--verbose", action="store_true", help="log on standard error what is fetched, made and skipped"
@@ -505,7 +489,7 @@ def _add_json_of_cards(command: argparse.ArgumentParser) -> argparse._MutuallyEx
         action="store_const",
         const="lines",
         dest="json",
-        help="report as JSON Lines: one object for each card, then one for all of them",
+        help="report as JSON Lines: one object for each card or agent, then one for all of them",
     )
     return forms
 

@@ -5,28 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 
-from a2a_trust.base.databases.migrate import migrate
+from a2a_trust.base.databases.postgres import migrate
 from a2a_trust.base.databases.schema import VERSION
-from a2a_trust.cli.report import Exit, exit_of, mark, printable, put, put_report, report_failure
+from a2a_trust.cli.progress import note_transaction
+from a2a_trust.cli.report import Exit, mark, printable, put, put_report
 from a2a_trust.cli.stores import COMMAND_SECONDS, postgres_url
-from a2a_trust.errors import KeySourceUnavailableError, TrustError
+from a2a_trust.errors import KeySourceUnavailableError
 
 
-def run(options: argparse.Namespace) -> int:
-    command = f"database {options.action}"
-    only_check = options.action == "check"
-    try:
-        done = migrate(
-            postgres_url(options.url),
-            unavailable=KeySourceUnavailableError,
-            timeout=COMMAND_SECONDS,
-            only_check=only_check,
-        )
-    except (TrustError, OSError) as error:
-        return report_failure(command, error, as_json=options.json, code=exit_of(error))
+def run(options: argparse.Namespace) -> Exit:
+    note_transaction(options)
+    url, only_check = postgres_url(options.url), options.action == "check"
+    done = migrate(url, unavailable=KeySourceUnavailableError, timeout=COMMAND_SECONDS, only_check=only_check)
     code = Exit.OK if done.now >= VERSION else Exit.INVALID
     if options.json:
-        put_report(command, code, {"before": done.before, "version": done.now, "needed": VERSION})
+        versions = {"before": done.before, "version": done.now, "needed": VERSION}
+        put_report(f"database {options.action}", code, versions)
         return code
     name = printable(options.url)
     if done.now < VERSION:
@@ -36,5 +30,5 @@ def run(options: argparse.Namespace) -> int:
         put(f"{mark('ok', 'green', sys.stdout)} {name}: version {done.now}")
     else:
         put(f"{mark('migrated', 'green', sys.stdout)} {name}: from version {done.before} to {done.now}")
-        put("  allow the roles of servers what docs/operations.md lists: they need no right to change tables")
+        put("  allow the roles of servers what docs/replicas.md lists: they need no right to change tables")
     return code

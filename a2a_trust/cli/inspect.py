@@ -29,13 +29,13 @@ from a2a_trust.card.view import (
 from a2a_trust.cli.agents import check_private_origins, read_or_fetch
 from a2a_trust.cli.moments import rfc3339
 from a2a_trust.cli.named_cards import named_cards
+from a2a_trust.cli.progress import note_results
 from a2a_trust.cli.report import (
     Exit,
     Results,
     class_of,
     error_text,
     exit_of,
-    exit_of_setup,
     mark,
     mark_verified,
     printable,
@@ -50,12 +50,12 @@ from a2a_trust.errors import (
     ConfigurationError,
     MalformedError,
     TrustError,
-    UncoveredFieldsError,
     UnsignedCardError,
 )
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
+from a2a_trust.signing.reports import report_of_error
 from a2a_trust.signing.signature import MAX_SIGNATURES, parse_signature, signature_entries
 from a2a_trust.signing.verify import verify_document, verify_each
 from a2a_trust.signing.verify_signature import VerifiedSignature
@@ -71,29 +71,27 @@ _Trust: TypeAlias = tuple[TrustStore, str | OriginFromCard | UnsafeAnyOrigin]
 _NOT_CHECKED: Final = "NOT CHECKED; give --trust, --jwks or --public-key"
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Show every card. The first card that is unreadable or, with keys, not verified sets the exit code."""
     keys: TrustedKeys | None = None
-    try:
-        options.files = named_cards(options)
-        check_private_origins(options)
-        if options.trust is not None or options.jwks or options.public_key:
-            keys = trusted_keys(options)
-        elif (
-            options.origin is not None
-            or options.origin_from_card
-            or options.any_origin
-            or options.signer
-            or options.kid is not None
-            or options.alg is not None
-        ):
-            raise ConfigurationError(
-                "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
-                "--trust FILE, --jwks FILE or --public-key FILE"
-            )
-    except (TrustError, OSError) as error:
-        return report_failure("inspect", error, as_json=options.json, code=exit_of_setup(error))
+    options.files = named_cards(options)
+    check_private_origins(options)
+    if options.trust is not None or options.jwks or options.public_key:
+        keys = trusted_keys(options)
+    elif (
+        options.origin is not None
+        or options.origin_from_card
+        or options.any_origin
+        or options.signer
+        or options.kid is not None
+        or options.alg is not None
+    ):
+        raise ConfigurationError(
+            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
+            "--trust FILE, --jwks FILE or --public-key FILE"
+        )
     results = Results("inspect", options.json)
+    note_results(options, len(options.files), "cards shown", lambda: results.total)
     for name in options.files:
         try:
             entry, code = _inspect(read_or_fetch(name, options), keys, name)
@@ -310,14 +308,7 @@ def _verdict(document: bytes, proof: _Trust) -> tuple[dict[str, Any], Exit]:
         verified = verify_document(document, *proof, time.time(), read=UnambiguousCard)
     except TrustError as error:
         code = exit_of(error)
-        message = error.message if isinstance(error, CardVerificationError) else str(error)
-        return {
-            "verified": False,
-            "class": class_of(code),
-            "code": error.code,
-            "message": message.rstrip(":"),
-            "uncovered": list(error.pointers) if isinstance(error, UncoveredFieldsError) else [],
-        }, code
+        return {"verified": False, "class": class_of(code), **report_of_error(error, str(error))}, code
     return {
         "verified": True,
         "class": "ok",
@@ -395,7 +386,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
             _put_line("trusted:", f"{mark_verified(in_part=bool(entry['unverified']))}, {_one_line(bound)}")
         else:
             label = f"{mark('NOT VERIFIED', 'red', sys.stdout)} ({entry['class']})"
-            _put_line("trusted:", f"{label}: {_one_line(entry['message'])}")
+            _put_line("trusted:", f"{label}: {_one_line(entry['message'].rstrip(':'))}")
 
 
 def _put_outcome(signature: dict[str, Any]) -> None:

@@ -8,42 +8,40 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.base.files.atomic import is_taken, write_atomically
 from a2a_trust.cli.moments import duration, rfc3339
-from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report
+from a2a_trust.cli.progress import note_targets
+from a2a_trust.cli.report import mark, printable, put, put_table
 from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, unlock
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
 
 
-def run(options: argparse.Namespace) -> int:
-    def members() -> dict[str, Any]:
-        with key_file_warnings(), naming(options.file):
-            return {"file": options.file, **_ACTIONS[options.action](options)}
-
-    # A key set on standard output must be the only output there.
-    stream = sys.stderr if getattr(options, "output", None) == "-" else sys.stdout
-    return run_and_report(f"keys {options.action}", members, as_json=options.json, code_of=exit_of_setup, stream=stream)
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    note_targets(options, [getattr(options, "output", options.file)])
+    with key_file_warnings(), naming(options.file):
+        return {"file": options.file, **_ACTIONS[options.action](options)}
 
 
 def _change(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
     """The ring in the file after the change; asks for the passphrase if a new key needs one."""
-    path = Path(options.file)
-    try:
+    with _existing(options.file) as path:
         return unlock(lambda passphrase: update_key_ring(path, change, passphrase=passphrase), options.file)
-    except FileNotFoundError:
-        raise _no_ring(options.file) from None
 
 
 def _next_second() -> float:
     """The next full second, so that the times shown to people are exact."""
     return float(math.ceil(time.time()))
+
+
+_TIMES: Final = ("published_at", "active_from", "retired_at", "removed_at", "revoked_at")
 
 
 def _entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
@@ -53,11 +51,7 @@ def _entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
         "alg": key.public_key.alg,
         "thumbprint": key.public_key.thumbprint,
         "state": ring.state(key, now),
-        "published_at": rfc3339(key.published_at),
-        "active_from": rfc3339(key.active_from),
-        "retired_at": rfc3339(key.retired_at),
-        "removed_at": rfc3339(key.removed_at),
-        "revoked_at": rfc3339(key.revoked_at),
+        **{name: rfc3339(getattr(key, name)) for name in _TIMES},
     }
 
 
@@ -106,15 +100,12 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
-    ring, now = _ring(options.file), time.time()
+    with _existing(options.file) as path:  # no passphrase, because only private keys are encrypted
+        ring, now = load_key_ring(path), time.time()
     if not options.json:
-        put_table(
-            ("KID", "ALG", "STATE", "JOB"),
-            [
-                (printable(key.kid), key.public_key.alg, ring.state(key, now), _plan(ring, key, now))
-                for key in ring.keys
-            ],
-        )
+        plans = [(key, ring.state(key, now), _plan(ring, key, now)) for key in ring.keys]
+        rows = [(printable(key.kid), key.public_key.alg, state, plan) for key, state, plan in plans]
+        put_table(("KID", "ALG", "STATE", "JOB"), rows)
     return {"encrypted": ring.is_encrypted, "keys": [_entry(ring, key, now) for key in ring.keys]}
 
 
@@ -185,7 +176,8 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _export(options: argparse.Namespace) -> dict[str, Any]:
-    ring, now = _ring(options.file), time.time()
+    with _existing(options.file) as path:  # no passphrase, because only private keys are encrypted
+        ring, now = load_key_ring(path), time.time()
     jwks = publish_jwks(ring.published(now))
     data = f"{json.dumps(jwks, indent=2)}\n"
     if options.output == "-":
@@ -204,18 +196,15 @@ def _export(options: argparse.Namespace) -> dict[str, Any]:
     return {"output": options.output, "kids": [member["kid"] for member in jwks["keys"]]}
 
 
-def _ring(name: str) -> KeyRing:
-    """The ring. It takes no passphrase, because only private keys are encrypted."""
+@contextmanager
+def _existing(name: str) -> Iterator[Path]:
+    """In the block, the error for a missing ring says how to make one."""
     try:
-        return load_key_ring(Path(name))
+        yield Path(name)
     except FileNotFoundError:
-        raise _no_ring(name) from None
-
-
-def _no_ring(name: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"there is no key ring at {name}; to make one with its first key: a2a-sign keys create {shlex.quote(name)}"
-    )
+        raise ConfigurationError(
+            f"there is no key ring at {name}; to make one with its first key: a2a-sign keys create {shlex.quote(name)}"
+        ) from None
 
 
 _ACTIONS: Final = {"create": _create, "list": _list, "revoke": _revoke, "rotate": _rotate, "export": _export}

@@ -13,12 +13,12 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import FileToWrite, Over
 from a2a_trust.cli.card_text import Position, positions_of, rewrite
 from a2a_trust.cli.named_cards import named_cards
+from a2a_trust.cli.progress import note_results, note_targets
 from a2a_trust.cli.report import (
     Exit,
     Results,
     class_of,
     exit_of,
-    exit_of_setup,
     mark,
     printable,
     put,
@@ -65,15 +65,16 @@ class _Report:
         return f"with {self.findings[0].severity}s" if self.findings else "without problems"
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Lint every card. The first card with an error sets the exit code."""
-    try:
-        names = named_cards(options)
-        if options.fix and "-" in names:
-            raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
-    except (ConfigurationError, OSError) as error:
-        return report_failure("lint", error, as_json=options.json, code=exit_of_setup(error))
+    names = named_cards(options)
+    if options.fix and "-" in names:
+        raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
     results, reports = Results("lint", options.json), list[_Report]()
+    if options.fix:
+        note_targets(options, names, "fixed")
+    else:
+        note_results(options, len(names), "cards checked", lambda: results.total)
     for name in names:
         report = _report(name, fix=options.fix)
         results.add(_entry(report), report.code, report.outcome)

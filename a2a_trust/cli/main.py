@@ -11,7 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 
@@ -58,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks must not end a command
     came: list[int] = []
+    options: argparse.Namespace | int = 0
     try:
         options = _options(arguments)
         if isinstance(options, int):
@@ -67,10 +68,10 @@ def main(argv: list[str] | None = None) -> int:
             code = _run(options)
             _flush()
     except BaseException as error:
-        if came:  # whatever Python made of it: 3.11 raises another error if a signal comes while a class is made
-            return 128 + came[0]
-        if isinstance(error, KeyboardInterrupt):
-            return 130
+        if came or isinstance(error, KeyboardInterrupt):
+            # Whatever Python made of a signal: 3.11 raises another error if one comes while a class is made.
+            _say_interrupted(options)
+            return 128 + came[0] if came else 130
         if not isinstance(error, OSError):
             raise
         # The reader of our output has gone, or the disk is full. The interpreter must not try to flush again.
@@ -79,6 +80,15 @@ def main(argv: list[str] | None = None) -> int:
             print(f"a2a-sign: error: {error}", file=sys.stderr)
         return 6
     return code
+
+
+def _say_interrupted(options: argparse.Namespace | int) -> None:
+    """Say in one line what the command has done and what it has not."""
+    from a2a_trust.cli.report import printable, put
+
+    said = getattr(options, "interruption", lambda: "nothing was written")
+    with suppress(OSError):  # nobody reads it
+        put(f"a2a-sign: interrupted: {printable(said())}", sys.stderr)
 
 
 def _flush() -> None:
@@ -145,12 +155,12 @@ def _options(arguments: list[str]) -> argparse.Namespace | int:
 
 def _run(options: argparse.Namespace) -> int:
     command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
-    if "verbose" not in options:
-        return int(command.run(options))
-    from a2a_trust.cli.report import show_log
+    from a2a_trust.cli.report import run_and_report, show_log
 
-    with show_log(verbose=options.verbose):
-        return int(command.run(options))
+    if options.command == "serve" or ("verbose" not in options and "logging" not in sys.modules):
+        return run_and_report(command.run, options)  # serve logs as JSON; the import is slow, and nobody else logs
+    with show_log(verbose=getattr(options, "verbose", False)):
+        return run_and_report(command.run, options)
 
 
 def _check_is_file_or_option(arguments: list[str]) -> None:

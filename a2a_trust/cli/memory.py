@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import rfc3339
-from a2a_trust.cli.report import mark, printable, put, put_table, run_and_report
+from a2a_trust.cli.progress import note_transaction
+from a2a_trust.cli.report import mark, printable, put, put_table
 from a2a_trust.cli.sources import default_memory_path, naming
 from a2a_trust.cli.stores import card_memory, memory_name
 from a2a_trust.client.memory import Remembered, acceptance
 
 
-def run(options: argparse.Namespace) -> int:
-    def act() -> dict[str, Any]:
-        name = str(default_memory_path()) if options.file is None else memory_name(options.file)
-        with naming(name):
-            return {"file": name, **_ACTIONS[options.action](options.file or name, options)}
-
-    return run_and_report(f"memory {options.action}", act, as_json=options.json)
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    name = str(default_memory_path()) if options.file is None else memory_name(options.file)
+    note_transaction(options)
+    with naming(name):
+        return {"file": name, **_ACTIONS[options.action](options.file or name, options)}
 
 
 def _list(memory: str, options: argparse.Namespace) -> dict[str, Any]:

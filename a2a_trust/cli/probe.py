@@ -13,17 +13,17 @@ from a2a_trust.base.workers import in_threads
 from a2a_trust.card.view import ApiKeyScheme, CardView
 from a2a_trust.cli.card_text import Position
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
+from a2a_trust.cli.progress import note_results
 from a2a_trust.cli.report import (
     Exit,
+    Results,
     class_of,
     error_text,
     exit_of,
-    exit_of_setup,
     mark,
     printable,
     put,
     put_json,
-    put_report,
     report_failure,
 )
 from a2a_trust.cli.sources import needing_client, read_input
@@ -71,28 +71,24 @@ def _credential(view: CardView, name: str, file: str, origin: str) -> Credential
     return BasicCredentials(user, password, origins=[origin])
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Probe every agent; the first agent that fails determines the exit code."""
-    try:
-        urls = _urls(options)
-        with needing_client("to probe agents"):
-            probe = _prepare(options, urls)
-    except (ConfigurationError, OSError) as error:
-        return report_failure("probe", error, as_json=options.json, code=exit_of_setup(error))
-    results: list[_Result] = []
+    urls = _urls(options)
+    with needing_client("to probe agents"):
+        probe = _prepare(options, urls)
+    results = Results("probe", options.json)
+    note_results(options, len(urls), "agents probed", lambda: results.total)
+    probed: list[_Result] = []
     for result in in_threads(probe, urls):
-        results.append(result)
+        probed.append(result)
+        _, code, report = result
+        results.add(_entry(result), code, getattr(report, "verdict", class_of(code)))
         if not options.json:
             _put(result, options)
-    code = next((code for _, code, _ in results if code is not Exit.OK), Exit.OK)
-    enforcing = sum(getattr(report, "verdict", "") == "enforced" for *_, report in results)
     if options.sarif:
-        _put_sarif(results)
-    elif options.json:
-        put_report("probe", code, {"enforcing": enforcing, "results": [*map(_entry, results)]})
-    elif len(results) > 1:
-        put(f"{enforcing} of {len(results)} agents enforce their card")
-    return code
+        _put_sarif(probed)
+        return results.exit
+    return results.put(what="agents")
 
 
 def _urls(options: argparse.Namespace) -> list[str]:

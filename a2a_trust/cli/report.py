@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
+from a2a_trust.base.dates import date_of
 from a2a_trust.errors import (
     CardMemoryError,
     CardMemoryUnavailableError,
@@ -53,11 +55,6 @@ def exit_of(error: Exception) -> Exit:
     if isinstance(error, TrustError):
         return Exit.INVALID
     raise error
-
-
-def exit_of_setup(error: Exception) -> Exit:
-    """The exit code for an error in keys, trust files and other settings of the operator, which is not about a card."""
-    return exit_of(error) if isinstance(error, OSError | CardMemoryUnavailableError) else Exit.USAGE
 
 
 def class_of(code: Exit) -> str:
@@ -172,14 +169,14 @@ class Results:
     def total(self) -> int:
         return self.counts.total()
 
-    def put(self) -> Exit:
+    def put(self, what: str = "cards") -> Exit:
         """Write the end of the report, for people the totals when there are several cards; return the exit code."""
         total = self.total
         if self._form:
             members = {"cards": total} if self._form == "lines" else {"results": self._entries}
             put_report(self._command, self.exit, members, self._stream, form=self._form)
         elif total > 1:
-            put(f"{total} cards: {', '.join(f'{n} {word}' for word, n in self.counts.items())}", self._stream)
+            put(f"{total} {what}: {', '.join(f'{n} {word}' for word, n in self.counts.items())}", self._stream)
         return self.exit
 
 
@@ -204,10 +201,11 @@ def show_log(*, verbose: bool) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             if "audit" in vars(record):
                 return  # a database was lost: the error of the command says so, too
+            about = ""
             if record.levelno >= logging.WARNING:
-                warn(record.getMessage())
-            else:
-                put(printable(record.getMessage()), sys.stderr)
+                level = mark(record.levelname.lower(), "yellow", sys.stderr)
+                about = f"{date_of(record.created)} {level}: "
+            put(f"{about}{printable(record.getMessage())}", sys.stderr)
 
     log, lines = logging.getLogger("a2a_trust"), Lines()
     level = log.level
@@ -255,20 +253,32 @@ def report_failure(
 
 
 def run_and_report(
-    command: str,
-    act: Callable[[], dict[str, Any] | None],
-    *,
-    as_json: bool,
-    code_of: Callable[[Exception], Exit] = exit_of,
-    stream: _Stream = _STANDARD_OUTPUT,
+    run: Callable[[argparse.Namespace], dict[str, Any] | Exit | None], options: argparse.Namespace
 ) -> Exit:
-    """Run ``act``, report the members that it returns if JSON is wanted, or its error, and return the exit code."""
+    """Run a command, and return its exit code. The members that ``run`` returns are its JSON report.
+
+    Errors about cards are reported by the commands themselves. All others are about keys, trust files and other
+    settings of the operator, whatever their class: USAGE, or INPUT_OUTPUT.
+    """
+    command = " ".join(filter(None, (options.command, getattr(options, "action", None))))
+    as_json = getattr(options, "json", "")
     try:
-        members = act()
+        done = run(options)
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
-        return report_failure(command, error, as_json=as_json, code=code_of(error), stream=stream)
-    if as_json and members is not None:
-        put_report(command, Exit.OK, members, stream)
+        code = Exit.INPUT_OUTPUT if exit_of(error) is Exit.INPUT_OUTPUT else Exit.USAGE
+        # Without standard output, people at least get the text.
+        return report_failure(
+            command, error, as_json=as_json if sys.stdout else "", code=code, stream=_report_stream(options)
+        )
+    if isinstance(done, Exit):
+        return done
+    if as_json and done is not None:
+        put_report(command, Exit.OK, done, _report_stream(options))
     return Exit.OK
+
+
+def _report_stream(options: argparse.Namespace) -> TextIO | None:
+    """A document on standard output must be the only output there."""
+    return sys.stderr if getattr(options, "output", None) == "-" else sys.stdout

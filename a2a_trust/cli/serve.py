@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from a2a_trust.card.view import CardView, HttpScheme, MutualTlsScheme, OAuth2Scheme, OpenIdConnectScheme, read_card
 from a2a_trust.cli.moments import rfc3339
-from a2a_trust.cli.report import exit_of_setup, printable, put, run_and_report
+from a2a_trust.cli.report import printable, put
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.trust.jwks_cache import JwksCache
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from a2a_trust.serve.application import ServedAgent
 
 
-def run(options: argparse.Namespace) -> int:
-    def act() -> None:
-        if options.init is not None:
-            _init(options.init)
-        elif options.check:
-            _check(Path(options.file))
-        else:
-            agent = _application().ServedAgent(options.file)
-            asyncio.run(_serve(agent, Path(options.file).absolute().parent))
-
-    return run_and_report("serve", act, as_json=False, code_of=exit_of_setup)
+def run(options: argparse.Namespace) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    if options.init is not None:
+        _init(options.init)
+    elif options.check:
+        _check(Path(options.file))
+    else:
+        agent = _application().ServedAgent(options.file)
+        asyncio.run(_serve(agent, Path(options.file).absolute().parent))
 
 
 def _application() -> ModuleType:
@@ -69,9 +69,6 @@ async def _serve(agent: ServedAgent, folder: Path) -> None:
         config.certfile, config.keyfile = str(folder / listen.certificate), str(folder / listen.key)
         if listen.client_ca is not None:
             config.ca_certs, config.verify_mode = str(folder / listen.client_ca), VerifyMode.CERT_OPTIONAL
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

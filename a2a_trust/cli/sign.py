@@ -24,7 +24,7 @@ from a2a_trust.base.workers import on_all_cores
 from a2a_trust.cli.card_text import rewrite
 from a2a_trust.cli.moments import duration, moment
 from a2a_trust.cli.named_cards import NamedCard, card_sources, named_cards, reader_for
-from a2a_trust.cli.progress import Progress
+from a2a_trust.cli.progress import Progress, note_targets
 from a2a_trust.cli.report import (
     Exit,
     Results,
@@ -43,8 +43,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, T
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
-from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import Arguments, check_own_work, make_claims, sign_unverified
+from a2a_trust.signing.sign import Arguments, check_own_work, make_claims, reason_to_sign, sign_unverified
 
 #: Rules of lint whose errors make a card ambiguous or contradictory, or publish a secret. Such a card is signed only
 #: with --allow RULE.
@@ -83,8 +82,7 @@ class _Work:
 
     ``data`` is the signed text, and ``read`` the SHA-256 of the card in a file that is signed in place. ``reason`` says
     why the card has to be signed; None when it stays as it is. ``findings`` are errors of lint that --allow names, or
-    that do not forbid to sign. ``entry`` has members for a JSON report. ``notes`` are for people, and for JSON;
-    ``is_noted`` stands for them where they are not shown.
+    that do not forbid to sign. ``entry`` has members for a JSON report. ``notes`` are for people, and for JSON.
     """
 
     name: str
@@ -96,7 +94,6 @@ class _Work:
     findings: tuple[Finding, ...] = ()
     entry: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    is_noted: bool = False
 
 
 class _Status(StrEnum):
@@ -132,7 +129,7 @@ class _Progress:
     written: list[str] = field(default_factory=list)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Sign the cards, verify the bytes that will be written, then write them."""
     progress, stream = _Progress(), sys.stdout
     try:
@@ -141,6 +138,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.check and "-" in ([options.output] if options.output else options.files):
             stream = sys.stderr
         _check_targets(options)
+        note_targets(options, [options.output] if options.output else options.files, "" if options.output else "signed")
         job = _job(options)
         works = _sign_all(job, progress) if options.cards_from is None else _sign_lines(job, progress)
     except BrokenPipeError:
@@ -352,15 +350,12 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
         # The text is what will be written, so that is verified.
         data = rewrite(data.decode("utf-8"), original, signed.card).encode("utf-8")
         check_own_work(data, signed.payload, job.signers, job.now, read)
-    notes = signed.notes_naming(_OPTIONS)
-    entry: dict[str, Any] = {}
-    if options.json:
-        entry = {
-            "companion": signed.companion,
-            "left_open": list(signed.left_open),
-            "normalized": list(signed.normalized),
-            "findings": list(map(asdict, findings)),
-        }
+    entry = {
+        "companion": signed.companion,
+        "left_open": list(signed.left_open),
+        "normalized": list(signed.normalized),
+        "findings": list(map(asdict, findings)),
+    }
     return _Work(
         name=name,
         target=target,
@@ -368,8 +363,7 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
         reason=reason,
         findings=findings,
         entry=entry,
-        notes=notes if options.json or len(options.files) == 1 else (),
-        is_noted=bool(notes),
+        notes=signed.notes_naming(_OPTIONS),
     )
 
 
@@ -387,7 +381,7 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
         if not options.json:
             _put(work, status, job, stream)
         if not (options.json or options.quiet):
-            noted += is_new and work.is_noted
+            noted += bool(notes)
             for note in notes if len(works) == 1 else ():
                 put(f"  note: {printable(note)}", stream)
     if noted and len(works) > 1:
@@ -431,16 +425,7 @@ _OPTIONS: Final = Arguments(
 
 def _members(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
     if work.error is not None:
-        return {
-            "file": work.name,
-            "code": word_of(work.error),
-            "message": error_text(work.error, work.name),
-            **work.entry,
-        }
-    return {
-        "file": work.name,
-        "output": work.target,
-        "reason": work.reason or None,
-        "keys": [{"kid": signer.kid, "alg": signer.alg} for signer in signers],
-        **work.entry,
-    }
+        code, message = word_of(work.error), error_text(work.error, work.name)
+        return {"file": work.name, "code": code, "message": message, **work.entry}
+    keys = [{"kid": signer.kid, "alg": signer.alg} for signer in signers]
+    return {"file": work.name, "output": work.target, "reason": work.reason or None, "keys": keys, **work.entry}

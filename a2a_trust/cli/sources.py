@@ -24,8 +24,7 @@ from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key
 from a2a_trust.keys.signer import LocalSigner
 
 if TYPE_CHECKING:
-    from a2a_trust.keys.jwk import PublicKey
-    from a2a_trust.keys.keyset import KeySet
+    from a2a_trust.keys.jwk import KeySet, PublicKey
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", "PublicKey", LocalSigner)
@@ -112,9 +111,7 @@ def load_signers(files: list[str], kid: str | None, alg: str | None = None) -> l
                 signers.append(_from_file(Path(name), kid, alg))
         _check_different(files, signers)
         return [_with_alg(signer, alg, name) for signer, name in zip(signers, files, strict=True)]
-    value, file = _variable("A2A_SIGN_KEY"), _variable("A2A_SIGN_KEY_FILE")
-    if value and file:
-        raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
+    value, file = _value_or_file("A2A_SIGN_KEY")
     if value:
         with naming("A2A_SIGN_KEY"):
             signer = _key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid, alg)
@@ -173,14 +170,20 @@ def keys_for_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[
     return fitting
 
 
-def _variable(name: str) -> str | None:
-    """An environment variable. An empty one is an error: a missing secret must not select another key."""
-    value = os.environ.get(name)
-    if value == "":
-        raise ConfigurationError(
-            f"{name} is empty; set it, or unset it. In a pipeline check that the secret is available to this job"
-        )
-    return value
+def _value_or_file(name: str) -> list[str | None]:
+    """The environment variables ``name`` and ``name_FILE``, which names a file; at most one of them is set.
+
+    An empty one is an error: a missing secret must not select another key.
+    """
+    values = {each: os.environ.get(each) for each in (name, f"{name}_FILE")}
+    for each, value in values.items():
+        if value == "":
+            raise ConfigurationError(
+                f"{each} is empty; set it, or unset it. In a pipeline check that the secret is available to this job"
+            )
+    if None not in values.values():
+        raise ConfigurationError(f"{' and '.join(values)} are both set; unset one of them")
+    return list(values.values())
 
 
 def _check_different(files: list[str], signers: list[LocalSigner]) -> None:
@@ -318,9 +321,7 @@ def unlock(load: Callable[[str | None], _T], name: str) -> _T:
 
 
 def _passphrase_of_environment() -> str | None:
-    value, file = _variable("A2A_SIGN_KEY_PASSPHRASE"), _variable("A2A_SIGN_KEY_PASSPHRASE_FILE")
-    if value and file:
-        raise ConfigurationError("A2A_SIGN_KEY_PASSPHRASE and A2A_SIGN_KEY_PASSPHRASE_FILE are both set; unset one")
+    value, file = _value_or_file("A2A_SIGN_KEY_PASSPHRASE")
     if file:
         try:
             value = Path(file).read_bytes().partition(b"\n")[0].rstrip(b"\r").decode("utf-8")
@@ -394,7 +395,7 @@ def _check_no_ring(name: str, data: bytes) -> None:
 
 def public_keys(name: str) -> KeySet:
     """The JWK Set of --jwks; skipped keys are warnings. ConfigurationError if no key is left."""
-    from a2a_trust.keys.keyset import read_jwks
+    from a2a_trust.keys.jwk import read_jwks
 
     with _of_option("--jwks", name):
         data = read_input(name)

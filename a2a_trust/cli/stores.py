@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from a2a_trust.base.databases.addresses import DatabaseUrl, is_database_url
+from a2a_trust.base.databases.availability import DatabaseUrl, is_database_url
 from a2a_trust.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from a2a_trust.auth.api_key.postgres import PostgresApiKeys
-    from a2a_trust.auth.api_key.redis import RedisApiKeys
-    from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
-    from a2a_trust.client.memory_postgres import PostgresCardMemory
-    from a2a_trust.client.memory_store import SqliteCardMemory
+    from a2a_trust.auth.api_key.shared import PostgresApiKeys, RedisApiKeys
+    from a2a_trust.auth.record_table import SqliteApiKeys
+    from a2a_trust.client.memory_store import PostgresCardMemory, SqliteCardMemory
 
 COMMAND_SECONDS: Final = 5.0
 """How long a command waits for a database."""
@@ -25,15 +23,13 @@ CardRecords: TypeAlias = "SqliteCardMemory | PostgresCardMemory"
 def api_keys(name: str, *, create: bool = False) -> ApiKeys:
     """The store of API keys that ``--store`` names. ConfigurationError: there is none, or the name is not valid."""
     if not is_database_url(name):
-        from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+        from a2a_trust.auth.record_table import SqliteApiKeys
 
         return SqliteApiKeys(name, create=create)
+    from a2a_trust.auth.api_key.shared import PostgresApiKeys, RedisApiKeys
+
     if name.startswith("postgres"):
-        from a2a_trust.auth.api_key.postgres import PostgresApiKeys
-
         return PostgresApiKeys(postgres_url(name), timeout=COMMAND_SECONDS)
-    from a2a_trust.auth.api_key.redis import RedisApiKeys
-
     url = DatabaseUrl.redis(name)
     _check_no_password(url, "set REDISCLI_AUTH")
     return RedisApiKeys(name, create=create, timeout=COMMAND_SECONDS)
@@ -48,7 +44,7 @@ def card_memory(name: str, *, create: bool = False) -> CardRecords:
         from a2a_trust.client.memory_store import SqliteCardMemory
 
         return SqliteCardMemory(name, create=create)
-    from a2a_trust.client.memory_postgres import PostgresCardMemory
+    from a2a_trust.client.memory_store import PostgresCardMemory
 
     return PostgresCardMemory(postgres_url(name), timeout=COMMAND_SECONDS)
 

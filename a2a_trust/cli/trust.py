@@ -7,13 +7,15 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.cli.moments import moment, rfc3339
-from a2a_trust.cli.report import exit_of_setup, mark, printable, put, put_table, run_and_report, warn
+from a2a_trust.cli.progress import note_targets
+from a2a_trust.cli.report import mark, printable, put, put_table, warn
 from a2a_trust.cli.sources import (
     algorithm_option,
     keys_for_alg,
@@ -25,8 +27,7 @@ from a2a_trust.cli.sources import (
     trust_file_command,
 )
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import KeySet, read_jwks
+from a2a_trust.keys.jwk import KeySet, PublicKey, read_jwks
 from a2a_trust.keys.rotation import public_keys_of_ring
 from a2a_trust.keys.trust.edit import (
     EMPTY,
@@ -45,13 +46,9 @@ from a2a_trust.keys.trust.policy import is_thumbprint
 from a2a_trust.keys.trust.store import SigningTool
 
 
-def run(options: argparse.Namespace) -> int:
-    return run_and_report(
-        f"trust {options.action}",
-        lambda: {"file": options.file, **_ACTIONS[options.action](options)},
-        as_json=options.json,
-        code_of=exit_of_setup,
-    )
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    note_targets(options, [options.file])
+    return {"file": options.file, **_ACTIONS[options.action](options)}
 
 
 def _add(options: argparse.Namespace) -> dict[str, Any]:
@@ -143,7 +140,7 @@ def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
     """
     thumbprints = {key.thumbprint for key in new.keys}
     for entry in before.entries:
-        known = {key.thumbprint for key in _keys(entry, path, str(path)).keys}
+        known = {key.thumbprint for key in _keys(entry, path).keys}
         is_same = entry.url == new.url if new.url is not None else bool(known & thumbprints)
         if is_same and overlap(entry.origins, new.origins):
             name = new.url or new.keys[0].kid
@@ -190,7 +187,8 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
         gone[:] = _named_entries(before, options)
         return without_entries(text, before, gone)
 
-    _update(options.file, remove)
+    with _existing(options.file) as path:
+        update_trust_file(path, remove)
     if not options.json:
         put(f"{mark('removed', 'green', sys.stdout)} {printable(options.what)}")
         for entry in gone:
@@ -208,7 +206,7 @@ def _named_entries(document: TrustDocument, options: argparse.Namespace) -> list
     if found:
         return found
     for entry in document.entries:
-        if options.what in [key.kid for key in _keys(entry, Path(options.file), options.file).keys]:
+        if options.what in [key.kid for key in _keys(entry, Path(options.file)).keys]:
             raise ConfigurationError(
                 f"{ascii(options.what)[:128]} is a key in {entry.file}, which line {entry.line} names: remove the key "
                 f"from that file, or remove the whole file: a2a-sign trust remove {shlex.quote(options.file)} "
@@ -241,7 +239,8 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
             text = text if revoked[key] else with_revoked(text, key)
         return text
 
-    after = _update(options.file, revoke)
+    with _existing(options.file):
+        after = update_trust_file(path, revoke)
     listed, _ = _listed_keys(after.entries, path)
     for key, was_revoked in revoked.items():
         mistake = key.mistake(listed)
@@ -363,7 +362,7 @@ def _listed_keys(
     listed, unread = list[tuple[TrustEntry, tuple[PublicKey, ...]]](), list[ConfigurationError]()
     for entry in entries:
         try:
-            listed.append((entry, _keys(entry, path, str(path)).keys))
+            listed.append((entry, _keys(entry, path).keys))
         except ConfigurationError as error:
             unread.append(error)
     return listed, unread
@@ -386,30 +385,23 @@ def _fetched_thumbprint(url: str, kid: str) -> str:
     return found.pop()
 
 
-def _update(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
+@contextmanager
+def _existing(name: str) -> Iterator[Path]:
+    """In the block, the error for a missing trust file says how to make one."""
     try:
-        return update_trust_file(Path(name), change)
+        yield Path(name)
     except FileNotFoundError:
-        raise _no_file(name) from None
-
-
-def _no_file(name: str) -> OSError:
-    return FileNotFoundError(f"there is no trust file at {name}; to make one: {trust_file_command(name)}")
+        raise FileNotFoundError(f"there is no trust file at {name}; to make one: {trust_file_command(name)}") from None
 
 
 _HEADINGS: Final = ("KID", "ALG", "NAME", "TRUSTED FOR", "SIGNER", "VALID", "STATE", "KEY FROM")
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
-    path = Path(options.file)
-    try:
+    with _existing(options.file) as path:
         document = load_trust(path)
-    except FileNotFoundError:
-        raise _no_file(options.file) from None
     now, revoked = time.time(), _revoked_keys(document, path)
-    entries = [
-        row for entry in document.entries for row in _rows(entry, path, revoked=revoked, now=now, name=options.file)
-    ]
+    entries = [row for entry in document.entries for row in _rows(entry, path, revoked=revoked, now=now)]
     if not options.json:
         put_table(_HEADINGS, [_cells(row) for row in entries])
         for each in document.policies:
@@ -433,13 +425,11 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
 
 def _revoked_keys(document: TrustDocument, path: Path) -> frozenset[PublicKey]:
     """The keys in the trust file and its key files that are revoked now."""
-    files = {entry.file: _keys(entry, path, str(path)) for entry in document.entries if entry.file is not None}
+    files = {entry.file: _keys(entry, path) for entry in document.entries if entry.file is not None}
     return frozenset(trusted.key for trusted in document.store(files, {}).keys if trusted.revoked)
 
 
-def _rows(
-    entry: TrustEntry, path: Path, *, revoked: frozenset[PublicKey], now: float, name: str
-) -> list[dict[str, Any]]:
+def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[PublicKey], now: float) -> list[dict[str, Any]]:
     """A row for every key of the entry; one row for a key set on the network, which only ``verify`` fetches."""
     common = {
         "line": entry.line,
@@ -461,7 +451,7 @@ def _rows(
             **_validity(each.not_before, each.not_after, now, is_revoked=each.revoked or each.key in revoked),
         }
         # A trusted key has the times of the entry and of the key's JWK together.
-        for each in entry.trusted_keys(_keys(entry, path, name).keys)
+        for each in entry.trusted_keys(_keys(entry, path).keys)
     ]
 
 
@@ -474,11 +464,11 @@ def _patterns(entry: TrustEntry) -> list[str]:
     return list(entry.origins.patterns) if isinstance(entry.origins, Origins) else ["*"]
 
 
-def _keys(entry: TrustEntry, path: Path, name: str) -> KeySet:
+def _keys(entry: TrustEntry, path: Path) -> KeySet:
     """The keys of an entry, from the trust file or from the key file that it names."""
     if entry.file is None:
         return KeySet(keys=entry.keys)
-    return keys_of_file(entry, path.parent / entry.file, f"{name}, line {entry.line}")
+    return keys_of_file(entry, path.parent / entry.file, f"{path}, line {entry.line}")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -18,8 +18,7 @@ from a2a_trust.cli.named_cards import is_url
 from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import keys_for_alg, needing_client, public_key, public_keys, trust_file_command
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import KeySet
+from a2a_trust.keys.jwk import KeySet, PublicKey
 from a2a_trust.keys.trust.origins import OriginFromCard, Origins, UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 

@@ -20,14 +20,13 @@ from a2a_trust.base.workers import in_threads, on_all_cores
 from a2a_trust.cli.agents import FetchSettings, fetch_settings, read_or_fetch
 from a2a_trust.cli.moments import duration, moment, rfc3339
 from a2a_trust.cli.named_cards import NamedCard, card_sources, is_url, named_cards, reader_for
-from a2a_trust.cli.progress import Progress
+from a2a_trust.cli.progress import Progress, note_results
 from a2a_trust.cli.report import (
     Exit,
     Results,
     class_of,
     error_text,
     exit_of,
-    exit_of_setup,
     json_line,
     mark,
     mark_verified,
@@ -35,7 +34,6 @@ from a2a_trust.cli.report import (
     printable_lines,
     put,
     put_report,
-    report_failure,
     warn,
     word_of,
 )
@@ -154,20 +152,11 @@ class _Verification:
         return {"file": name, "ok": code == Exit.OK, "class": class_of(code), "as_of": self.as_of}
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Exit:
     """Verify every card. The first card that fails sets the exit code."""
-    try:
-        verifying = _prepare(options)
-        report = _new_report(options.report)
-    except (TrustError, OSError) as error:
-        return report_failure("verify", error, as_json=options.json, code=exit_of_setup(error))
-    try:
-        with nullcontext() if report is None else report:
-            return _run(verifying, report)
-    except BrokenPipeError:
-        raise
-    except (TrustError, OSError) as error:
-        return report_failure("verify", error, as_json=options.json, code=exit_of(error))
+    verifying = _prepare(options)
+    with nullcontext() if options.report is None else _new_report(options.report) as report:
+        return _run(verifying, report)
 
 
 def _prepare(options: argparse.Namespace) -> _Verification:
@@ -181,10 +170,8 @@ def _prepare(options: argparse.Namespace) -> _Verification:
     return _Verification(options=options, keys=keys, asked=asked, now=now, as_of=rfc3339(at), until=until)
 
 
-def _new_report(name: str | None) -> TextIO | None:
+def _new_report(name: str) -> TextIO:
     """The file of --report. It never exists before, so no line in it is from an earlier run or another user."""
-    if name is None:
-        return None
     try:
         return Path(name).open("x", encoding="utf-8")
     except FileExistsError:
@@ -193,8 +180,9 @@ def _new_report(name: str | None) -> TextIO | None:
 
 def _run(verifying: _Verification, report: TextIO | None) -> Exit:
     options = verifying.options
-    results = Results("verify", options.json)
-    with Progress(None if options.cards_from else len(options.files)) as progress:
+    results, total = Results("verify", options.json), None if options.cards_from else len(options.files)
+    note_results(options, total, "cards verified", lambda: results.total)
+    with Progress(total) as progress:
         for outcome in _outcomes(verifying):
             if outcome.lines or outcome.warnings or options.json == "lines":
                 progress.hide()

@@ -34,9 +34,8 @@ from a2a_trust.client.credentials import Credential
 from a2a_trust.client.decisions import OF_BODIES
 from a2a_trust.client.demands import GivenCard
 from a2a_trust.client.destinations import UnsafePassAnything, named_origins
-from a2a_trust.client.fetching import EMPTY
 from a2a_trust.client.flow import Awaiting, Blocking, Flow, Steps
-from a2a_trust.client.library import HttpRequest, HttpResponse, Library, RequestT, ResponseT, derived
+from a2a_trust.client.library import HttpRequest, HttpResponse, Library, derived
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.messages import (
     NOTHING,
@@ -50,7 +49,7 @@ from a2a_trust.client.messages import (
     Request,
     Send,
 )
-from a2a_trust.client.verification import ANY_KEY, Verification
+from a2a_trust.client.verification import ANY_KEY, EMPTY, Verification
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import HoldsSecret
 from a2a_trust.keys.trust.policy import Policy
@@ -60,7 +59,6 @@ from a2a_trust.signing.verify import VerifiedCard
 T = TypeVar("T")
 ClientT = TypeVar("ClientT")
 TimeoutT = TypeVar("TimeoutT")
-AnyLibrary = Library[Any]
 
 _BLOCKING: Final = Blocking()
 _AWAITING: Final = Awaiting()
@@ -96,8 +94,7 @@ class RejectedByAgent:
 class _Transports(Generic[T]):
     """The transports of a client by the origins that see its certificate; "" has the one without."""
 
-    def __init__(self, library: AnyLibrary, transport: T, mutual_tls: Mapping[str, T]) -> None:
-        super().__init__()
+    def __init__(self, library: Library, transport: T, mutual_tls: Mapping[str, T]) -> None:
         module, self._library = library.module, library
         self.failures: tuple[type[Exception], ...] = (module.TransportError, ssl.SSLError)  # anyio passes TLS alerts on
         self.not_connected: tuple[type[Exception], ...] = (module.ConnectError, module.ConnectTimeout)
@@ -146,11 +143,11 @@ class _Awaiting(_Transports[Any], Awaiting):
         return await super().take(step)
 
 
-class _Verifying(Generic[RequestT, ResponseT, T]):
+class _Verifying(Generic[T]):
     """The arguments of both transports, and the way of a request through them."""
 
-    _library: Library[RequestT]
-    _wrapped: type[T]
+    _library: Library
+    _wrapped: str
     _driver: type[Any]
 
     def __init__(
@@ -168,27 +165,28 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._library.check("transport", transport, self._wrapped)
+        kind = getattr(self._library.module, self._wrapped)
+        self._library.check("transport", transport, kind)
         for each in mutual_tls.values():
-            self._library.check("mutual_tls", each, self._wrapped)
+            self._library.check("mutual_tls", each, kind)
         self._network = self._driver(self._library, transport, mutual_tls)
         verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
         self._connection = Connection(
             verification, self._network, cards, also, HttpWithin(http_within), resolver, card_headers
         )
         #: The requests that the client of one agent is sending for the program.
-        self._own = WeakSet[RequestT]()
+        self._own = WeakSet[HttpRequest]()
 
-    def _exchange(self, request: RequestT) -> Flow[ResponseT]:
+    def _exchange(self, request: HttpRequest) -> Flow[HttpResponse]:
         """The answer for the program, from a copy of its request: the program may change its own meanwhile."""
-        self._library.check("request", request, self._library.request)
+        self._library.check("request", request, self._library.module.Request)
         copied = _copy(request, request.url, request.extensions, self._library)
         streamed = copied.stream
         is_redirected = request.extensions.get(_FIRST, ref(request))() is not request
         try:
             is_own = request in self._own and not is_redirected
             values = _values(copied, NoReplyReason.NOT_SENT, self._library, is_own=is_own)
-            response: ResponseT = _response((yield from self._connection.exchange(values)), self._library)
+            response = _response((yield from self._connection.exchange(values)), self._library)
             if response.has_redirect_location:
                 request.extensions[_FIRST] = ref(request)
             return response
@@ -200,7 +198,7 @@ class _Verifying(Generic[RequestT, ResponseT, T]):
         raise error  # here, where the answer to the wire's request is not its context
 
 
-class BlockingTransport(_Verifying[RequestT, ResponseT, T]):
+class BlockingTransport(_Verifying[T]):
     """Sends requests with ``transport``, but only to URLs that a verified card names.
 
     The first request to another URL fetches its card with the same transport, without credentials: from the well-known
@@ -222,32 +220,30 @@ class BlockingTransport(_Verifying[RequestT, ResponseT, T]):
     ConfigurationError: a URL is ambiguous, or neither https, nor http to this machine or within the mesh.
     """
 
-    _driver = _Blocking
+    _wrapped, _driver = "BaseTransport", _Blocking
 
-    def handle_request(self, request: RequestT) -> ResponseT:
-        response: ResponseT = self._network.run(self._exchange(request))
-        return response
+    def handle_request(self, request: HttpRequest) -> HttpResponse:
+        return self._network.run(self._exchange(request))
 
     def close(self) -> None:
         for transport in set(self._network.transports.values()):
             transport.close()
 
 
-class AwaitingTransport(_Verifying[RequestT, ResponseT, T]):
+class AwaitingTransport(_Verifying[T]):
     """As ``VerifyingTransport``, for ``AsyncClient``. Transports are ``AsyncBaseTransport``."""
 
-    _driver = _Awaiting
+    _wrapped, _driver = "AsyncBaseTransport", _Awaiting
 
-    async def handle_async_request(self, request: RequestT) -> ResponseT:
-        response: ResponseT = await self._network.run(self._exchange(request))
-        return response
+    async def handle_async_request(self, request: HttpRequest) -> HttpResponse:
+        return await self._network.run(self._exchange(request))
 
     async def aclose(self) -> None:
         for transport in set(self._network.transports.values()):
             await transport.aclose()
 
 
-class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
+class Authenticating(HoldsSecret):
     """Sends the credentials that ``card`` demands, for ``Client(auth=…)`` and ``AsyncClient(auth=…)``.
 
     - ``credentials``: by the names of the card's schemes. A certificate for mutual TLS is ``CertificateFiles`` or
@@ -260,7 +256,7 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
     them. ConfigurationError: an argument is wrong. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
     """
 
-    _library: Library[RequestT]
+    _library: Library
 
     def __init__(
         self,
@@ -278,25 +274,25 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
 
     def __call__(self, request: object) -> NoReturn:
         """A client calls an ``auth`` that is not of its own library. TypeError: the text says what to import."""
-        self._library.check("request", request, self._library.request)
+        self._library.check("request", request, self._library.module.Request)
         raise TypeError("CardAuth: pass it as auth=…, and do not call it")
 
-    def sync_auth_flow(self, request: RequestT) -> Generator[RequestT, ResponseT, None]:
+    def sync_auth_flow(self, request: HttpRequest) -> Generator[HttpRequest, HttpResponse, None]:
         steps = Steps(self._exchange(request))
         for step in steps:
             try:
-                if isinstance(step, self._library.request):
+                if isinstance(step, self._library.module.Request):
                     steps.outcome.append((yield step))
                 else:
                     steps.outcome.append(self._drop(step) if isinstance(step, Close) else _BLOCKING.take(step))
             except BaseException as error:  # noqa: BLE001  it is raised in the flow
                 steps.failed(error)
 
-    async def async_auth_flow(self, request: RequestT) -> AsyncGenerator[RequestT, ResponseT]:
+    async def async_auth_flow(self, request: HttpRequest) -> AsyncGenerator[HttpRequest, HttpResponse]:
         steps = Steps(self._exchange(request))
         for step in steps:
             try:
-                if isinstance(step, self._library.request):
+                if isinstance(step, self._library.module.Request):
                     steps.outcome.append((yield step))
                 else:
                     steps.outcome.append(self._drop(step) if isinstance(step, Close) else await _AWAITING.take(step))
@@ -309,7 +305,7 @@ class Authenticating(HoldsSecret, Generic[RequestT, ResponseT]):
         kind = derived(_Dropped, module.SyncByteStream, module.AsyncByteStream)
         step.reply.handle.stream = kind(step.reply.handle.stream)
 
-    def _exchange(self, request: RequestT) -> Flow[None]:
+    def _exchange(self, request: HttpRequest) -> Flow[None]:
         place = place_of(request)
 
         def send(attachment: Attachment) -> Flow[Reply]:
@@ -358,7 +354,7 @@ class Clients(Generic[ClientT, TimeoutT]):
     """Makes the clients of a library, synchronous or asynchronous ones."""
 
     client: Callable[..., ClientT]
-    transport: type[_Verifying[Any, Any, Any]]
+    transport: type[_Verifying[Any]]
     network: Callable[..., Any]
 
     def verifying_client(
@@ -455,13 +451,13 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(skills))
 
 
-class _Own(Generic[RequestT, ResponseT]):
+class _Own:
     """Knows the requests of the program: those that the library makes after a redirect do not come through here."""
 
-    def __init__(self, requests: WeakSet[RequestT]) -> None:
+    def __init__(self, requests: WeakSet[HttpRequest]) -> None:
         self._requests = requests
 
-    def auth_flow(self, request: RequestT) -> Generator[RequestT, ResponseT, None]:
+    def auth_flow(self, request: HttpRequest) -> Generator[HttpRequest, HttpResponse, None]:
         self._requests.add(request)
         try:
             yield request
@@ -469,7 +465,7 @@ class _Own(Generic[RequestT, ResponseT]):
             self._requests.discard(request)
 
 
-def _values(request: HttpRequest, reason: NoReplyReason, library: AnyLibrary, *, is_own: bool = False) -> Request:
+def _values(request: HttpRequest, reason: NoReplyReason, library: Library, *, is_own: bool = False) -> Request:
     try:
         url = sent_to(request)
     except MalformedError as error:
@@ -486,8 +482,8 @@ def _values(request: HttpRequest, reason: NoReplyReason, library: AnyLibrary, *,
     )
 
 
-def _copy(request: RequestT, url: Any, extensions: dict[str, Any], library: Library[RequestT]) -> RequestT:
-    copied: RequestT = library.module.Request(
+def _copy(request: HttpRequest, url: Any, extensions: dict[str, Any], library: Library) -> HttpRequest:
+    copied: HttpRequest = library.module.Request(
         request.method, url, headers=request.headers, stream=request.stream, extensions=extensions
     )
     if isinstance(copied.stream, library.module.ByteStream):
@@ -496,11 +492,11 @@ def _copy(request: RequestT, url: Any, extensions: dict[str, Any], library: Libr
     return copied
 
 
-def _body(request: HttpRequest, library: AnyLibrary) -> bytes | None:
+def _body(request: HttpRequest, library: Library) -> bytes | None:
     return request.read() if isinstance(request.stream, library.module.ByteStream) else None
 
 
-def _wire(step: Send, library: AnyLibrary) -> HttpRequest:
+def _wire(step: Send, library: Library) -> HttpRequest:
     """The request for the network, with credentials, which the program never sees."""
     given = step.request
     wire: HttpRequest | None = given.handle
@@ -520,14 +516,14 @@ def _reply(response: HttpResponse, *, is_elsewhere: bool = False) -> Reply:
     return Reply(status=response.status_code, headers=response.headers, handle=response, is_elsewhere=is_elsewhere)
 
 
-def _read(step: Read, body: bytes, library: AnyLibrary) -> bytes:
+def _read(step: Read, body: bytes, library: Library) -> bytes:
     """The body that was read; a request is sent with it from memory."""
     if isinstance(step.message, Request):
         step.message.handle.stream = library.module.ByteStream(body)
     return body
 
 
-def _response(reply: Reply, library: AnyLibrary) -> Any:
+def _response(reply: Reply, library: Library) -> Any:
     given = reply.handle
     if reply.body is None:
         return given
@@ -540,7 +536,7 @@ def _without(response: HttpResponse, names: tuple[bytes, ...]) -> list[tuple[byt
     return [line for line in response.headers.raw if line[0].lower() not in names]
 
 
-def _error(no_reply: NoReply, request: HttpRequest, library: AnyLibrary) -> Exception:
+def _error(no_reply: NoReply, request: HttpRequest, library: Library) -> Exception:
     if isinstance(no_reply, RejectedCredentials):
         lines = _without(no_reply.reply.handle, OF_BODIES)
         response = library.module.Response(no_reply.reply.status, headers=lines, request=request)

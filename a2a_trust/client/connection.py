@@ -45,8 +45,7 @@ from a2a_trust.client.answer import Credentials, answer_for, check_credentials
 from a2a_trust.client.credentials import BasicCredentials, Credential
 from a2a_trust.client.demands import Demands
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything, check_extension, origins_of
-from a2a_trust.client.fetching import card_urls
-from a2a_trust.client.flow import Awaited, Flow, Slots, Within
+from a2a_trust.client.flow import Awaited, Flow, Slot, Slots, Within
 from a2a_trust.client.location import Location, location_of
 from a2a_trust.client.messages import (
     NOTHING,
@@ -60,7 +59,7 @@ from a2a_trust.client.messages import (
     Request,
     Send,
 )
-from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, check_whole
+from a2a_trust.client.verification import VERIFY_AGAIN_SECONDS, Verification, card_urls, check_whole
 from a2a_trust.errors import (
     CardMemoryError,
     CardMemoryUnavailableError,
@@ -253,7 +252,7 @@ class Connection:
     def _find_card(self, called: Destination, request: Request, *, searches: bool) -> Flow[_Public | None]:
         """The card that names the URL: verified again, or else searched for, by one request to a base at a time."""
         base = str(called.without_operation())
-        slot = self._slots.begin(base)
+        slot = Slot(self._slots, base)
         try:
             card = self._naming(called) if (yield from slot.wait()) else None
             if card is None:
@@ -322,7 +321,7 @@ class Connection:
     def _agents_card(self, agent: CalledAgent, request: Request) -> Flow[_Public]:
         """The agent's card. One request fetches it, and others wait. If that request is cancelled, the next one fetches
         the card. If the fetch fails, each request that waits fetches it by itself."""
-        slot = self._slots.begin("")  # which is no base of an interface
+        slot = Slot(self._slots, "")  # which is no base of an interface
         try:
             card = None
             if (yield from slot.wait()):
@@ -376,11 +375,6 @@ class Connection:
 
     def _send_with_credentials(self, request: Request, permit: _Permit) -> Flow[Reply]:
         """The answer to a permitted request, which has the credentials that the agent's card demands: rules 5 to 7."""
-
-        def send(attachment: Attachment) -> Flow[Reply]:
-            self._check(permit)
-            return self._send(request, permit, attachment)
-
         agent, card = self.agent, permit.card
         if agent is None or not request.is_own:
             return (yield from self._send(request, permit))
@@ -395,6 +389,7 @@ class Connection:
             except ConfigurationError as error:  # the card may have changed since the program was written
                 raise NoReply(NoReplyReason.NO_CREDENTIALS, f"the request is not sent: {error}", error) from None
         try:
+            send = partial(self._send_permitted, request, permit)
             return (yield from card.demands.send(request, permit.origin, self._verification.clock, send))
         except RejectedCredentials:
             self._public.remove(agent.key)  # it may have changed
@@ -402,15 +397,15 @@ class Connection:
 
     def _send_for_card(self, request: Request, permit: _Permit) -> Flow[Reply]:
         """The answer to the GET of a card, with the credentials that are bound to exactly its URL: rule 8."""
-
-        def send(attachment: Attachment) -> Flow[Reply]:
-            self._check(permit)
-            return self._send(request, permit, attachment)
-
         if request.url not in self._access:
             return (yield from self._send(request, permit))
         demands, origin = self._access[request.url], Destination.of(request.url, self._mesh).origin
+        send = partial(self._send_permitted, request, permit)
         return (yield from demands.send(request, origin, self._verification.clock, send))
+
+    def _send_permitted(self, request: Request, permit: _Permit, attachment: Attachment) -> Flow[Reply]:
+        self._check(permit)
+        return self._send(request, permit, attachment)
 
     def _send(self, request: Request, permit: _Permit, attachment: Attachment = NOTHING) -> Flow[Reply]:
         """The answer of the network. The client's certificate goes along: rule 2."""

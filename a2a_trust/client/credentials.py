@@ -20,12 +20,13 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
+from a2a_trust.base import strict_json
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.files.watched import Stamp, Watched, log_outcome, open_regular, reason_of, stamp_of, stamp_of_path
 from a2a_trust.card.places import WORDS_FOR_TOKENS, CookiePlace, HeaderPlace, QueryPlace
@@ -34,6 +35,7 @@ from a2a_trust.client.destinations import named_origins
 from a2a_trust.client.flow import Ask, Flow
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
+from a2a_trust.keys.jws import read_header
 from a2a_trust.keys.signer import HoldsSecret, Signer, sign_jwt
 
 _log: Final = getLogger(__name__)
@@ -318,6 +320,18 @@ def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
 
 def _cut(text: str) -> str:
     return ascii(text[:80])[1:-1][:80]  # texts of a hostile card may be long
+
+
+def unverified(token: CredentialValue) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Header and claims of a JWT, for checks before it is sent to a server that verifies it, and for texts; both empty
+    if it is not a JWT. Nothing is raised, because tracebacks show locals."""
+    protected, _, rest = token.text.partition(".")
+    try:
+        header = read_header(protected)
+        claims = strict_json.parse(base64url.decode(rest.partition(".")[0], "claims"), what="claims")
+    except MalformedError:
+        return {}, {}
+    return (header, claims) if type(claims) is dict else ({}, {})
 
 
 def check_secret(secret: object, what: str) -> None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from enum import Enum
@@ -38,12 +37,11 @@ from a2a_trust.card.places import CookiePlace, HeaderPlace, QueryPlace
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import Alternative, CardView
 from a2a_trust.client.answer import Answer, Part, demand_in_words, scopes_named
-from a2a_trust.client.credentials import CredentialValue, ath_of, nonce_of
+from a2a_trust.client.credentials import CredentialValue, ath_of, nonce_of, unverified
 from a2a_trust.client.destinations import Destination
 from a2a_trust.client.location import plain_url
 from a2a_trust.client.messages import Attachment, RejectedCredentials, Reply, Request
 from a2a_trust.errors import CardVerificationError, FetchError, MalformedError, TrustError
-from a2a_trust.keys import base64url
 from a2a_trust.signing.forms import shorten
 
 _GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
@@ -311,7 +309,7 @@ class RejectingReply:
         resource = resource if metadata.startswith(f"{origin}/.well-known/") else ""
         fix = f"pass resource={resource or 'the resource of the agent'!r} to the credential"
         for part, value in zip(self.answer.parts, self.values, strict=True):
-            claims = _claims_of(value.text) if part.place is None and part.word == "Bearer" else {}
+            claims = unverified(value)[1] if part.place is None and part.word == "Bearer" else {}
             until, audience, scopes = claims.get("exp"), claims.get("aud"), claims.get("scope")
             audiences = audience if isinstance(audience, list) else [audience] if audience else []
             if isinstance(until, int | float) and until <= self.now:
@@ -345,14 +343,6 @@ class RejectingReply:
             scopes=tuple(sorted(scopes | demanded)),
             resource_metadata=metadata,
         )
-
-
-def _claims_of(token: str) -> dict[str, Any]:
-    """The claims of a token that is a JWT, unverified."""
-    with suppress(MalformedError, IndexError):
-        claims = strict_json.parse(base64url.decode(token.split(".")[1], "token"))
-        return claims if isinstance(claims, dict) else {}
-    return {}
 
 
 def _show(challenge: Challenge) -> str:

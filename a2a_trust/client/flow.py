@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from threading import Lock, get_ident
@@ -21,7 +21,6 @@ from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 import anyio
 import anyio.to_thread
 
-from a2a_trust.base.net.fetcher import Fetched, Fetcher
 from a2a_trust.errors import ConfigurationError, TrustError
 
 T = TypeVar("T")
@@ -32,16 +31,6 @@ class HiddenHeaders(dict[str, str]):
 
     def __repr__(self) -> str:
         return "{…}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Get:
-    """Fetch a URL that the program configured, through the fetcher; members as for ``Fetcher.fetch``."""
-
-    url: str
-    known: Fetched | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # credentials; tracebacks show locals
-    content: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +125,9 @@ class Slots:
         self._guard = Lock()
         self._queues: dict[Hashable, list[Slot]] = {}
 
-    def begin(self, key: Hashable) -> Slot:
-        return Slot(self, key)
-
 
 class Slot:
-    """The slot of one flow: wait for it, and end it, also after an error while waiting."""
+    """The slot of one flow, which begins with it: wait for it, and end it, also after an error while waiting."""
 
     def __init__(self, slots: Slots, key: Hashable) -> None:
         self._slots, self._key = slots, key
@@ -198,9 +184,6 @@ _OUTER: Final[ContextVar[Slot | None]] = ContextVar("outer", default=None)
 class Blocking:
     """Runs flows for sync programs. Steps that need an event loop get one, also where one is running."""
 
-    def __init__(self, fetcher: Fetcher | None = None) -> None:
-        self._fetcher = fetcher
-
     def run(self, flow: Flow[T]) -> T:
         steps = Steps(flow)
         for step in steps:
@@ -228,14 +211,11 @@ class Blocking:
                     return False
                 step.future.result()
                 return True
-        return run_on_new_loop(partial(_on_loop, step, self._fetcher))
+        return run_on_new_loop(partial(_on_loop, step))
 
 
 class Awaiting:
     """Runs flows on the running event loop."""
-
-    def __init__(self, fetcher: Fetcher | None = None) -> None:
-        self._fetcher = fetcher
 
     async def run(self, flow: Flow[T]) -> T:
         steps = Steps(flow)
@@ -264,25 +244,22 @@ class Awaiting:
             case Answered():
                 await asyncio.wrap_future(step.future)
                 return True
-        return await _on_loop(step, self._fetcher)
+        return await _on_loop(step)
 
 
-def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, for sync programs; ``fetcher`` has the default rules."""
-    return Blocking(fetcher).run(flow)
+def run(flow: Flow[T]) -> T:
+    """The result of the flow, for sync programs."""
+    return Blocking().run(flow)
 
 
-async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
+async def run_async(flow: Flow[T]) -> T:
     """As ``run``, on the running event loop."""
-    return await Awaiting(fetcher).run(flow)
+    return await Awaiting().run(flow)
 
 
-async def _on_loop(step: Get | Awaited, fetcher: Fetcher | None) -> Any:
+async def _on_loop(step: Awaited) -> Any:
     try:
-        if isinstance(step, Awaited):
-            return await step.begin()
-        fetch = (Fetcher() if fetcher is None else fetcher).fetch
-        return await fetch(step.url, configured=True, known=step.known, headers=step.headers, content=step.content)
+        return await step.begin()
     except TrustError as error:
         error.__context__ = None
         raise error.with_traceback(None)  # its frames hold the headers and the form  # noqa: B904

@@ -96,7 +96,6 @@ class _Calls(Awaiting):
     """Makes calls with the credentials that the card demands."""
 
     def __init__(self, card: GivenCard, origin: str) -> None:
-        super().__init__()
         self._card, self._origin = card, origin
 
     async def take(self, step: Any) -> Any:

@@ -11,40 +11,32 @@ from a2a_trust.client.library import Library
 from a2a_trust.errors import TrustError
 
 
-class UnverifiedCardError(TrustError, httpx.RequestError):
+class UnverifiedCardError(TrustError, httpx.RequestError, code="unverified-card"):
     """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
 
-    code = "unverified-card"
 
-
-class CredentialsError(TrustError, httpx.RequestError):
+class CredentialsError(TrustError, httpx.RequestError, code="credentials"):
     """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
 
-    code = "credentials"
 
-
-class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx.HTTPStatusError):
-    code = "credentials-rejected"
-
-
-_LIBRARY: Final = Library(httpx, httpx.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
-
-
-class VerifyingTransport(
-    adapters.BlockingTransport[httpx.Request, httpx.Response, httpx.BaseTransport], httpx.BaseTransport
+class CredentialsRejectedError(
+    TrustError, adapters.RejectedByAgent, httpx.HTTPStatusError, code="credentials-rejected"
 ):
+    """The agent rejects the credentials, as ``adapters.RejectedByAgent`` describes."""
+
+
+_LIBRARY: Final = Library(httpx, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
+
+
+class VerifyingTransport(adapters.BlockingTransport[httpx.BaseTransport], httpx.BaseTransport):
     _library = _LIBRARY
-    _wrapped = httpx.BaseTransport
 
 
-class AsyncVerifyingTransport(
-    adapters.AwaitingTransport[httpx.Request, httpx.Response, httpx.AsyncBaseTransport], httpx.AsyncBaseTransport
-):
+class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
     _library = _LIBRARY
-    _wrapped = httpx.AsyncBaseTransport
 
 
-class CardAuth(adapters.Authenticating[httpx.Request, httpx.Response], httpx.Auth):
+class CardAuth(adapters.Authenticating, httpx.Auth):
     _library = _LIBRARY
 
 

@@ -15,40 +15,32 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(_TEXT, name=_error.name) from None
 
 
-class UnverifiedCardError(TrustError, httpx2.RequestError):
+class UnverifiedCardError(TrustError, httpx2.RequestError, code="unverified-card"):
     """A card is not verified, or no verified card names the URL of a request. ``__cause__`` says why."""
 
-    code = "unverified-card"
 
-
-class CredentialsError(TrustError, httpx2.RequestError):
+class CredentialsError(TrustError, httpx2.RequestError, code="credentials"):
     """A request was not sent: no credential fits or can be had, or its card is not verified; ``__cause__`` says why."""
 
-    code = "credentials"
 
-
-class CredentialsRejectedError(TrustError, adapters.RejectedByAgent, httpx2.HTTPStatusError):
-    code = "credentials-rejected"
-
-
-_LIBRARY: Final = Library(httpx2, httpx2.Request, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
-
-
-class VerifyingTransport(
-    adapters.BlockingTransport[httpx2.Request, httpx2.Response, httpx2.BaseTransport], httpx2.BaseTransport
+class CredentialsRejectedError(
+    TrustError, adapters.RejectedByAgent, httpx2.HTTPStatusError, code="credentials-rejected"
 ):
+    """The agent rejects the credentials, as ``adapters.RejectedByAgent`` describes."""
+
+
+_LIBRARY: Final = Library(httpx2, UnverifiedCardError, CredentialsError, CredentialsRejectedError)
+
+
+class VerifyingTransport(adapters.BlockingTransport[httpx2.BaseTransport], httpx2.BaseTransport):
     _library = _LIBRARY
-    _wrapped = httpx2.BaseTransport
 
 
-class AsyncVerifyingTransport(
-    adapters.AwaitingTransport[httpx2.Request, httpx2.Response, httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport
-):
+class AsyncVerifyingTransport(adapters.AwaitingTransport[httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport):
     _library = _LIBRARY
-    _wrapped = httpx2.AsyncBaseTransport
 
 
-class CardAuth(adapters.Authenticating[httpx2.Request, httpx2.Response], httpx2.Auth):
+class CardAuth(adapters.Authenticating, httpx2.Auth):
     _library = _LIBRARY
 
 

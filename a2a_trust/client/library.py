@@ -10,42 +10,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, TypeAlias
 
 DOORS: Final = {"httpx": "a2a_trust.client", "httpx2": "a2a_trust.client.httpx2"}
 """Library -> where to import the door for it."""
 
 
-class HttpRequest(Protocol):
-    """A request of the library. The door replaces its headers, its URL and its stream by others of the library."""
+HttpRequest: TypeAlias = Any
+"""A request of the library. The door replaces its headers, its URL and its stream by others of the library."""
 
-    method: str
-    url: Any
-    headers: Any
-    stream: Any
-    extensions: Any
-
-    def read(self) -> bytes: ...
+HttpResponse: TypeAlias = Any
 
 
-class HttpResponse(Protocol):
-    status_code: int
-    headers: Any
-
-    @property
-    def has_redirect_location(self) -> bool: ...
-
-
-RequestT = TypeVar("RequestT", bound=HttpRequest)
-ResponseT = TypeVar("ResponseT", bound=HttpResponse)
-
-
-@dataclass(frozen=True)  # with slots, Python 3.11 could not make one for a given type
-class Library(Generic[RequestT]):
-    """The module of the library, its class of requests, and the errors of the door, which derive from its errors."""
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The module of the library, and the errors of the door, which derive from its errors."""
 
     module: ModuleType
-    request: type[RequestT]
     unverified: type[Exception]
     no_credentials: type[Exception]
     rejected: Callable[..., Exception]

@@ -8,7 +8,7 @@ import shlex
 import stat
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -24,12 +24,8 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import write_atomically
 from a2a_trust.base.files.watched import check_writers, missing_file
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
-from a2a_trust.keys.jwk import PrivateKeyObject, private_key_to_jwk
-from a2a_trust.keys.pss import pss_algorithms
+from a2a_trust.keys.jwk import PrivateKeyObject, private_key_to_jwk, pss_algorithms
 from a2a_trust.keys.signer import LocalSigner
-
-if TYPE_CHECKING:
-    from joserfc.jwk import OctKey
 
 _MAX_KEY_BYTES: Final = 65_536
 #: An encrypted JWK (RFC 7517 7): the key for it from the passphrase by PBES2 (RFC 7518 4.8).
@@ -41,10 +37,8 @@ class KeyFileWarning(UserWarning):
     """The group of a private key file can read or replace the key."""
 
 
-class PassphraseNeededError(ConfigurationError):
+class PassphraseNeededError(ConfigurationError, code="passphrase-needed"):
     """The private key is encrypted, and no passphrase was given."""
-
-    code = "passphrase-needed"
 
 
 def read_private_key(
@@ -215,7 +209,7 @@ def _decrypt(token: bytes, passphrase: str | None) -> bytes:
     return opened.plaintext or b""
 
 
-def _passphrase_key(passphrase: str) -> OctKey:
+def _passphrase_key(passphrase: str) -> Any:
     from joserfc.jwk import OctKey
 
     with warnings.catch_warnings():

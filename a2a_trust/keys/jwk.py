@@ -1,4 +1,4 @@
-"""Keys as JWK and PEM, checked when they are read.
+"""Keys as JWK and PEM, and sets of them (RFC 7517 5): read key by key, and checked when they are read.
 
 A key is rejected if
 
@@ -16,12 +16,13 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -33,13 +34,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from a2a_trust.base import strict_json
+from a2a_trust.base.strict_json import JSON
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named, algorithm_of
-from a2a_trust.keys.pss import pss_algorithms
-
-if TYPE_CHECKING:
-    from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 PrivateKeyObject: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 PublicKeyObject: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
@@ -192,31 +191,11 @@ def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, PublicKey]:
         raise MalformedError("JWK: not a private key")
     algorithms = _algorithms_of(jwk, None, "sign")
     public = _public_key_of(jwk, algorithms, None)
-    if isinstance(public.native, rsa.RSAPublicKey):
-        private = _import(_with_factors(jwk, public.native), algorithms[0], ("d", *_FACTORS)).private_key
-    else:
-        private = _import(jwk, algorithms[0], ("d",)).private_key
+    has_factors = algorithms[0].kty == "RSA" and not {*_FACTORS, "oth"}.isdisjoint(jwk)
+    private = _import(jwk, algorithms[0], ("d", *_FACTORS) if has_factors else ("d",)).private_key
     if not isinstance(private, PrivateKeyObject) or _members(private.public_key()) != public.jwk:
         raise MalformedError("JWK: its public members do not belong to its private ones")
     return private, public
-
-
-def _with_factors(jwk: Mapping[str, object], public: rsa.RSAPublicKey) -> Mapping[str, object]:
-    """The private RSA JWK with its CRT members, which RFC 7518 6.3.2 lets a producer leave out: secret."""
-    if not {*_FACTORS, "oth"}.isdisjoint(jwk):
-        return jwk
-    text, numbers = jwk["d"], public.public_numbers()
-    if not isinstance(text, str):
-        raise MalformedError("JWK: d is missing or not a string")
-    d = int.from_bytes(base64url.decode(text, "JWK: d"), "big")
-    try:
-        if not 1 < d < numbers.n:
-            raise ValueError
-        p, q = rsa.rsa_recover_prime_factors(numbers.n, numbers.e, d)
-        found = (p, q, rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q))
-    except ValueError:
-        raise MalformedError("JWK: its public members do not belong to its private ones") from None
-    return {**jwk, **{name: _number(value) for name, value in zip(_FACTORS, found, strict=True)}}
 
 
 def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str, Any]:
@@ -353,7 +332,7 @@ def _algorithms_of(jwk: Mapping[str, object], alg: str | None, operation: str) -
     return candidates
 
 
-def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str, ...]) -> ECKey | RSAKey | OKPKey:
+def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str, ...]) -> Any:
     """The key, read by joserfc, after the checks that joserfc does not make: alphabet, padding and length."""
     from joserfc.errors import JoseError
 
@@ -365,13 +344,14 @@ def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str,
         if name != "crv":
             octets = base64url.decode(value, f"JWK: {name}")
             length = _COORDINATE_OCTETS.get(algorithm.curve or "")
-            if (length and len(octets) != length) or (not length and octets[:1] in (b"", b"\0")):
+            is_long = name == "d" and len(octets) > MAX_RSA_BITS // 8  # joserfc would search its factors for minutes
+            if is_long or (length and len(octets) != length) or (not length and octets[:1] in (b"", b"\0")):
                 raise MalformedError(f"JWK: {name} has the wrong length")
             if name == "n":
                 _check_rsa_bits(int.from_bytes(octets, "big").bit_length())
         members[name] = value
     try:
-        key: ECKey | RSAKey | OKPKey = _jose_class(algorithm.kty).import_key(members)
+        key = _jose_class(algorithm.kty).import_key(members)
         key.public_key  # noqa: B018  the numbers are checked when the key object is made
     except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
         raise MalformedError("JWK: its numbers are not a key") from None
@@ -418,3 +398,187 @@ def _roca_residues() -> dict[int, frozenset[int]]:
         if len(powers) < p - 1:
             residues[p] = frozenset(powers)
     return residues
+
+
+#: ``cryptography`` drops the object identifier and the parameters of an RSA key for RSASSA-PSS only, which would then
+#: sign RS256. So they are read here again: the AlgorithmIdentifier is the first SEQUENCE in SubjectPublicKeyInfo and
+#: PKCS #8. ``cryptography`` has checked their DER before. Source: RFC 4055 1.2 and 3.1, RFC 5208.
+_BLOCK: Final = re.compile(rb"-----BEGIN (PRIVATE KEY|PUBLIC KEY)-----(.*?)-----END \1-----", re.DOTALL)
+#: The length of the AlgorithmIdentifier, after the head of the key and the version of PKCS #8.
+_KEY: Final = re.compile(rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)(?:\x02\x01[\x00\x01])?\x30([\x00-\x7f])", re.DOTALL)
+_RSASSA_PSS: Final = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a"
+_SHA2: Final = rb"\x30.\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02([\x01-\x03])(?:\x05\x00)?"
+#: A hash, MGF1 with a hash, the length of the salt. A field that is absent has its default, which for a hash is SHA-1.
+_PARAMETERS: Final = re.compile(
+    rb"\x30.\xa0.%b\xa1.\x30.\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x08%b(?:\xa2.\x02\x01(.))?" % (_SHA2, _SHA2),
+    re.DOTALL,
+)
+_ALGORITHMS: Final = {b"\x01": ("PS256", 32), b"\x02": ("PS384", 48), b"\x03": ("PS512", 64)}
+_DEFAULT_SALT: Final = b"\x14"
+
+
+def pss_algorithms(pem: bytes) -> tuple[str, ...]:
+    """The algorithms to which an RSA key in PEM is limited, the default first; empty without a limit.
+
+    MalformedError: several keys, or parameters that no PS algorithm has.
+    """
+    blocks = _BLOCK.findall(pem)
+    if not blocks:
+        return ()  # PKCS #1: always without a limit
+    if len(blocks) > 1:
+        raise MalformedError("PEM: it holds several keys; put each key into a separate file")
+    try:
+        der = base64.b64decode(b"".join(blocks[0][1].split()), validate=True)
+    except ValueError:
+        der = b""
+    key = _KEY.match(der)
+    identifier = b"" if key is None else der[key.end() : key.end() + key[1][0]]
+    if key is None or len(identifier) < key[1][0]:
+        raise MalformedError("PEM: the algorithms of the key cannot be read")
+    if not identifier.startswith(_RSASSA_PSS):
+        return ()
+    if identifier == _RSASSA_PSS:
+        return tuple(name for name, _ in _ALGORITHMS.values())
+    found = _PARAMETERS.fullmatch(identifier, len(_RSASSA_PSS))
+    name, octets = ("", -1) if found is None else _ALGORITHMS[found[1]]
+    if found is None or found[1] != found[2] or (found[3] or _DEFAULT_SALT)[0] > octets:
+        raise MalformedError(
+            "PEM: this RSA-PSS key requires parameters that no JWS algorithm has (RFC 7518 3.5: one SHA-2 hash for "
+            "both, a salt as long as the hash); make a new key"
+        )
+    return (name,)
+
+
+MAX_KEYS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedKey:
+    """A key that was skipped when a key set was read: its ``index`` in the set, from 0, and the ``reason``."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySet:
+    """The usable public keys of a set, the skipped ones, and the thumbprints of all keys that the set revokes.
+
+    A skipped key may be in ``revoked``. If you configured the set yourself, pass them on:
+    ``TrustStore(…, revoked=key_set.revoked)``.
+    """
+
+    keys: tuple[PublicKey, ...]
+    skipped: tuple[SkippedKey, ...] = ()
+    revoked: frozenset[str] = frozenset()
+
+
+def read_jwks(document: bytes) -> KeySet:
+    """Read the signing keys of a JWK Set.
+
+    - A key that is not understood is skipped and reported, as RFC 7517 5 requires.
+    - If different keys share ``kid`` and type, all of them are skipped.
+    - If one key is in the set twice under one ``kid``, it is valid only while both entries are valid.
+    - A key that is revoked under one ``kid`` of the set is revoked under all of them, even if its JWK is skipped.
+    - A set with a symmetric key is rejected as a whole: the set is secret, or it tries to confuse two algorithms.
+
+    MalformedError: not a JWK Set, or a rejected one.
+    """
+    if not isinstance(document, bytes):
+        raise ConfigurationError("read_jwks: pass the bytes of the document, as in Path('keys.jwks.json').read_bytes()")
+    value = strict_json.parse(document, what="JWK Set")
+    members = value.get("keys") if type(value) is dict else None
+    if type(members) is not list:
+        raise MalformedError('JWK Set: no list of keys; a set looks like {"keys": [{"kty": …}]}')
+    if len(members) > MAX_KEYS:
+        raise MalformedError(f"JWK Set: more than {MAX_KEYS} keys")
+    if any(type(member) is dict and member.get("kty") == "oct" for member in members):
+        raise MalformedError("JWK Set: it holds a symmetric key; publish only public keys")
+    return _key_set(members)
+
+
+def _key_set(members: list[JSON]) -> KeySet:
+    found: list[tuple[int, PublicKey]] = []
+    skipped: list[SkippedKey] = []
+    revoked = set[str]()
+    for index, member in enumerate(members):
+        try:
+            found.append((index, public_key_from_jwk(member)))
+        except MalformedError as error:
+            skipped.append(SkippedKey(index=index, reason=str(error)))
+            revoked |= _thumbprint_of_revoked(member)
+    revoked |= {key.thumbprint for _, key in found if key.revoked}
+    named: dict[tuple[str, str], list[tuple[int, PublicKey]]] = {}
+    for index, key in found:
+        named.setdefault((key.kid, key.kty), []).append((index, key))
+    keys: list[PublicKey] = []
+    for entries in named.values():
+        if len({(key.thumbprint, key.alg) for _, key in entries}) == 1:
+            keys.append(
+                replace(
+                    min((key for _, key in entries), key=lambda key: len(key.algorithms)),
+                    not_before=max(key.not_before for _, key in entries),
+                    not_after=min(key.not_after for _, key in entries),
+                    revoked=entries[0][1].thumbprint in revoked,
+                )
+            )
+        else:
+            reason = "JWK: another key has the same kid and type"
+            skipped += [SkippedKey(index=index, reason=reason) for index, _ in entries]
+    return KeySet(
+        keys=tuple(keys),
+        skipped=tuple(sorted(skipped, key=lambda key: key.index)),
+        revoked=frozenset(revoked),
+    )
+
+
+def _thumbprint_of_revoked(jwk: object) -> set[str]:
+    """The thumbprint of a revoked key with other members that are wrong: it may be in the set under another kid."""
+    if type(jwk) is not dict or jwk.get("revoked") is None or jwk["revoked"] is False:
+        return set()
+    material = {name: jwk[name] for name in ("kty", "crv", "x", "y", "n", "e") if name in jwk}
+    with suppress(MalformedError):
+        return {public_key_from_jwk(material).thumbprint}
+    return set()
+
+
+def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:
+    """Read the public keys in a file: a JWK Set, a JWK, or PEM. ``kid`` names the key of a file with a single key.
+
+    MalformedError: neither of these, or a private key. A revoked JWK with another mistake is a set without keys.
+    """
+    text = document.strip()
+    if b"PRIVATE KEY-----" in text or (text.startswith(b"eyJ") and text.count(b".") == 4):
+        raise MalformedError(
+            "this is a private key, which only its signer needs; give the public key, which a2a-sign keygen writes as "
+            "a JWK Set"
+        )
+    if text.startswith(b"-----BEGIN"):
+        return KeySet(keys=(public_key_from_pem(text, kid=kid),))
+    value = strict_json.parse(text, what="public keys")
+    if type(value) is dict and "keys" in value:
+        if kid is not None:
+            raise MalformedError("JWK Set: its keys have their own names; leave kid out")
+        return read_jwks(text)
+    if type(value) is dict and kid is not None:
+        value["kid"] = kid
+    found = _key_set([value])
+    if found.skipped and not found.revoked:
+        raise MalformedError(found.skipped[0].reason)
+    return found
+
+
+def publish_jwks(keys: PublicKey | Iterable[PublicKey]) -> dict[str, Any]:
+    """The JWK Set to serve for one public key or several, as a new dict. It has public members only.
+
+    ConfigurationError: not public keys, or two keys share ``kid`` and type.
+    """
+    given = [keys] if isinstance(keys, PublicKey) else [*keys]
+    if not all(isinstance(key, PublicKey) for key in given):
+        raise ConfigurationError("publish_jwks: pass public keys, as in publish_jwks([signer.public_key])")
+    members = [key.to_jwk() for key in given]
+    if len({(member["kid"], member["kty"]) for member in members}) < len(members):
+        raise ConfigurationError(
+            "publish_jwks: two keys share kid and type, so verifiers ignore both; give one of them another kid"
+        )
+    return {"keys": members}

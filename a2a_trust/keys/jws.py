@@ -31,7 +31,6 @@ MAX_SIGNATURE: Final = 2048
 _MAX_CACHED_HEADER: Final = 512
 """Headers up to this length, in characters of base64url, are cached; a header with a ``jku`` has about 250."""
 
-
 _HASHES: Final = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
 _ORDER_OCTETS: Final = {"256": 32, "384": 48, "512": 66}  # P-521 has 521 bits
 

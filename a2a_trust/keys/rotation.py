@@ -29,8 +29,7 @@ from typing import Any, Final
 from a2a_trust.base import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_private_key
-from a2a_trust.keys.jwk import PublicKey, public_key_from_pem
-from a2a_trust.keys.keyset import MAX_KEYS
+from a2a_trust.keys.jwk import MAX_KEYS, PublicKey, public_key_from_pem
 from a2a_trust.keys.signer import HoldsSecret, LocalSigner, generate_signer
 
 DEFAULT_OVERLAP: Final = 86_400.0

@@ -175,15 +175,6 @@ def _without(card: JSONObject, steps: list[str]) -> JSONObject | None:
     return members
 
 
-def at(card: JSONObject, pointer: str) -> JSON:
-    """The value at a pointer; None if there is no value."""
-    steps = json_pointer.steps_of(pointer)
-    found = list(_along(card, steps))
-    if len(found) < len(steps):
-        return None
-    return found[-1][0][found[-1][1]] if found else card
-
-
 def _along(value: JSON, steps: list[str]) -> Iterator[tuple[Any, Any]]:
     """The containers on a way, each with the name or index of the next step, as far as they exist.
 

@@ -69,12 +69,15 @@ class Rule:
     is_fixable: bool = False
 
 
-def rule(
-    id: str, severity: Severity, description: str, section: str, *, is_fixable: bool = False
-) -> Callable[[_Check], Rule]:
-    """Make a rule of a function that checks a card."""
+def rule(severity: Severity, description: str, section: str, *, is_fixable: bool = False) -> Callable[[_Check], Rule]:
+    """Make a rule of a function that checks a card. Its id is the name of the function, with dashes."""
     return lambda check: Rule(
-        id=id, severity=severity, description=description, section=section, check=check, is_fixable=is_fixable
+        id=check.__name__.replace("_", "-"),
+        severity=severity,
+        description=description,
+        section=section,
+        check=check,
+        is_fixable=is_fixable,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 _KINDS: Final = (
@@ -57,11 +56,6 @@ def secret_kind(text: str) -> str | None:
         if not _PLACEHOLDER.search(match[0]):
             return _KINDS[(match.lastindex or 1) - 1][0]
     return None
-
-
-def may_hold_secret(texts: Iterable[str]) -> bool:
-    """Whether one of the texts may hold a secret. No pattern has a line end in it, so one search does for all texts."""
-    return _SECRET.search("\n".join(texts)) is not None
 
 
 def is_private_jwk(members: dict[str, object]) -> str | None:

@@ -25,14 +25,13 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
+from a2a_trust.middleware.application import ASK_SECONDS
 from a2a_trust.middleware.caller import Running, this_task
 from a2a_trust.middleware.decision import CONTROL
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, send_without_body
-from a2a_trust.middleware.door import Door
-from a2a_trust.middleware.generated import ASK_SECONDS
-from a2a_trust.middleware.health import NOT_STARTED, Readiness
+from a2a_trust.middleware.door import NOT_STARTED, Door, Readiness
 from a2a_trust.middleware.lifespan import closing, run_lifespans
-from a2a_trust.middleware.paths import OtherPaths, ends_like_card
+from a2a_trust.middleware.options import OtherPaths, ends_like_card
 from a2a_trust.middleware.rejection import NOT_FOUND, rejection_of, send_rejection
 from a2a_trust.middleware.routing import is_read, quote_path, route_path
 

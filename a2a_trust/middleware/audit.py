@@ -13,7 +13,7 @@ event              level    when
 ``not-reloaded``   WARNING  the file of the public card is missing or not verified, so callers get the last verified one
 ``ends-soon``      WARNING  less than a quarter of the time is left for which the public card is valid
 ``reloaded``       INFO     the file of the public card is verified again
-``store-lost``     WARNING  a database that replicas share cannot be used; what that means is in docs/operations.md
+``store-lost``     WARNING  a database that replicas share cannot be used; what that means is in docs/outages.md
 ``store-found``    WARNING  it can be used again
 =================  =======  =====================================================================================
 

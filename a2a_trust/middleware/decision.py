@@ -24,8 +24,14 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.credentials import CERTIFICATES, NEXT_NONCE, ClientCertificate, Hidden, lines_without
+from a2a_trust.auth.credentials import (
+    CERTIFICATES,
+    NEXT_NONCE,
+    CertificateSource,
+    ClientCertificate,
+    Hidden,
+    lines_without,
+)
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
@@ -42,13 +48,11 @@ from a2a_trust.errors import (
 )
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
-from a2a_trust.middleware.caller import Caller, set_caller, set_public
+from a2a_trust.middleware.caller import Caller, CallerRejectedError, require_skill, set_caller, set_public
 from a2a_trust.middleware.calls import CALL, INVALID, Call, CallRejectedError, check_media_type, read_call
 from a2a_trust.middleware.documents import is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint
-from a2a_trust.middleware.handlers import CallerRejectedError, require_skill
-from a2a_trust.middleware.options import GuardRules, RequestRules, allows
-from a2a_trust.middleware.paths import OtherPaths, public_path
+from a2a_trust.middleware.options import GuardRules, OtherPaths, RequestRules, allows, public_path
 from a2a_trust.middleware.rejection import FORBIDDEN, LATE, NOT_FOUND, TOO_LARGE, Rejection, rejection_for, rejection_of
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, is_exact, quote_path, route_path
 from a2a_trust.middleware.webhooks import NO_PUSH, WEBHOOK, WebhookRules, registers

@@ -10,11 +10,17 @@ It ignores the Host header and forwarded headers.
 - Every other request belongs to the application: it streams, and its body is never read.
 
 Answers of the application stream unchanged, except for headers of caches.
+
+``readiness`` says whether an agent can serve callers now, from what is known: no answer waits for a store, an issuer or
+a signer. An agent is ready when its card can be served, and the credentials of at least one alternative of the card can
+be verified. So an outage at one issuer does not take an agent with other callers out of service. A store or a key set
+that was never used counts as available. A lost one is tried again in the background, so it is found without requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from time import time
 from types import new_class
@@ -24,25 +30,22 @@ import anyio
 from anyio import to_thread
 from starlette.applications import Starlette
 
-from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.guard import Rejected
+from a2a_trust.auth.credentials import CertificateSource
+from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.operations import Operation
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware.audit import Observer, Trail
-from a2a_trust.middleware.caching import CachingRules
-from a2a_trust.middleware.caller import Caller, Running, this_task
+from a2a_trust.middleware.caller import Caller, HeldAnswer, Running, this_task
 from a2a_trust.middleware.calls import AT_ONCE, CALL, Call, CallRejectedError, call_of, replay
-from a2a_trust.middleware.card import CardReaders
+from a2a_trust.middleware.card import CardReaders, CardSource
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
-from a2a_trust.middleware.handlers import HeldAnswer
-from a2a_trust.middleware.health import Readiness
+from a2a_trust.middleware.documents import ASGIApp, CachingRules, Receive, Scope, Send, close_websocket, respond
 from a2a_trust.middleware.lifespan import closing
 from a2a_trust.middleware.options import GuardRules, RequestRules, check_app
 from a2a_trust.middleware.rejection import Rejection, send_rejection
@@ -57,6 +60,21 @@ _READERS: Final = 4
 """How many larger bodies are read at the same time."""
 
 AppT = TypeVar("AppT", bound=ASGIApp)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether every agent of an application can serve callers now.
+
+    ``problems``: why a part is unavailable, also if the agent is ready all the same, by "card" or "scheme 'NAME'"; with
+    several agents after "agent '/PREFIX': ". The texts are for operators.
+    """
+
+    ready: bool
+    problems: Mapping[str, str]
+
+
+NOT_STARTED: Final = Readiness(ready=False, problems={"card": "it could not be made yet"})
 
 
 class Door:
@@ -381,3 +399,44 @@ class ProtectedApplication:
         if name.startswith("_"):
             raise AttributeError(f"the application is protected, and has no public attribute {name!r}")
         return getattr(self._app, name)
+
+
+def readiness(app: Any) -> Readiness:
+    """The readiness of an application that ``protect`` or ``protect_agents`` returned. Call it in its event loop.
+
+    ConfigurationError: it is not such an application.
+    """
+    this_task()
+    return cast("Readiness", guard_of(app, "readiness").readiness())
+
+
+def guard_of(app: Any, what: str) -> Any:
+    """The guard of ``app``, a ``Door`` or ``Agents``, for the function ``what``; ConfigurationError without one."""
+    guard = getattr(type(app), "_a2a_trust_guard", None)
+    if guard is None:
+        raise ConfigurationError(
+            f"{what}: {type(app).__name__} is not protected; pass what protect(…) or protect_agents(…) returned"
+        )
+    return guard
+
+
+def readiness_of(guard: Guard, card: CardSource, clock: Callable[[], float]) -> Readiness:
+    """The readiness of one agent, by its guard and the source of its card."""
+    lost, can_admit = guard.outages()
+    problems = {f"scheme {name!a}": why for name, why in lost.items()}
+    try:
+        card.document(clock())
+    except TrustError as error:
+        problems["card"] = str(error)
+    return Readiness(can_admit and "card" not in problems, problems)
+
+
+def endpoint_at(path: str | None, known: Callable[[], Readiness]) -> dict[str, ASGIApp]:
+    """By its path, the ASGI application that says to everybody whether an agent is ready, and nothing else."""
+
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+        status, body = (200, b"ready") if known().ready else (503, b"not ready")
+        headers = [(b"cache-control", b"no-store"), (b"content-type", b"text/plain")]
+        await respond(scope, send, status, [*headers, (b"content-length", b"%d" % len(body))], body)
+
+    return {} if path is None else {path: endpoint}

@@ -29,10 +29,9 @@ from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.base import strict_json
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.card.given import GivenCard, read_given
-from a2a_trust.card.merge import merged_card
+from a2a_trust.card.merge import CardSecurity, merged_card
 from a2a_trust.card.operations import EXTENDED_CARD_PATHS, Binding, Operation
 from a2a_trust.card.schema import Generation
-from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit

@@ -18,20 +18,30 @@ from urllib.parse import urlsplit
 
 from starlette.routing import Mount, Route, WebSocketRoute
 
-from a2a_trust.auth.certificate.source import CertificateSource
+from a2a_trust.auth.credentials import CertificateSource
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.card.given import GivenCard
+from a2a_trust.card.merge import CardSecurity
 from a2a_trust.card.operations import Binding, ends_like_operation
 from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.trust.origins import JWKS_PATH, origin_of
 from a2a_trust.middleware.agents import Agent, Agents, CardOf, GuardedAgent
-from a2a_trust.middleware.application import FromApplication, card_of_application, check_urls
+from a2a_trust.middleware.application import (
+    Ask,
+    CardFunction,
+    FromApplication,
+    GeneratedCard,
+    ask_again,
+    asking,
+    card_of_application,
+    check_urls,
+    is_function,
+)
 from a2a_trust.middleware.audit import Observer, Trail
 from a2a_trust.middleware.card import (
     CardReaders,
@@ -44,14 +54,10 @@ from a2a_trust.middleware.card import (
     for_networks,
 )
 from a2a_trust.middleware.decision import Access, CallRules
-from a2a_trust.middleware.documents import ASGIApp, Document, Scope
-from a2a_trust.middleware.door import AppT, Door, Installation
+from a2a_trust.middleware.documents import ASGIApp, Document, JwksEndpoint, ProtectedResource, PublishedKeys, Scope
+from a2a_trust.middleware.door import AppT, Door, Installation, endpoint_at, readiness_of
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.generated import Ask, CardFunction, GeneratedCard, ask_again, asking, is_function
-from a2a_trust.middleware.health import endpoint_at, readiness_of
-from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import RequestRules, read_list, takes_requests
-from a2a_trust.middleware.paths import exact_path
+from a2a_trust.middleware.options import RequestRules, exact_path, read_list, takes_requests
 from a2a_trust.middleware.routing import Interfaces
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Final
 
 from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.base.cache import BoundedCache
 from a2a_trust.base.net.urls import DEFAULT_PORTS, read_url
 from a2a_trust.card.operations import Operation
 from a2a_trust.card.view import CardView
@@ -33,7 +32,6 @@ WEBHOOK: Final = Error(
 NO_PUSH: Final = Error(
     400, -32003, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", "The agent sends no push notifications."
 )
-_TASKS: Final = 65_536
 _LOOK_UPS: Final = 16
 _MOST: Final = 10
 
@@ -53,8 +51,6 @@ class WebhookRules:
         hosts: Any = rule.hosts if isinstance(rule, Webhooks) else None
         self._hosts = Origins(*hosts) if isinstance(hosts, tuple) else hosts
         self._fetcher: Fetcher | None = None
-        #: How many webhooks a caller has registered for a task.
-        self._counts: BoundedCache[tuple[str, str], int] = BoundedCache(max_entries=_TASKS)
 
     async def check(self, call: Call, caller: Principal | Anonymous | None) -> None:
         """Return when the caller may register the webhooks that the call names; CallRejectedError."""
@@ -72,10 +68,10 @@ class WebhookRules:
         task = next(iter(call.webhook_tasks), "") or call.task_id
         if task:
             key = (caller.id if isinstance(caller, Principal) else "", task)
-            count = (self._counts.get(key) or 0) + 1
+            count = (self._rule.counts.get(key) or 0) + 1
             if count > _MOST:
                 raise CallRejectedError(WEBHOOK, f"the task has {_MOST} webhooks of the caller", call_id)
-            self._counts.put(key, count)
+            self._rule.counts.put(key, count)
 
     async def _objection(self, rule: Webhooks, url: str, caller: Any, call_id: bytes) -> str:
         try:

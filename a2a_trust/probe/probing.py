@@ -36,18 +36,17 @@ from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, Interface, read_card
 from a2a_trust.client.answer import Credentials, check_credentials
 from a2a_trust.client.destinations import Destination
-from a2a_trust.client.fetching import finding as finding_card
 from a2a_trust.client.flow import run_async, run_on_new_loop
 from a2a_trust.client.messages import NOTHING, Attachment
 from a2a_trust.client.verification import Verification
+from a2a_trust.client.verification import finding as finding_card
 from a2a_trust.errors import FetchError, TrustError
 from a2a_trust.keys.trust.store import TrustSource
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.probe import requests, verdicts
-from a2a_trust.probe.answers import AnswerKind, content_of, read
 from a2a_trust.probe.requests import SENDING, UNKNOWN, Attempt, ProbeRequest, Trial
-from a2a_trust.probe.verdicts import Exchange, ProbeFinding, Row, Verdict
+from a2a_trust.probe.verdicts import AnswerKind, Exchange, ProbeFinding, Row, Verdict, content_of, read
 
 _MOST_REQUESTS: Final = 60
 _MOST_INTERFACES: Final = 4
@@ -115,10 +114,10 @@ async def probe_with(
 ) -> ProbeReport:
     """As ``async_probe_agent``, with credentials, and lacking ones, that depend on the card."""
     until, fetcher = time.monotonic() + _SECONDS, options.fetcher or Fetcher()
-    place, fetched = await run_async(finding_card(url), fetcher)
+    place, fetched = await run_async(finding_card(url, fetcher))
     view = read_card(fetched.body)
     view = view._replace(interfaces=tuple(map(requests.with_web_url, view.interfaces)))
-    state, problems = await _judge_card(fetched.body, place, options.trust, fetcher)
+    state, problems = await _judge_card(fetched.body, place, options.trust)
     listed = with_this_machine({Destination.origin_of(url), *options.origins})
     signed = {Destination.origin_of(each.url) for each in view.interfaces} if state == "verified" else set()
     given, lacking = make(view)
@@ -145,7 +144,6 @@ async def probe_with(
         origins=listed | signed,
         given=given,
         lacking=lacking,
-        fetcher=fetcher,
         asks_grpc=find_spec("grpc") is not None,
     )
     rows, found = await prober.run(allow_tasks=options.allow_tasks)
@@ -165,16 +163,14 @@ async def probe_with(
     )
 
 
-async def _judge_card(
-    document: bytes, place: str, trust: TrustSource | None, fetcher: Fetcher
-) -> tuple[str, list[ProbeFinding]]:
+async def _judge_card(document: bytes, place: str, trust: TrustSource | None) -> tuple[str, list[ProbeFinding]]:
     """Whether the card is verified, in words, and its problems."""
     errors = sorted({each.rule for each in lint_card(document) if each.severity is Severity.ERROR})
     found = [verdicts.finding("card-problems", "", message=f"lint finds {', '.join(errors)}")] if errors else []
     if trust is None:
         return ("signatures not checked" if b'"signatures"' in document else "not signed"), found
     try:
-        verified = await run_async(Verification(trust=trust).verify(document, place), fetcher)
+        verified = await run_async(Verification(trust=trust).verify(document, place))
     except TrustError as error:
         return "not verified", [*found, verdicts.finding("card-not-verified", "/signatures", error.code)]
     return ("verified in part" if verified.unverified else "verified"), found
@@ -208,7 +204,6 @@ class Prober:
     origins: set[str]
     given: Credentials = field(repr=False)
     lacking: Credentials = field(default_factory=dict, repr=False)
-    fetcher: Fetcher | None = None
     asks_grpc: bool = False
     count: int = field(init=False, default=0)
     _next: float = field(init=False, default=0.0)
@@ -287,7 +282,7 @@ class Prober:
     async def _exchange(self, request: ProbeRequest, trial: Trial) -> Exchange:
         answer = None
         with suppress(TrustError):  # the credential cannot be obtained, or cannot stand in a request
-            answer = await self._answer(request, await trial.attachment(request, self.fetcher))
+            answer = await self._answer(request, await trial.attachment(request))
         places = [each.parameter for each in self.view.schemes.values() if isinstance(each, ApiKeyScheme)]
         kind, text = read(request, answer, places, self.card)
         attempt, alternative = trial.attempt, trial.alternative

@@ -26,7 +26,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust.base.net.addresses import is_this_machine
-from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card import operations
 from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.places import HeaderPlace, key_place
@@ -197,9 +196,9 @@ class Trial:
     parts: tuple[Part, ...] = ()
     origin: str = ""
 
-    async def attachment(self, request: ProbeRequest, fetcher: Fetcher | None) -> Attachment:
+    async def attachment(self, request: ProbeRequest) -> Attachment:
         """TrustError: a credential cannot be obtained."""
-        values = [await run_async(part.credential.obtain(part.scopes), fetcher) for part in self.parts]
+        values = [await run_async(part.credential.obtain(part.scopes)) for part in self.parts]
         plain = Request(method=request.method, url=request.url, headers={}, timeout={})
         return attachment_of(plain, Answer((), self.parts), values, self.origin)
 
@@ -214,7 +213,7 @@ def wrong_of(view: CardView, alternative: Alternative, url: str) -> list[Trial]:
             if scheme is not None and not isinstance(scheme, MutualTlsScheme):
                 schemes.append((name, scheme, place))
     trials: list[Trial] = []
-    for attempt in _WRONG if any(takes_token(scheme) for _, scheme, _ in schemes) else _WRONG[: 3 * bool(schemes)]:
+    for attempt in _WRONG if any(is_bearer(scheme) for _, scheme, _ in schemes) else _WRONG[: 3 * bool(schemes)]:
         parts: list[Part] = []
         for name, scheme, place in schemes:
             other = None if isinstance(scheme, ApiKeyScheme) else HeaderPlace("X-API-Key")
@@ -230,11 +229,11 @@ def _wrong_value(scheme: SecurityScheme, attempt: Attempt, url: str, view: CardV
         return "?"
     if http_scheme(scheme) == "basic":
         return b64encode(f"probe-{token_urlsafe(9)}:{token_urlsafe(16)}".encode()).decode()
-    is_token = takes_token(scheme) and attempt in _WRONG[3:]
+    is_token = is_bearer(scheme) and attempt in _WRONG[3:]
     return _token(attempt, issuer_of(scheme), url, view) if is_token else token_urlsafe(32)
 
 
-def takes_token(scheme: SecurityScheme) -> bool:
+def is_bearer(scheme: SecurityScheme) -> bool:
     """Whether the scheme's credential is a token in ``Authorization: Bearer``."""
     return not _ANY_TOKEN.mismatch(scheme, frozenset())
 

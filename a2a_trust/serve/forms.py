@@ -26,7 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.proofs.memory import VolatileProofMemory
-from a2a_trust.base.databases.addresses import DatabaseUrl
+from a2a_trust.base.databases.availability import DatabaseUrl
 from a2a_trust.base.files.watched import stamp_of_path
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError

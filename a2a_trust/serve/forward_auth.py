@@ -20,8 +20,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from a2a_trust.auth.certificate.from_proxy import ProxySecret, UnixSocket, check_sender
-from a2a_trust.auth.certificate.source import CertificateSource
-from a2a_trust.auth.credentials import HeaderLines, only_line
+from a2a_trust.auth.credentials import CertificateSource, HeaderLines, only_line
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.peers import Networks

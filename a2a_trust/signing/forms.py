@@ -97,16 +97,12 @@ def project(
     if form is Form.SPEC and not generation.is_legacy:
         members = _drop_absent(members, "AgentCard", None, dropped)
     elif form.is_lossy:
-        whole = members
+        absent: set[Path] = set()
         if form is Form.V0_3_PYTHON:
-            members = _prune(without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped)
+            members = _prune(without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped, absent)
         else:
-            members = _prune(members, MESSAGES, "AgentCard", None, dropped)
-        without_meaning: list[Path] = []
-        if dropped and not generation.is_legacy:
-            _drop_absent(whole, "AgentCard", None, without_meaning)
-        gone = set(without_meaning)
-        meant = [path for path in dropped if path not in gone]
+            members = _prune(members, MESSAGES, "AgentCard", None, dropped, absent)
+        meant = dropped if generation.is_legacy else [path for path in dropped if path not in absent]
     if form is Form.PRUNED_LEGACY:
         payload = _dump(_with_floats(members))
     elif form is Form.V0_3_PYTHON:
@@ -153,8 +149,7 @@ def _drop_absent(members: JSONObject, message: str, path: Path, dropped: list[Pa
             kept[name] = value  # unknown members stay
             continue
         here = (path, name)
-        is_default = not value and (value is False or value in ("", [], {}))
-        if value is None or (is_default and field.presence is Presence.IMPLICIT):
+        if _is_absent(value, field):
             dropped.append(here)
         elif not field.message:
             kept[name] = value
@@ -170,7 +165,16 @@ def _drop_absent(members: JSONObject, message: str, path: Path, dropped: list[Pa
     return kept
 
 
-def _prune(members: JSONObject, messages: Messages, message: str, path: Path, dropped: list[Path]) -> JSONObject:
+def _is_absent(value: JSON, field: Field) -> bool:
+    """Whether A2A 8.4.1 rule 1 drops this value of a field: null, or the default of a field with implicit presence."""
+    is_default = not value and (value is False or value in ("", [], {}))
+    return value is None or (is_default and field.presence is Presence.IMPLICIT)
+
+
+def _prune(
+    members: JSONObject, messages: Messages, message: str, path: Path, dropped: list[Path], absent: set[Path]
+) -> JSONObject:
+    """The members that the SDKs of ``messages`` sign. Of ``dropped``, ``absent`` gets those without a meaning."""
     fields = messages[message]
     kept: JSONObject = {}
     for name, value in members.items():
@@ -180,23 +184,31 @@ def _prune(members: JSONObject, messages: Messages, message: str, path: Path, dr
             continue
         here = (path, name)
         before = len(dropped)
-        pruned = _GONE if field is None else _prune_field(value, messages, field, here, dropped)
-        if field is None or pruned is _GONE:
+        if field is None:
+            dropped.append(here)
+            continue
+        known = absent if name == field.name else set[Path]()  # rule 1 knows no member by its name in a2a.proto
+        pruned = _prune_field(value, messages, field, here, dropped, known)
+        if pruned is _GONE:
             dropped[before:] = [here]
+            if _is_absent(value, field):
+                known.add(here)
         else:
             kept[field.name] = pruned
     return kept
 
 
-def _prune_field(value: JSON, messages: Messages, field: Field, here: Path, dropped: list[Path]) -> JSON:
+def _prune_field(
+    value: JSON, messages: Messages, field: Field, here: Path, dropped: list[Path], absent: set[Path]
+) -> JSON:
     if field.kind is Kind.BOOL and value is False and field.presence is not Presence.EXPLICIT:
         return _GONE
     if field.kind is Kind.MESSAGE and type(value) is dict:
-        return _prune(value, messages, field.message, here, dropped) or _GONE
+        return _prune(value, messages, field.message, here, dropped, absent) or _GONE
     if field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP) and type(value) in (list, dict):
 
         def prune_item(item: JSON, path: Path) -> JSON:
-            return (type(item) is dict and _prune(item, messages, field.message, path, dropped)) or _GONE
+            return (type(item) is dict and _prune(item, messages, field.message, path, dropped, absent)) or _GONE
 
         return _prune_items(value, prune_item, here, dropped)
     return _without_empty(value, here, dropped)

@@ -6,21 +6,27 @@ for example by a requirement without scopes. Then each key signs twice: the full
 
 A card of 0.1 to 0.3 is signed as it is. Its companion is in the form of a2a-python 0.3, never in the pruned form, which
 has neither ``url`` nor ``security``.
+
+To know whether a card has to be signed again, it is signed now, and compared with the result, except for moments and
+the bytes of signatures. So every choice of signing counts: keys, algorithms, companions, ``jku``, dropped members.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from math import inf
 from typing import Any, Final, Literal
 
 import orjson
 
+from a2a_trust.base.dates import CLOCK_SKEW, date_of
 from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.base.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
+from a2a_trust.base.workers import on_all_cores
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS
@@ -31,6 +37,7 @@ from a2a_trust.errors import (
     InvalidSignatureError,
     MalformedError,
     SigningError,
+    TrustError,
     with_option,
 )
 from a2a_trust.keys import base64url
@@ -42,7 +49,7 @@ from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.signing.a2a_python import members_unread_in_0_3, rewritten_members
 from a2a_trust.signing.coverage import unprotected_members
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten
-from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
+from a2a_trust.signing.signature import MAX_SIGNATURES, Signature, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_each
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
@@ -193,6 +200,37 @@ def sign_card(
     return sign_with(signers, claims, card, drop_broken=drop_broken, companion=companion)
 
 
+def sign_cards(
+    cards: Iterable[GivenCard],
+    *signers: Signer,
+    jku: str | None = None,
+    iat: float | datetime | Literal[False] | None = None,
+    exp: float | datetime | None = None,
+    lifetime: float | timedelta | None = None,
+    drop_broken: bool = False,
+    companion: bool | None = None,
+    workers: int | None = None,
+) -> Iterator[SignedCard | TrustError]:
+    """Sign many cards with the same signers. Yields the signed card, or the error, for each card in order.
+
+    Arguments are as for ``sign_card``, and ``workers`` as for ``verify_cards``. All cards have the ``iat`` of
+    this call. Private keys are never sent to another process, because a worker is a fork of this one. A signer that
+    keeps a connection (to an HSM or a KMS) is shared by all forks, which few such signers permit: use ``workers=1``
+    with them.
+
+    ConfigurationError: an argument is wrong. OSError: a worker process was killed.
+    """
+    claims = make_claims(signers, time.time(), iat=iat, exp=exp, lifetime=lifetime, jku=jku)
+
+    def sign(card: GivenCard) -> SignedCard | TrustError:
+        try:
+            return sign_with(signers, claims, card, drop_broken=drop_broken, companion=companion)
+        except TrustError as error:
+            return error
+
+    return on_all_cores(sign, cards, workers)
+
+
 def sign_with(
     signers: tuple[Signer, ...], claims: dict[str, Any], card: GivenCard, *, drop_broken: bool, companion: bool | None
 ) -> SignedCard:
@@ -224,9 +262,6 @@ def sign_unverified(
     second, rejections, withheld_for = _choose_companion(full, original, is_wanted=companion)
     # 6.
     made = [_sign_form(signer, form, claims) for form in (full, second) if form is not None for signer in signers]
-    if second is not None:  # our verifier does not count companions, so nothing verifies them later
-        for signer, each in zip(signers, made[len(signers) :], strict=True):
-            _check_companion(signer, second, each)
     return SignedCard(
         card=_add_signatures(original.card, full.members, [*kept, *made]),
         payload=full.payload,
@@ -376,7 +411,7 @@ def _keep_others(
 ) -> list[JSON]:
     """The signatures of others. If dropping members may break them, SigningError, or none with ``drop_broken``."""
     kids = {signer.kid for signer in signers}
-    others = [entry for entry in entries if _kid_of(entry) not in kids]
+    others = [entry for entry in entries if (each := _signature_in(entry)) is None or each.kid not in kids]
     if not others or not normalized:
         return others
     if not drop_broken:
@@ -388,9 +423,9 @@ def _keep_others(
     return []
 
 
-def _kid_of(entry: JSON) -> str | None:
+def _signature_in(entry: JSON) -> Signature | None:
     try:
-        return parse_signature(entry).kid
+        return parse_signature(entry)
     except MalformedError:
         return None
 
@@ -429,21 +464,16 @@ def _choose_companion(
 
 
 def _sign_form(signer: Signer, projection: Projection, claims: JSONObject) -> JSONObject:
+    """SigningError if a companion does not verify: our verifier does not count it, so nothing verifies it later."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
-    return {
-        "protected": protected,
-        "signature": base64url.encode(signer.sign(signing_input(protected, projection.payload))),
-    }
-
-
-def _check_companion(signer: Signer, projection: Projection, made: JSONObject) -> None:
-    """SigningError if the signature does not verify, as from a signer with another form of signature."""
-    protected, signature = made["protected"], made["signature"]
-    try:
-        verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
-    except (InvalidSignatureError, MalformedError):
-        raise _wrong_signature(signer) from None
+    signature = base64url.encode(signer.sign(signing_input(protected, projection.payload)))
+    if projection.form.is_lossy:
+        try:
+            verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
+        except (InvalidSignatureError, MalformedError):
+            raise _wrong_signature(signer) from None
+    return {"protected": protected, "signature": signature}
 
 
 def _wrong_signature(signer: Signer) -> SigningError:
@@ -485,3 +515,102 @@ def check_own_work(
 @lru_cache(maxsize=64)
 def _trusting(keys: tuple[PublicKey, ...]) -> TrustStore:
     return TrustStore(TrustedKey(key=key, origins=UnsafeAnyOrigin()) for key in keys)
+
+
+_MEMBERS: Final = frozenset({"protected", "signature"})
+"""The members of an entry that ``sign_card`` makes. Others are not signed, and signing again removes them."""
+
+
+def reason_to_sign(
+    document: bytes,
+    card: JSONObject,
+    signed: SignedCard,
+    signers: Sequence[Signer],
+    *,
+    now: float,
+    until: float,
+    read: Reader = read_quickly,
+) -> str | None:
+    """The reason for which ``card`` has to be signed again, for people; None if it need not be signed.
+
+    ``document`` is the text of ``card``, and ``signed`` is the result of ``sign_card`` now. Each signature by
+    ``signers`` in ``signed`` must be in ``card``, too: by the same key, with the same protected header, over this
+    card. Only the moments may differ: ``exp`` must be after ``until`` (seconds since the epoch), and not later than in
+    ``signed``, apart from a clock that is slow. All other members, and the signatures of others, must be equal in both.
+    """
+    if signed.normalized:
+        return f"signing drops {shorten(signed.normalized)}"
+    old, kept = _split(card.get("signatures"), signers)
+    new, _ = _split(signed.card["signatures"], signers)
+    if len(kept) + len(new) != len(_as_list(signed.card["signatures"])) or signed.discarded:
+        return "signing removes entries of signatures"
+    for wanted in new:
+        found = [each for each in old if _without_moments(each) == _without_moments(wanted)]
+        if not found:
+            return _why_missing(wanted, old)
+        if reason := _why_outdated(found[0], wanted, signed, signers, until):
+            return reason
+    if signed.withheld_for and any(each.is_companion for each in old):
+        return (
+            f"it has a companion signature that does not protect {', '.join(signed.withheld_for)}; signing removes it, "
+            "or keeps it with --companion"
+        )
+    if len(old) != len(new):
+        return f"it has signatures by {', '.join(sorted({each.kid for each in old}))} that signing removes"
+    try:
+        check_own_work(document, signed.payload, signers, now, read)
+    except SigningError as error:
+        return str(error)
+    return None
+
+
+def _split(entries: JSON, signers: Sequence[Signer]) -> tuple[list[Signature], list[JSON]]:
+    """The signatures that name these signers, as they make them, and the other entries."""
+    kids, ours, others = {signer.kid for signer in signers}, list[Signature](), list[JSON]()
+    for entry in _as_list(entries):
+        signature = _signature_in(entry)
+        if signature is not None and signature.kid in kids and type(entry) is dict and entry.keys() == _MEMBERS:
+            ours.append(signature)
+        else:
+            others.append(entry)
+    return ours, others
+
+
+def _as_list(entries: JSON) -> list[JSON]:
+    return entries if type(entries) is list else []
+
+
+def _without_moments(signature: Signature) -> tuple[bytes, bool]:
+    header: dict[str, Any] = {name: value for name, value in signature.header.items() if name not in ("iat", "exp")}
+    return canonicalize(header), "iat" in signature.header
+
+
+def _why_missing(wanted: Signature, old: list[Signature]) -> str:
+    if not any(each.kid == wanted.kid for each in old):
+        return f"not signed by {wanted.kid}"
+    if wanted.is_companion:
+        return f"the companion signature by {wanted.kid} is missing"
+    return f"its signature by {wanted.kid} has other settings than the ones asked for now"
+
+
+def _why_outdated(
+    signature: Signature, wanted: Signature, signed: SignedCard, signers: Sequence[Signer], until: float
+) -> str | None:
+    """The reason for which a signature with the header of the wanted one is not that signature; None if it is."""
+    payload = signed.payload
+    if signed.companion is not None and wanted.is_companion:
+        payload = project(signed.card, signed.companion).payload
+    key = next(signer.public_key for signer in signers if signer.kid == signature.kid)
+    try:
+        verify_jws(protected=signature.protected, payload=payload, signature=signature.signature, key=key)
+    except (InvalidSignatureError, MalformedError):
+        return (
+            f"its signature by {signature.kid} is wrong: the card was changed after signing, or the key is another one"
+        )
+    end = signature.header.get("exp", inf)
+    if end <= until:
+        return f"its signature by {signature.kid} expires at {date_of(end)}"
+    if end > wanted.header.get("exp", inf) + CLOCK_SKEW:
+        when = "never expires" if end == inf else f"expires at {date_of(end)}"
+        return f"its signature by {signature.kid} {when}, later than asked"
+    return None

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
+from functools import partial
 from math import inf
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.base.strict_json.jcs import canonicalize_received
+from a2a_trust.base.workers import on_all_cores
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.card.given import read_given
 from a2a_trust.errors import (
@@ -25,7 +27,9 @@ from a2a_trust.errors import (
     MalformedError,
     PolicyNotMetError,
     SignatureFailure,
+    TrustError,
     UncoveredFieldsError,
+    verification_error,
     with_option,
 )
 from a2a_trust.keys.jwk import PublicKey
@@ -34,8 +38,10 @@ from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.forms import Form, is_within, shorten
-from a2a_trust.signing.parties import count_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
+
+if TYPE_CHECKING:
+    from a2a_trust.base.cache import BoundedCache
 
 Document: TypeAlias = bytes | Path | Mapping[str, Any]
 Origin: TypeAlias = str | UnsafeAnyOrigin | OriginFromCard
@@ -283,6 +289,43 @@ def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tupl
     return tuple(warnings)
 
 
+def verify_cards(
+    cards: Iterable[tuple[Document, Origin]],
+    trust: TrustSource,
+    *,
+    now: float | datetime | None = None,
+    policy: Policy = AnyKey(),  # noqa: B008  frozen and without fields
+    coverage: Coverage = Coverage.WHOLE_CARD,
+    workers: int | None = None,
+) -> Iterator[VerifiedCard | TrustError]:
+    """Verify many cards, each for its own origin. Yields the verified card, or the error, for each card in order.
+
+    - ``cards``: pairs of a document and its origin, as ``verify_card`` takes them. They may come from a generator:
+      only some chunks of them are in memory.
+    - ``trust``: as it is now. A ``TrustFile`` that changes later changes nothing in this run.
+    - ``now``: the moment of all verifications. Default: the time of the call.
+    - ``policy``, ``coverage``: as for ``verify_card``.
+    - ``workers``: the number of processes. Default: one for each usable core. With 1, or up to 250 cards, all is
+      done in this process.
+
+    An error in place of a card is what ``verify_card`` raises. A worker is a fork. On systems without ``fork``, and in
+    a program with threads, this process verifies all cards itself.
+
+    ConfigurationError: an argument is wrong. OSError: a worker process was killed.
+    """
+    store = check_arguments(trust, policy, coverage)
+    moment = time.time() if now is None else seconds(now)
+
+    def verify(card: tuple[Document, Origin]) -> VerifiedCard | TrustError:
+        document, origin = card
+        try:
+            return verify_card(document, store, origin=origin, now=moment, policy=policy, coverage=coverage)
+        except TrustError as error:
+            return error
+
+    return on_all_cores(verify, cards, workers)
+
+
 def text_of(document: Document) -> bytes:
     """The card as text, so that all documents go through the same reader; values that are not JSON are rejected."""
     if not isinstance(document, bytes | Mapping | Path):
@@ -345,3 +388,138 @@ def seconds(now: float | datetime) -> float:
             raise ConfigurationError("a datetime needs a time zone; write datetime.now(timezone.utc)")
         return now.timestamp()
     return float(now)
+
+
+_MAX_CACHED_BYTES: Final = 65_536
+"""The largest document that is cached: larger ones would fill the memory."""
+
+_Cache: TypeAlias = "BoundedCache[tuple[bytes, str | OriginFromCard] | tuple[bytes], VerifiedCard]"
+"""The key is the document and its origin, or only the document if it may come from any host."""
+
+
+class CardVerifier:
+    """Verify cards of many agents, with a cache of verified cards.
+
+    The cache maps the exact bytes of a document, and its origin, to the verified card. An entry is used only while the
+    keys and signatures are valid, and only while the trusted keys have not changed.
+    """
+
+    def __init__(
+        self,
+        trust: TrustSource,
+        *,
+        clock: Callable[[], float] = time.time,
+        policy: Policy = AnyKey(),  # noqa: B008
+        coverage: Coverage = Coverage.WHOLE_CARD,
+        remember: int = 1024,
+    ) -> None:
+        """``trust``, ``policy`` and ``coverage`` are as for ``verify_card``.
+
+        ``clock`` returns seconds since the epoch. ``remember`` is the largest number of cards in the cache.
+        """
+        if type(remember) is not int or remember < 0:
+            raise ConfigurationError(f"CardVerifier: remember={remember!r} must be a number of cards, 0 or more")
+        self._trust, self._clock, self._policy, self._coverage = trust, clock, policy, coverage
+        check_trust_source(trust, "CardVerifier: trust must be TrustFile('trust.toml'), or a TrustStore of keys")
+        from a2a_trust.base.cache import BoundedCache  # it imports asyncio, which one card does not need
+
+        self._new_cache: Callable[[], _Cache] = partial(BoundedCache, max_entries=remember)
+        #: The trusted keys and the cards that they verified: one value, so that all threads see both together.
+        self._verified: tuple[TrustStore, _Cache] = trust.trust_store(), self._new_cache()
+
+    def verify(self, document: Document, *, origin: Origin) -> VerifiedCard:
+        """Verify a card at the current time. Arguments and errors are as for ``verify_card``.
+
+        Bytes that are in the cache are not read again; a dict is written as text each time, and a file is read.
+        """
+        if not isinstance(document, bytes):
+            document = text_of(document)
+        now = self._clock()
+        store = self._trust.trust_store()
+        last, cache = self._verified
+        if store is not last:
+            cache = self._new_cache()
+            self._verified = store, cache
+        # The comparison of types comes first: isinstance only would make a hit 12 % slower.
+        asked = (document, origin) if type(origin) is str or not isinstance(origin, UnsafeAnyOrigin) else (document,)
+        entry = cache.entry(asked)
+        if entry is not None and entry[1] <= now < entry[2]:
+            return entry[0]
+        verified = verify_card(document, store, origin=origin, now=now, policy=self._policy, coverage=self._coverage)
+        if len(document) <= _MAX_CACHED_BYTES:
+            cache.put(asked, verified, since=verified.valid_from, until=verified.valid_until)
+        return verified
+
+
+def count_signatures(
+    verified: list[VerifiedSignature], policies: list[Policy], failures: tuple[SignatureFailure, ...]
+) -> list[VerifiedSignature]:
+    """The signatures that the policies count, at least one for each policy.
+
+    ``failures`` go into the error. PolicyNotMetError: trusted keys have signed, but not enough parties.
+    CardVerificationError: no signature counts.
+    """
+    best_first = sorted(verified, key=_preference)
+    counted: list[VerifiedSignature] = []
+    for policy in policies:
+        if isinstance(policy, AnyKey):
+            chosen, needed, text = best_first[:1], 1, "no signature verifies this card:"
+        else:
+            chosen, needed = _one_of_each_party(best_first, policy)[: policy.count], policy.count
+            text = f"only {len(chosen)} of the {needed} parties that the policy requires have signed this card:"
+        if len(chosen) < needed:
+            raise PolicyNotMetError(text, failures) if best_first else verification_error(text, failures)
+        counted += [each for each in chosen if each not in counted]
+    return counted
+
+
+def _preference(signature: VerifiedSignature) -> tuple[bool, int, float]:
+    """The fullest coverage first, then the latest. The order in the card is not signed, so it must not decide which
+    signature counts, and with it the entry in the card memory."""
+    return (*signature.openness, -signature.issued)
+
+
+def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -> list[VerifiedSignature]:
+    """The largest possible number of signatures by different parties, keys and signatures, best first.
+
+    A key may be in the entries of several parties, and several keys may verify one signature. All of these belong to
+    one party, chosen so that the most parties are satisfied (a maximum matching, by augmenting paths).
+    """
+    offers = [
+        (party, signature)
+        for signature in signatures
+        if (party := policy.party_of(signature.trusted.key.thumbprint, signature.trusted.name)) is not None
+    ]
+    group_of = _groups([signature for _, signature in offers])
+    taken: dict[int, tuple[str, VerifiedSignature]] = {}  # group -> its party
+
+    def satisfy(party: str, seen: set[int]) -> bool:
+        for other, signature in offers:
+            group = group_of[signature.position]
+            if other == party and group not in seen:
+                seen.add(group)
+                if group not in taken or satisfy(taken[group][0], seen):
+                    taken[group] = (party, signature)
+                    return True
+        return False
+
+    for party in dict(offers):
+        satisfy(party, set())
+    # Keys of one entry are one party, unless the policy names each by thumbprint.
+    named = {party for party, signature in taken.values() if party == signature.trusted.key.thumbprint}
+    spent = {signature.trusted.name for signature in signatures if signature.trusted.key.thumbprint in named}
+    chosen = [signature for party, signature in taken.values() if party not in spent - named]
+    return sorted(chosen, key=_preference)
+
+
+def _groups(signatures: list[VerifiedSignature]) -> dict[int, int]:
+    """Position of each signature -> position of the first signature that keys connect with it."""
+    first: dict[int, int] = {}
+    by_key: dict[str, int] = {}
+    for signature in sorted(signatures, key=lambda signature: signature.position):
+        group = first.setdefault(signature.position, signature.position)
+        other = by_key.setdefault(signature.trusted.key.thumbprint, group)
+        if other != group:  # the key has made an earlier signature, so the two groups become one
+            first = {each: other if held == group else held for each, held in first.items()}
+            by_key = {each: other if held == group else held for each, held in by_key.items()}
+    return first

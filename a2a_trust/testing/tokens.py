@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
 from a2a_trust.auth.records import scope_set
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from a2a_trust.keys.signer import generate_signer, sign_jwt
 from a2a_trust.keys.trust.jwks_cache import JwksCache
 

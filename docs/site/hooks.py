@@ -1,4 +1,4 @@
-"""The pages of the site, their order, and the pages of the reference.
+"""The pages of the site, their order, what they load, and the pages of the reference.
 
 The site has the tree of the repository, so that a link between two Markdown files works in the site as it works in the
 files. docs/README.md is the navigation. The pages of the reference do not exist as files: docs/api.md names what is on
@@ -19,11 +19,25 @@ from mkdocs.utils import get_relative_url
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _PAGES: Final = ("*.md", "docs/**/*.md", "tests/attacks/README.md")
-_LINKED: Final = ("examples/**/*", "templates/*", "action.yml", ".pre-commit-hooks.yaml", "Containerfile")
+_LINKED: Final = (
+    "docs/*.svg",
+    "llms.txt",
+    "examples/**/*",
+    "templates/*",
+    "action.yml",
+    ".pre-commit-hooks.yaml",
+    "Containerfile",
+)
 _CONTENTS: Final = "docs/README.md"
 _API: Final = "docs/api.md"
-_SCRIPT: Final = "docs/site/mermaid.js"
-_MERMAID: Final = ROOT / ".sdk" / "docs" / "node_modules" / "@mermaid-js" / "tiny" / "dist" / "mermaid.tiny.js"
+_DRAWING: Final = ("docs/site/mermaid.js", "docs/site/diagrams.js")
+_MODULES: Final = ROOT / ".sdk" / "docs" / "node_modules"
+#: What pages load. Nothing comes from another host, since pages are read without a network, too.
+_LOADED: Final = {
+    "docs/site/mermaid.js": _MODULES / "@mermaid-js" / "tiny" / "dist" / "mermaid.tiny.js",
+    "docs/site/iframe-worker.js": _MODULES / "iframe-worker" / "shim" / "index.js",
+    **{f"docs/site/{name}": ROOT / "docs" / "site" / name for name in ("diagrams.js", "menu.js", "site.css")},
+}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -44,7 +58,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     paths = {path for pattern in (*_PAGES, *_LINKED) for path in ROOT.glob(pattern) if path.is_file()}
     uris = [path.relative_to(ROOT).as_posix() for path in sorted(paths) if "__pycache__" not in path.parts]
     found += [File.generated(config, uri, abs_src_path=str(ROOT / uri)) for uri in uris]
-    found.append(File.generated(config, _SCRIPT, abs_src_path=str(_MERMAID)))
+    found += [File.generated(config, uri, abs_src_path=str(path)) for uri, path in _LOADED.items()]
+    found.append(File.generated(config, "llms.txt", content=_of_site((ROOT / "llms.txt").read_text(encoding="utf-8"))))
     for package, names in _public_names().items():
         text = f"# `{package}`\n\n" + "".join(f"::: {package}.{name}\n\n" for name in names)
         found.append(File.generated(config, f"docs/reference/{package}.md", content=text))
@@ -52,7 +67,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """docs/api.md with a link from each name to its place in the reference."""
+    """Diagrams from top to bottom, for phones; docs/api.md with a link from each name to its place in the reference."""
+    markdown = markdown.replace("```mermaid\nflowchart LR\n", "```mermaid\nflowchart TD\n")
     if page.file.src_uri != _API:
         return markdown
     parts = re.split(r"(?m)^(## `(a2a_trust[\w.]*)`)$", markdown)
@@ -63,10 +79,18 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html: str, *, page: Page, **_: Any) -> str:
-    """A page with a diagram loads what draws it: from the site, since pages are read without a network, too."""
-    if 'class="mermaid"' not in html:
+    """A page with a diagram loads what draws it, and the search leaves out the source of functions."""
+    html = html.replace(
+        '<details class="mkdocstrings-source">', '<details class="mkdocstrings-source" data-search-exclude>'
+    )
+    if '<pre class="diagram">' not in html:
         return html
-    return f'{html}\n<script src="{get_relative_url(_SCRIPT, page.file.url)}"></script>'
+    return html + "".join(f'\n<script src="{get_relative_url(uri, page.file.url)}"></script>' for uri in _DRAWING)
+
+
+def _of_site(index: str) -> str:
+    """An index of Markdown files with links to their pages in the site."""
+    return re.sub(r"\.md\)", ".html)", re.sub(r"\bREADME\.md\)", "index.html)", index))
 
 
 def _with_its_folder(path: str) -> str | list[str]:

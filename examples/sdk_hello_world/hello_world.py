@@ -47,10 +47,10 @@ from a2a.types import (
 )
 from fastapi import FastAPI
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.middleware.protection import protect
 

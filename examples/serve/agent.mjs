@@ -17,7 +17,8 @@ async function callerOf(request) {
   const token = request.headers["a2a-caller-token"];
   if (token === undefined) throw new Error("not through the proxy");
   if (token === "") return "";
-  const rules = { issuer: "http://localhost:8080", audience: "http://127.0.0.1:9000", typ: "a2a-caller+jwt" };
+  const [issuer, audience] = ["http://localhost:8080", "http://127.0.0.1:9000"];
+  const rules = { issuer, audience, typ: "a2a-caller+jwt" };
   return (await jwtVerify(token, keys, rules)).payload.sub;
 }
 

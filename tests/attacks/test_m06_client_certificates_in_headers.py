@@ -14,7 +14,7 @@ import pytest
 
 from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.auth.certificate.proxy_forms import Nginx, Rfc9440, Traefik
-from a2a_trust.auth.certificate.source import CLAIMING_HEADERS
+from a2a_trust.auth.credentials import CLAIMING_HEADERS
 from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Identity
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol

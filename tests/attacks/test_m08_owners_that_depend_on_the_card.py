@@ -15,9 +15,8 @@ import pytest
 
 from a2a_trust.auth import BasicVerifier, CredentialKind, MemoryPasswords, SeveralIssuers
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.identities import AllIssued, FromDns, FromUri
-from a2a_trust.auth.certificate.verifier import CertificateVerifier
+from a2a_trust.auth.certificate.verifier import CertificateVerifier, ClientAuthority
 from a2a_trust.auth.credentials import CERTIFICATES
 from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier

@@ -12,13 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.auth.certificate.identities import AllIssued, FromDns
 from a2a_trust.auth.certificate.proxy_forms import Nginx
-from a2a_trust.auth.certificate.source import FromTls
-from a2a_trust.auth.certificate.verifier import CertificateVerifier
-from a2a_trust.auth.credentials import ClientCertificate, InQuery
+from a2a_trust.auth.certificate.verifier import CertificateVerifier, ClientAuthority
+from a2a_trust.auth.credentials import ClientCertificate, FromTls, InQuery
 from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.peers import Networks

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.principal import Principal
-from a2a_trust.card.security import CardSecurity
+from a2a_trust.card.merge import CardSecurity
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.application import FromApplication

@@ -51,7 +51,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     clock = Time()
-    for module in ("agents", "generated"):
+    for module in ("agents", "application"):
         monkeypatch.setattr(f"a2a_trust.middleware.{module}.monotonic", clock)
     return clock
 
@@ -144,7 +144,7 @@ async def test_many_requests_without_a_lifespan_ask_once_in_ten_seconds(http: st
 async def test_requests_that_end_early_ask_once_and_the_card_is_made_all_the_same(
     monkeypatch: pytest.MonkeyPatch, time: Time
 ) -> None:
-    monkeypatch.setattr("a2a_trust.middleware.generated.ASK_SECONDS", 0.5)
+    monkeypatch.setattr("a2a_trust.middleware.application.ASK_SECONDS", 0.5)
     application = Application(card_of(""))
     application.waits = anyio.Event()
     inner = late(application)
@@ -190,7 +190,7 @@ async def test_strangers_to_a_card_for_callers_have_nothing_made(time: Time) -> 
 
 
 async def test_an_agent_that_never_has_its_card_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_trust.middleware.generated.ASK_SECONDS", 60.0)
+    monkeypatch.setattr("a2a_trust.middleware.application.ASK_SECONDS", 60.0)
     application = Application(card_of("/ops"))
     application.waits = anyio.Event()
     agents = {"/billing": agent_at("/billing"), "/ops": agent_at("/ops", card=FromApplication())}
@@ -211,7 +211,7 @@ async def test_an_agent_that_never_has_its_card_takes_no_other_with_it(monkeypat
 async def test_readers_get_the_last_card_of_an_application_that_never_answers_again(
     monkeypatch: pytest.MonkeyPatch, time: Time
 ) -> None:
-    monkeypatch.setattr("a2a_trust.middleware.generated.ASK_SECONDS", 0.5)
+    monkeypatch.setattr("a2a_trust.middleware.application.ASK_SECONDS", 0.5)
     application = Application(card_of(""))
     async with (
         uvicorn_serving(late(application), "h11", lifespan="on") as origin,

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.middleware.application import FromApplication
 from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import CARD, KEY, verifiers

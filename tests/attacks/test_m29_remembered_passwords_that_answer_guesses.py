@@ -17,8 +17,7 @@ import pytest
 
 from a2a_trust.auth.basic.records import MemoryPasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
-from a2a_trust.auth.shared_counters import RedisCounters
-from a2a_trust.auth.throttle import FailureLimits
+from a2a_trust.auth.throttle import FailureLimits, RedisCounters
 from tests.attacks.test_m09_passwords_written_oddly import CARD_OF_BASIC
 from tests.auth.basic.test_verifier import PASSWORD, RECORD
 from tests.middleware.agent import Agent, guarded

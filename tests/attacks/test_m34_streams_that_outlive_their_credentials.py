@@ -12,7 +12,7 @@ import pytest
 from a2a_trust import JwtVerifier
 from a2a_trust.auth import Identity, SeveralIssuers
 from a2a_trust.auth.basic.verifier import BasicVerifier
-from a2a_trust.auth.issuers import asks_issuer
+from a2a_trust.auth.token_claims import asks_issuer
 from a2a_trust.errors import KeySourceUnavailableError
 from tests.auth.introspecting import active, introspecting, verifier_for
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, token

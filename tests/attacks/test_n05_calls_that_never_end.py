@@ -50,6 +50,15 @@ async def cancelled_streams(count: int) -> tuple[int, int]:
         return grown, service.calls - service.ended
 
 
+async def test_a_cancelled_stream_ends_in_its_call_and_knows_its_caller() -> None:
+    """The collector of garbage would end it later, in a task of its own."""
+    service = Service()
+    async with serving(guarded(), service.handler()) as client:
+        await cancel(client.method("SendStreamingMessage"), 20)
+        await until(lambda: service.calls == service.ended)
+    assert (service.ended, service.ended_for) == (20, 20)
+
+
 async def test_cancelled_streams_leave_nothing() -> None:
     grown, running = await cancelled_streams(300)
     assert grown < 300_000

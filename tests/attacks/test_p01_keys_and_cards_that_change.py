@@ -19,8 +19,7 @@ import pytest
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, verify_card
 from a2a_trust.client.memory import AdmittedCard, Remembered, VolatileCardMemory
-from a2a_trust.client.memory_postgres import PostgresCardMemory
-from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.memory_store import PostgresCardMemory, SqliteCardMemory
 from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import (
     CardMemoryError,
@@ -432,7 +431,7 @@ import json, sys, time
 from pathlib import Path
 from a2a_trust import TrustStore, generate_signer, sign_card, verify_card
 from a2a_trust.client.verification import TrustOnFirstUse
-from a2a_trust.client.memory_postgres import PostgresCardMemory
+from a2a_trust.client.memory_store import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import PinnedKeyError
 

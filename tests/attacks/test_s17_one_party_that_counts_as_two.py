@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from a2a_trust import ConfigurationError, Origins, TrustedKey, TrustStore, generate_signer, sign_card
 from a2a_trust.errors import PolicyNotMetError, UncoveredFieldsError
 from a2a_trust.keys import LocalSigner, SigningTool, all_of, n_of
-from a2a_trust.keys.jwk import PublicKey, public_key_from_object
-from a2a_trust.keys.keyset import KeySet
+from a2a_trust.keys.jwk import KeySet, PublicKey, public_key_from_object
 from a2a_trust.keys.trust.file import read_trust
 from a2a_trust.keys.trust.policy import Policy
 from a2a_trust.signing import Coverage

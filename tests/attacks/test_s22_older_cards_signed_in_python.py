@@ -17,7 +17,7 @@ from a2a_trust import TrustStore, sign_card
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.errors import CardVerificationError, FailureReason, RolledBackCardError
 from a2a_trust.keys import LocalSigner
-from a2a_trust.signing import SignedCard, many, sign, sign_cards
+from a2a_trust.signing import SignedCard, sign, sign_cards
 from tests.attacks.forgery import JSONObject
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
 
@@ -41,8 +41,7 @@ def signed_at(
     """Signs a card at a moment, by the defaults."""
 
     def signed(card: JSONObject, moment: float, **options: Any) -> bytes:
-        for module in (sign, many):
-            monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
+        monkeypatch.setattr(sign, "time", SimpleNamespace(time=lambda: moment))
         return json.dumps(request.param(card, owner, **options).card).encode()
 
     return signed

@@ -85,7 +85,7 @@ async def test_answers_as_long_as_they_may_be_fill_the_memory_by_bytes_and_not_b
         for each in names:
             await verifier.verify(each, NOW)
         assert len(verifier._valid) <= 4
-        assert verifier._valid.bytes <= 20 * 4_096
+        assert verifier._valid._bytes <= 20 * 4_096
 
 
 async def test_an_outage_is_not_remembered_of_a_token() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.discovery import OpenIdKeys
-from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import CredentialKind, Identity, TokenBinding
+from a2a_trust.auth.token_claims import SeveralIssuers
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.errors import (
     ConfigurationError,

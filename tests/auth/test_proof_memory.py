@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.proofs.memory import DroppedTimes, ProofMemory, VolatileProofMemory
-from a2a_trust.auth.proofs.postgres import PostgresProofMemory
-from a2a_trust.auth.proofs.redis import RedisProofMemory
-from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
+from a2a_trust.auth.proofs.shared import PostgresProofMemory, RedisProofMemory, SharedProofMemory, State, Use
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError
 from tests.auth.test_jwt import NOW
@@ -31,7 +29,7 @@ DAY = 86_400.0
 Make = Callable[..., ProofMemory]
 
 
-class OfTheTest(SharedProofMemory):
+class OfTheTest(SharedProofMemory[Any]):
     """A memory in a database whose clock is that of the test; it closes its connections when nothing waits."""
 
     waiting = 0

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth import look_ups
 from a2a_trust.auth.proofs import sqlite as proofs_in_sqlite
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
+from a2a_trust.base import cache
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.auth.test_jwt import NOW
 from tests.waiting import settled, until
@@ -185,7 +185,7 @@ async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(
 
 
 async def test_a_flood_does_not_wait_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_ups, "_WAITING", 10)
+    monkeypatch.setattr(cache, "_WAITING", 10)
     memory = SqliteProofMemory(path, create=True, timeout=0.5)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

@@ -13,9 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from a2a_trust.auth import shared_counters
-from a2a_trust.auth.shared_counters import Counter, RedisCounters
-from a2a_trust.auth.throttle import FailureLimits, Throttle
+from a2a_trust.auth import throttle
+from a2a_trust.auth.throttle import Counter, FailureLimits, RedisCounters, Throttle
 from a2a_trust.base.databases import availability
 from a2a_trust.base.databases import redis as databases
 from a2a_trust.errors import (
@@ -60,8 +59,8 @@ def limits(shared: RedisCounters, by_credential: str = "3/hour", by_peer: str = 
 @pytest.fixture(autouse=True)
 def _patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a trip than requests wait."""
-    monkeypatch.setattr(shared_counters, "REQUEST_SECONDS", 60.0)
-    monkeypatch.setattr(shared_counters, "_ROUND_TRIP_SECONDS", 60.0)
+    monkeypatch.setattr(throttle, "REQUEST_SECONDS", 60.0)
+    monkeypatch.setattr(throttle, "_ROUND_TRIP_SECONDS", 60.0)
 
 
 async def goes_away(work: Coroutine[Any, Any, Any], when: Callable[[], bool]) -> None:
@@ -139,8 +138,8 @@ class InThisProcess(RedisCounters):
         self.failures = failures
         self.is_down = False
 
-    def _windows(self, counters: Iterable[Counter]) -> dict[Counter, shared_counters._SharedWindow | None]:
-        return {each: shared_counters._SharedWindow(self.failures.get(each.key, 0), each.seconds) for each in counters}
+    def _windows(self, counters: Iterable[Counter]) -> dict[Counter, throttle._SharedWindow | None]:
+        return {each: throttle._SharedWindow(self.failures.get(each.key, 0), each.seconds) for each in counters}
 
     async def _read(self, counters: tuple[Counter, ...]) -> Any:
         with self._server.pause.attempt():
@@ -491,7 +490,7 @@ async def test_without_redis_each_process_counts_for_itself(
 async def test_a_frozen_redis_delays_one_request_and_then_none_for_a_second(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_counters, "_ROUND_TRIP_SECONDS", 2.0)
+    monkeypatch.setattr(throttle, "_ROUND_TRIP_SECONDS", 2.0)
     clock = Clock()
     monkeypatch.setattr(availability, "time", SimpleNamespace(monotonic=clock))
     many = {"by_credential": "1000/hour", "by_peer": "1000/hour"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth import RedisTokenCache, token_cache
+from a2a_trust.auth import RedisTokenCache, introspection
 from a2a_trust.auth.introspection import IntrospectionVerifier
 from a2a_trust.auth.providers import keycloak_introspection, zitadel
 from a2a_trust.base.databases import availability
@@ -47,8 +47,8 @@ def own_redis() -> Iterator[RedisServer]:
 @pytest.fixture(autouse=True)
 def _patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer for a trip, or for a question, than requests wait."""
-    monkeypatch.setattr(token_cache, "REQUEST_SECONDS", 60.0)
-    monkeypatch.setattr(token_cache, "_ROUND_TRIP_SECONDS", 60.0)
+    monkeypatch.setattr(introspection, "REQUEST_SECONDS", 60.0)
+    monkeypatch.setattr(introspection, "_ROUND_TRIP_SECONDS", 60.0)
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ class Dictionary:
 async def test_replicas_share_answers_that_are_sealed_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """What verifiers make of a shared cache; the tests below have a real Redis."""
     redis = Dictionary()
-    monkeypatch.setattr(token_cache, "RedisServer", lambda *_, **__: redis)
+    monkeypatch.setattr(introspection, "RedisServer", lambda *_, **__: redis)
     async with (
         introspecting(good=active()) as server,
         replicas(server, "redis://127.0.0.1/0", 4) as (one, two, three, four),
@@ -436,7 +436,7 @@ async def test_without_redis_each_replica_asks_the_issuer(
 async def test_a_frozen_redis_delays_one_request_and_then_none_for_a_second(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_cache, "_ROUND_TRIP_SECONDS", 2.0)
+    monkeypatch.setattr(introspection, "_ROUND_TRIP_SECONDS", 2.0)
     clock = Clock()
     monkeypatch.setattr(availability, "time", SimpleNamespace(monotonic=clock))
     tokens = [f"t{number}" for number in range(60)]
@@ -472,7 +472,7 @@ async def test_while_the_issuer_is_down_the_answers_of_other_replicas_count(redi
 async def test_an_emptied_redis_and_another_secret_are_misses(
     redis_url: str, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "a2a_trust.auth.token_cache")
+    caplog.set_level(logging.WARNING, "a2a_trust.auth.introspection")
     async with introspecting(good=active()) as server, replicas(server, redis_url, 3) as (one, two, three):
         await one.verify("good", NOW)
         with redis_server.client() as client:

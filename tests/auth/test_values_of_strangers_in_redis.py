@@ -11,7 +11,7 @@ import pytest
 
 from a2a_trust.auth import FailureLimits, RedisCounters, RedisProofMemory
 from a2a_trust.auth.throttle import Throttle
-from a2a_trust.base.databases.addresses import DatabaseUrl
+from a2a_trust.base.databases.availability import DatabaseUrl
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.databases import RedisServer
 from tests.tables import walk

@@ -17,8 +17,8 @@ import httpcore
 import pytest
 
 from a2a_trust import generate_signer, providers
-from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.auth.token_claims import SeveralIssuers
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.keys import LocalSigner
 from tests.auth.proofs import CLIENT

@@ -36,10 +36,9 @@ from a2a_trust.auth.principal import Principal
 from a2a_trust.base.strict_json import MAX_BYTES, parse
 from a2a_trust.card.given import read_given
 from a2a_trust.card.models import AgentCard, model_of
-from a2a_trust.endpoints import CardSigner, ExtendedCardEndpoint, FixedCard
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
-from a2a_trust.middleware import CardEnforcementMiddleware
+from a2a_trust.middleware import CardEnforcementMiddleware, CardSigner, ExtendedCardEndpoint, FixedCard
 from a2a_trust.middleware.card import CardSignedHere
 from tests.servers.environments import answer_of, python_of
 from tests.signing.cards import legacy_card

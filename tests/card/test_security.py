@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.card.merge import merged_card
+from a2a_trust.card.merge import CardSecurity, merged_card
 from a2a_trust.card.models import AgentCard
 from a2a_trust.card.schema import SCHEME_TYPES
-from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import ApiKeyScheme, CardView, read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.signer import generate_signer

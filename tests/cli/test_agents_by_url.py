@@ -58,7 +58,7 @@ def command(
     names = Names(agent_test=[["127.0.0.1"]], mirror_test=[["127.0.0.1"]])
     origins = [agent.origin(HOST), agent.origin(MIRROR)]
     fetcher = Fetcher(private_origins=origins, ssl_context=authority.client(), resolver=names)
-    monkeypatch.setattr("a2a_trust.client.flow.Fetcher", lambda: fetcher)
+    monkeypatch.setattr("a2a_trust.client.verification.Fetcher", lambda: fetcher)
     monkeypatch.setattr("a2a_trust.base.net.fetcher.Fetcher", lambda: fetcher)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
@@ -472,7 +472,7 @@ def test_private_addresses_are_those_of_the_origin_that_was_typed(
         names = Names(agent_test=[["127.0.0.1"]], mirror_test=[["127.0.0.1"]])
         return Fetcher(private_origins=private_origins, ssl_context=authority.client(), resolver=names)
 
-    for where in ("a2a_trust.client.flow.Fetcher", "a2a_trust.base.net.fetcher.Fetcher"):
+    for where in ("a2a_trust.client.verification.Fetcher", "a2a_trust.base.net.fetcher.Fetcher"):
         monkeypatch.setattr(where, fetcher)
     here, mirror = agent.origin(HOST), agent.origin(MIRROR)
     agent.pages[KEY_SET] = json.dumps(publish_jwks([OWNER.public_key])).encode()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, key_id_of
 from a2a_trust.auth.principal import Identity
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.errors import InvalidCredentialsError
 from tests.cli.conftest import Done, Run
 
@@ -132,7 +132,7 @@ def test_a_key_that_is_given_as_an_argument_is_neither_taken_nor_repeated(run: R
     imported = run("api-key", "import", *STORE, "--owner", "alice", FOREIGN)
     assert said_nothing_of(FOREIGN, imported)
     assert imported.code == 6
-    assert "never the key itself" in imported.err
+    assert "never the API key itself" in imported.err
     assert said_nothing_of(key, run("api-key", "revoke", *STORE, key))
     assert said_nothing_of(key, run("api-key", "rotate", *STORE, key, "--json"))
     assert verified(tmp_path, key).subject == "alice"

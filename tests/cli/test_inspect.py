@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.cli.main import main
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.signing.sign import sign_card
 from tests.cli.conftest import CARD, Run

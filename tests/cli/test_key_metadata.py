@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from a2a_trust.cli.main import main
 from a2a_trust.keys.files import private_key_bytes
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from tests.cli.conftest import CARD, Done
 from tests.keys.pss_pem import SHA, parameters, private_pem, public_pem

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.base.files.atomic import FileToWrite
-from a2a_trust.cli.main import main
 from tests.cli.conftest import Run
 
 
@@ -37,19 +35,6 @@ def test_a_key_is_never_overwritten(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "key.pem").exists()
 
 
-@pytest.mark.parametrize("way", ["link", "group may read it", "as it was made"])
-def test_only_a_key_as_keygen_leaves_it_is_completed(way: str, run: Run, tmp_path: Path) -> None:
-    assert run("keygen", "-o", "key.pem").code == 0
-    (tmp_path / "key.jwks.json").unlink()
-    if way == "link":
-        (tmp_path / "key.pem").rename(tmp_path / "other.pem")
-        (tmp_path / "key.pem").symlink_to("other.pem")
-    elif way == "group may read it":
-        (tmp_path / "key.pem").chmod(0o640)
-    done = run("keygen", "-o", "key.pem")
-    assert (done.code, "is not overwritten" in done.err) == ((0, False) if way == "as it was made" else (2, True))
-
-
 def test_names_of_temporaries_are_refused_as_targets_and_as_keys(run: Run, card: Path, key: Path) -> None:
     reserved = card.with_name(".card.json.a2a-sign")
     done = run("card.json", "--key", key, "-o", reserved.name)
@@ -59,24 +44,6 @@ def test_names_of_temporaries_are_refused_as_targets_and_as_keys(run: Run, card:
     reserved.chmod(0o600)
     done = run("card.json", "--key", reserved.name)
     assert (done.code, "is a temporary file" in done.err) == (2, True)
-
-
-@pytest.mark.parametrize("is_equal", [True, False])
-def test_another_keygen_may_complete_the_same_key_meanwhile(
-    is_equal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit, public = FileToWrite.commit, tmp_path / "key.jwks.json"
-
-    def second_is_faster(file: FileToWrite) -> None:
-        commit(file)
-        if file.path.name == "key.pem":
-            monkeypatch.undo()
-            assert main(["keygen", "-o", str(file.path)]) == 0
-            if not is_equal:
-                public.write_text("{}")
-
-    monkeypatch.setattr(FileToWrite, "commit", second_is_faster)
-    assert main(["keygen", "-o", str(tmp_path / "key.pem")]) == (0 if is_equal else 2)
 
 
 @pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "RS512", "PS256"])

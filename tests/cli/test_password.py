@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.principal import Identity
+from a2a_trust.auth.record_table import SqlitePasswords
 from a2a_trust.errors import InvalidCredentialsError
 from tests.cli.conftest import COMMAND, Run
 

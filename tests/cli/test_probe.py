@@ -58,7 +58,7 @@ def test_a_doubt_fails_the_command_only_if_it_is_asked_to(run: Run) -> None:
 def test_the_report_as_json_has_verdicts_findings_and_proofs(run: Run) -> None:
     with serving(guard=lambda asked: None if asked.binding == "rest" else by_key(asked)) as served:
         report = run("probe", served.url, PRIVATE, "--json").json
-    assert (report["command"], report["ok"], report["exit"], report["enforcing"]) == ("probe", False, 1, 0)
+    assert (report["command"], report["ok"], report["exit"]) == ("probe", False, 1)
     (agent,) = report["results"]
     assert (agent["url"], agent["name"], agent["verdict"]) == (served.url, "Ledger", "not enforced")
     assert [each["verdict"] for each in agent["requirements"]] == ["enforced", "not enforced"]
@@ -82,7 +82,7 @@ def test_a_list_of_agents_ends_with_a_sum(run: Run, tmp_path: Path) -> None:
     with serving() as good, serving(guard=lambda _: None) as bad:
         (tmp_path / "agents.txt").write_text(f"# ours\n{good.url}\n\n{bad.url}\nhttp://127.0.0.1:9\n")
         done = run("probe", "--list", "agents.txt", PRIVATE)
-        assert done.out.splitlines()[-1] == "1 of 3 agents enforce their card"
+        assert done.out.splitlines()[-1] == "3 agents: 1 enforced, 1 not enforced, 1 input-output"
         assert "127.0.0.1:9" in done.err
         assert done.code == 1
         report = run("probe", "--list", "agents.txt", PRIVATE, "--json").json

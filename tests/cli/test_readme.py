@@ -1,4 +1,4 @@
-"""The README is true: word for word, in order, in an empty folder, its commands and its Python run."""
+"""The README is true: its blocks run as they stand, in the environment that it makes, and print what it shows."""
 
 from __future__ import annotations
 
@@ -6,108 +6,65 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
-import httpx
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
 
-from tests.base.net.test_fetcher import Authority
-from tests.client.agents import NEW, Page, serving_agent
 from tests.conftest import ROOT
-from tests.servers.serving import free_port, serving
+from tests.docs.installed import installed
+from tests.docs.newcomer import Newcomer
+from tests.docs.pages import PAGES
+from tests.tiers import missing
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(console|python)\n(.*?)```", README, re.DOTALL)
-PYTHON = [text for language, text in BLOCKS if language == "python"]
-
-
-#: What a program of the README finds when it asks for its agent: one on this machine, by its name and over TLS.
-INTERNET = """
-import ssl
-import a2a_trust.client.flow
-from a2a_trust.base.net.fetcher import Fetcher
-
-class Names:
-    async def resolve(self, host, port):
-        return ["127.0.0.1"]
-
-class FetcherToHere(Fetcher):
-    async def fetch(self, url, **rest):
-        return await super().fetch(url.replace("{host}", "{host}:{port}", 1), **rest)
-
-fetcher = FetcherToHere(
-    private_origins=["https://{host}:{port}"],
-    ssl_context=ssl.create_default_context(cafile="authority.pem"),
-    resolver=Names(),
-)
-a2a_trust.client.flow.Fetcher = lambda: fetcher
-"""
-AGENT = "georoute-agent.example.com"
-
-
-def ask_the_agent(text: str, folder: Path) -> None:
-    """Run what asks the agent while it serves the card that the blocks before have signed."""
-    authority, card = Authority(folder), folder / "card.json"
-    (folder / "authority.pem").write_bytes(authority.certificate.public_bytes(Encoding.PEM))
-    with serving_agent(authority.server(AGENT)) as agent:
-        agent.pages[NEW] = Page(body=card.read_bytes())
-        run(INTERNET.replace("{host}", AGENT).replace("{port}", str(agent.port)) + text, "python", folder)
-        assert agent.paths() == [NEW]
+README = PAGES["README.md"]
+BEFORE, INSTALL, REST = re.split(r"(?m)^## Install$|^(?=## Sign$)", README)
+PYTHON = re.findall(r"(?ms)^```python\n(.*?)^```$", README)
 
 
 def run(text: str, language: str, folder: Path) -> str:
-    if language == "python":
-        command = [sys.executable, "-W", "error", "-c", text]
-    else:
-        lines = [line.removeprefix("$ ") for line in text.strip().splitlines()]
-        command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "XDG_CONFIG_HOME": str(folder / "config")},
-        capture_output=True,
-        text=True,
-    )
+    """What the commands of a block print; tests/cli/test_reference.py runs those of its page."""
+    assert language == "console"
+    lines = [line.removeprefix("$ ") for line in text.strip().splitlines()]
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
+    command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{text}\n{done.stderr}"
-    assert language == "console" or not done.stderr, f"{text}\n{done.stderr}"
     return done.stdout
 
 
 @pytest.mark.real
-def test_the_readme_runs_word_for_word_from_a_clone(tmp_path: Path) -> None:
-    # What `make demo` leaves in a clone: the examples, and the virtual environment that the tests run in.
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    (tmp_path / ".venv").symlink_to(Path(sys.executable).parent.parent)
-    session = "source .venv/bin/activate\n"
-    for language, text in BLOCKS:
-        if language == "python" and "protect(" in text:
-            (tmp_path / "agent.py").write_text(text)  # as the README says; it runs in the server
-        elif "fetch_card(" in text:
-            ask_the_agent(text, tmp_path)
-        else:
-            run(text if language == "python" else session + text, language, tmp_path)
-    assert "signatures" in (tmp_path / "card.json").read_text()
-    url = f"http://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "uvicorn", "agent:app", "--port", url.rpartition(":")[2]]
-    with serving(command, url, {}, tmp_path):
-        key = (tmp_path / "ann.key").read_text().strip()
-        assert httpx.get(f"{url}/docs").status_code == 401
-        assert httpx.get(f"{url}/docs", headers={"X-API-Key": f"{key}x"}).status_code == 401
-        assert httpx.get(f"{url}/docs", headers={"X-API-Key": key}).status_code == 200
-        assert httpx.get(f"{url}/.well-known/agent-card.json").json()["name"] == "Invoice Agent"
-
-
-@pytest.mark.parametrize("text", PYTHON, ids=["sign", "verify", "protect"])
-def test_each_job_takes_ten_lines_of_python_at_most(text: str) -> None:
-    assert len([line for line in text.splitlines() if line.strip()]) <= 10
+def test_a_newcomer_installs_signs_verifies_protects_and_probes(tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        missing("curl", "real-packaging")
+    Newcomer(tmp_path, installed(tmp_path, INSTALL), 8000).follow(REST)
+    assert {"card.json", "verify.py", "agent.py", "ann.key"} <= {file.name for file in tmp_path.iterdir()}
 
 
 def test_there_is_a_block_for_each_job() -> None:
-    assert "sign_card(" in PYTHON[0]
-    assert "fetch_card(" in PYTHON[1]
-    assert "protect(" in PYTHON[2]
+    sections = dict(re.findall(r"(?ms)^## (\w+)\n(.*?)(?=^## )", README))
+    jobs = {"Sign": "a2a-sign card.json", "Verify": "verify_card(", "Protect": "protect(", "Probe": "a2a-sign probe"}
+    assert {job: text in "".join(re.findall(r"(?ms)^```.*?^```$", sections[job])) for job, text in jobs.items()} == (
+        dict.fromkeys(jobs, True)
+    )
+
+
+@pytest.mark.parametrize("text", PYTHON, ids=["verify", "protect"])
+def test_each_job_takes_fifteen_lines_of_python_at_most(text: str) -> None:
+    assert len([line for line in text.splitlines() if line.strip()]) <= 15
+
+
+def test_the_targets_at_the_top_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"(?m)^make (\w+)", BEFORE)
+    assert targets == ["demo", "test"]
+    assert [target for target in targets if not re.search(rf"(?m)^{target}:", makefile)] == []
+
+
+def test_what_it_counts_is_there() -> None:
+    frameworks, presets = map(int, re.findall(r"\[(\d+) of them\]", README))
+    pages = [name for name in PAGES if re.match(r"docs/frameworks/(?!README)", name)]
+    lines = re.findall(r"(?m)^\| \[.*?\]\(.*?\) \| `\w+\(", PAGES["docs/providers/README.md"])
+    assert (frameworks, presets) == (len(pages), len(lines))
 
 
 def test_every_file_that_the_documents_link_to_is_there() -> None:

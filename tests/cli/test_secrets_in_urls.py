@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from a2a_trust.auth import RedisApiKeys
-from a2a_trust.base.databases.addresses import DatabaseUrl
+from a2a_trust.base.databases.availability import DatabaseUrl
 from a2a_trust.errors import ConfigurationError
 from tests.cli.conftest import Run
 from tests.databases import RedisServer, temporary_folder

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
-from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys, SqlitePasswords
 from tests.cli.conftest import COMMAND, Run
 
 pytestmark = pytest.mark.usefixtures("cheap_hashes")

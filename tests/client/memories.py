@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.client.memory import VolatileCardMemory
-from a2a_trust.client.memory_postgres import PostgresCardMemory
-from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.memory_store import PostgresCardMemory, SqliteCardMemory
 
 __all__ = ["KINDS", "Memory", "memory_of"]
 

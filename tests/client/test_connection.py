@@ -81,7 +81,8 @@ def test_two_event_loops_share_one_search() -> None:
         answers.append(asyncio.run(call()))
 
     async def call() -> int:
-        return (await transport.handle_async_request(httpx.Request("POST", f"{ORIGIN}/rpc"))).status_code
+        answer: httpx.Response = await transport.handle_async_request(httpx.Request("POST", f"{ORIGIN}/rpc"))
+        return answer.status_code
 
     async def second() -> int:
         calling = asyncio.create_task(call())
@@ -146,7 +147,8 @@ def test_a_transport_of_a_thread_that_calls_through_its_own_client_goes_on() -> 
         return httpx.Response(200, content=CARD if request.url.path == NEW else b"")
 
     def call() -> int:
-        return transport.handle_request(rpc()).status_code
+        answer: httpx.Response = transport.handle_request(rpc())
+        return answer.status_code
 
     transport = VerifyingTransport(httpx.MockTransport(answer), trusting(HOST))
     waiting = threading.Thread(target=call, daemon=True)

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from a2a_trust.client.flow import Ask, Awaited, Awaiting, Flow, InThread, Slots, Within, run, run_async
+from a2a_trust.client.flow import Ask, Awaited, Awaiting, Flow, InThread, Slot, Slots, Within, run, run_async
 from tests.attacks.test_c05_traces_of_credentials import traces_of
 
 Run = Callable[[Flow[Any]], Any]
@@ -87,7 +87,7 @@ def test_a_cancelled_flow_cleans_up_and_ends_its_turn() -> None:
     driver, turns, done = Awaiting(), Slots(), list[str]()
 
     def flow() -> Flow[None]:
-        turn = turns.begin("key")
+        turn = Slot(turns, "key")
         try:
             assert not (yield from turn.wait())
             yield Awaited(anyio.sleep_forever)
@@ -109,7 +109,7 @@ def one_step(step: Any) -> Flow[Any]:
 
 
 def taking(turns: Slots, order: list[str], name: str, key: str = "key") -> Flow[None]:
-    turn = turns.begin(key)
+    turn = Slot(turns, key)
     try:
         if (yield from turn.wait()):
             order.append(f"{name} waited")
@@ -142,7 +142,7 @@ def test_a_flow_that_is_cancelled_while_it_waits_lets_the_next_one_in() -> None:
     turns, order = Slots(), list[str]()
 
     async def main() -> None:
-        driver, first = Awaiting(), turns.begin("key")
+        driver, first = Awaiting(), Slot(turns, "key")
         waiting = [asyncio.create_task(driver.run(taking(turns, order, name))) for name in "ab"]
         while len(turns._queues["key"]) < 3:
             await asyncio.sleep(0)
@@ -159,7 +159,7 @@ def test_a_turn_that_comes_to_a_cancelled_flow_is_passed_on() -> None:
     turns, order = Slots(), list[str]()
 
     async def main() -> None:
-        driver, first = Awaiting(), turns.begin("key")
+        driver, first = Awaiting(), Slot(turns, "key")
         waiting = [asyncio.create_task(driver.run(taking(turns, order, name))) for name in "ab"]
         while len(turns._queues["key"]) < 3:
             await asyncio.sleep(0)
@@ -174,7 +174,7 @@ def test_a_turn_that_comes_to_a_cancelled_flow_is_passed_on() -> None:
 
 def test_threads_wait_for_each_other() -> None:
     turns, order = Slots(), list[str]()
-    first = turns.begin("key")
+    first = Slot(turns, "key")
     thread = threading.Thread(target=lambda: run(taking(turns, order, "thread")))
     thread.start()
     while len(turns._queues["key"]) < 2:
@@ -187,7 +187,7 @@ def test_threads_wait_for_each_other() -> None:
 
 def test_a_call_within_a_call_of_its_thread_does_not_wait_for_itself() -> None:
     turns, order = Slots(), list[str]()
-    outer = turns.begin("key")
+    outer = Slot(turns, "key")
     run(taking(turns, order, "inner"))
     assert order[-1:] == ["inner ends"]
     outer.end()

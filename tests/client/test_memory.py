@@ -28,8 +28,7 @@ from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_si
 from a2a_trust.base.dates import CLOCK_SKEW
 from a2a_trust.client.location import location_of
 from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
-from a2a_trust.client.memory_postgres import PostgresCardMemory
-from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.client.memory_store import PostgresCardMemory, SqliteCardMemory
 from a2a_trust.client.verification import TrustOnFirstUse
 from a2a_trust.errors import CardMemoryError, ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.keys import LocalSigner

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from a2a_trust.base.databases.migrate import migrate
+from a2a_trust.base.databases.postgres import migrate
 from a2a_trust.base.net.urls import MAX_URL
 from a2a_trust.client import PostgresCardMemory
 from a2a_trust.client.location import Location, location_of

@@ -14,8 +14,9 @@ from a2a_trust.keys.jwk import (
     public_key_from_jwk,
     public_key_from_object,
     public_key_from_pem,
+    publish_jwks,
+    read_jwks,
 )
-from a2a_trust.keys.keyset import publish_jwks, read_jwks
 from tests.conformance.conftest import Row
 from tests.tables import walk
 

@@ -14,9 +14,8 @@ import pytest
 from a2a_trust.errors import InvalidSignatureError, MalformedError, TrustError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
-from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
+from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, read_jwks
 from a2a_trust.keys.jws import read_header, verify_jws
-from a2a_trust.keys.keyset import read_jwks
 from tests.conformance.conftest import Row, Rows
 from tests.tables import walk
 

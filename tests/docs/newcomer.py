@@ -15,10 +15,21 @@ from typing import Final
 
 from tests.servers.serving import free_port, serving
 
-__all__ = ["Newcomer"]
+__all__ = ["Newcomer", "commands_of", "is_shown"]
 
 _SERVERS: Final = ("uvicorn ", "python -m http.server ", "nginx ")
 _COMMAND_SECONDS: Final = 60
+
+
+def commands_of(block: str) -> list[tuple[str, str]]:
+    """The commands of a block, each with the lines that it prints; a command may have several lines."""
+    return re.findall(r"(?m)^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block)
+
+
+def is_shown(printed: str, shown: str) -> bool:
+    """Whether a page shows what a command printed."""
+    lines = ["(?:.*\n)*" if line == "…\n" else re.escape(line).replace("…", ".*") for line in shown.splitlines(True)]
+    return re.fullmatch("".join(lines), printed) is not None
 
 
 class Newcomer:
@@ -48,8 +59,10 @@ class Newcomer:
                 if language != "console":
                     (self._folder / name).write_text(block, encoding="utf-8")
                     continue
-                for command, shown in re.findall(r"(?m)^\$ (.*)\n((?:(?!\$ ).*\n)*)", block):
-                    if command.startswith(_SERVERS):
+                for command, shown in commands_of(block):
+                    if variable := re.fullmatch(r"export (\w+)=(\S+)", command):
+                        self._environment[variable[1]] = variable[2]
+                    elif command.startswith(_SERVERS):
                         (port,) = (port for port in servers if port in command)
                         self._serve(command, port, servers[port])
                     else:
@@ -75,11 +88,8 @@ class Newcomer:
             timeout=_COMMAND_SECONDS,
             check=False,
         )
-        lines = [
-            "(?:.*\n)*" if line == "…\n" else re.escape(line).replace("…", ".*") for line in shown.splitlines(True)
-        ]
         printed = done.stdout if done.stdout.endswith("\n") or not done.stdout else f"{done.stdout}\n"
-        assert re.fullmatch("".join(lines), printed), f"{command}\n{printed}"
+        assert is_shown(printed, shown), f"{command}\n{printed}"
 
     def _serve(self, command: str, port: str, server: ExitStack) -> None:
         server.close()

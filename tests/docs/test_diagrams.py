@@ -26,7 +26,7 @@ pytestmark = pytest.mark.real
 @pytest.fixture(scope="module")
 def node() -> tuple[str, Path]:
     try:
-        return node_environment(ROOT / "docs" / "site" / "mermaid")
+        return node_environment(ROOT / "docs" / "site" / "scripts")
     except SdkUnavailableError as error:
         missing(f"mermaid ({error})", "real-sdks")
 
@@ -47,7 +47,7 @@ def problems_of(node: tuple[str, Path], texts: list[str]) -> list[str | None]:
 
 def test_mermaid_can_draw_them(node: tuple[str, Path]) -> None:
     problems = dict(zip(DIAGRAMS, problems_of(node, [*DIAGRAMS.values()]), strict=True))
-    assert len(problems) > 50
+    assert len(problems) > 10
     assert {name: problem for name, problem in problems.items() if problem is not None} == {}
 
 

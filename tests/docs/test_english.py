@@ -30,6 +30,14 @@ BEGINNINGS = re.compile(
 )
 MODULES = sorted((ROOT / "a2a_trust").glob("**/*.py"))
 LONGEST = 140
+#: Words of a sentence.
+LONGEST_SENTENCE = 35
+#: Pages that still have longer sentences.
+LONGER = {
+    *("CHANGELOG.md", "SECURITY.md", "docs/a2a-sign.md", "docs/cards.md", "docs/clients.md", "docs/credentials.md"),
+    *("docs/frameworks/beeai.md", "docs/frameworks/google-adk.md", "docs/frameworks/langgraph.md"),
+    *("docs/frameworks/pydantic-ai.md", "docs/frameworks/strands.md", "docs/memory.md"),
+}
 
 
 def without_code(page: str) -> str:
@@ -72,6 +80,32 @@ def test_the_lines_of_the_pages_can_be_read_as_they_are() -> None:
     assert too_long == []
 
 
+def sentences(page: str) -> list[str]:
+    """The sentences of a page without code; each item of a list, each cell and each heading ends one."""
+    text = re.sub(r"(?s)<!-- made by .*?: begin -->.*?<!-- .*?end -->", "", page)
+    text = re.sub(r"(?ms)^( *)```.*?^\1```$", "\n\n", text)
+    text = re.sub(r"`[^`\n]*(?:\n[^`\n]*)?`", "`", re.sub(r"\]\([^)]*\)", "]", text))
+    text = re.sub(r"(?m)^\|.*$", lambda row: "\n\n" + row[0].replace("|", "\n\n") + "\n\n", text)
+    text = re.sub(r"(?m)^( *(?:-|\d+\.|#+) .*)", r"\n\n\1", re.sub(r"(?m)^(#+ .*)$", r"\1\n\n", text))
+    parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text)]
+    return [each for part in parts if part for each in re.split(r"(?<=[.!?])[*)\"]*\s+(?=[A-Z`\[*(\"])", part)]
+
+
+def words_of(sentence: str) -> int:
+    return len(re.findall(r"\S*[\w`]\S*", sentence))
+
+
+def test_no_sentence_of_the_pages_is_too_long() -> None:
+    found = {
+        name: long
+        for name, page in PAGES.items()
+        if (long := [each for each in sentences(page) if words_of(each) > LONGEST_SENTENCE])
+    }
+    assert {name: long for name, long in found.items() if name not in LONGER} == {}
+
+
 def test_the_faults_are_found() -> None:
+    page = "# A b\n\nOne `two\nthree` four. Five.\n- six\n| x | y z |\n"
+    assert [words_of(each) for each in sentences(page)] == [2, 3, 1, 1, 1, 2]
     assert len(faults("Whoever signs is told. What counts is the licence. He mends it. What is it?")) == 6
     assert faults("Sign the card. It is canonicalized for each key, and takes two for one.") == []

@@ -1,26 +1,16 @@
-"""docs/lint.md and docs/operations.md are true: their commands and programs run."""
+"""docs/lint.md is true: its commands run. docs/operations.md names one path in its program and its probe."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
-from a2a_trust import ApiKeyVerifier, SqliteApiKeys, protect
-from a2a_trust.auth import MemoryApiKeys
 from a2a_trust.cli.main import main
+from tests.docs.newcomer import commands_of, is_shown
 from tests.docs.pages import PAGES
-from tests.tiers import missing
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -39,9 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_lint_prints_what_its_page_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (session,) = blocks("docs/lint.md", "console")
-    command, _, shown = session.partition("\n")
-    assert main(command.removeprefix("$ a2a-sign ").split()) == 0
-    assert capsys.readouterr().out == shown
+    ((command, shown),) = commands_of(session)
+    assert main(command.removeprefix("a2a-sign ").split()) == 0
+    assert is_shown(capsys.readouterr().out, shown)
 
 
 def test_the_step_for_code_scanning_writes_sarif(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,44 +42,9 @@ def test_the_step_for_code_scanning_writes_sarif(folder: Path, capsys: pytest.Ca
     assert f"sarif_file: {file}\n" in workflow
 
 
-@pytest.mark.real
-def test_each_command_copies_a_store_in_use(folder: Path) -> None:
-    if shutil.which("sqlite3") is None:
-        missing("sqlite3", "real-databases")
-    keys = SqliteApiKeys("keys.db", create=True)
-    keys.create(owner="ann")
-    commands, *_ = blocks("docs/operations.md", "console")
-    for command in commands.splitlines():
-        Path("keys-2026-11-22.db").unlink(missing_ok=True)
-        subprocess.run(["bash", "-c", command.removeprefix("$ ")], check=True)
-        assert [record.owner for record in SqliteApiKeys("keys-2026-11-22.db").records()] == ["ann"]
-
-
-def test_readiness_is_as_the_page_shows() -> None:
-    program, endpoint = blocks("docs/operations.md", "python")[1:]
-    names: dict[str, Any] = {"JSONResponse": JSONResponse}
-    exec(program, names)
-    exec(endpoint, names)
-    verifiers = {"key": ApiKeyVerifier(MemoryApiKeys())}
-    app = Starlette(routes=[Route("/status", names["status"])])
-    names["app"] = protect(app, card=blocks("docs/tutorial.md", "json")[0], verifiers=verifiers, rules=names["rules"])
-    path = re.findall(r"    path: (\S+)\n", blocks("docs/operations.md", "yaml")[0])[0]
-
-    async def ask() -> tuple[httpx.Response, str]:
-        found = await names["status"](None)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a") as http:
-            return await http.get(path), json.loads(found.body)
-
-    answer, found = asyncio.run(ask())
-    assert (answer.status_code, answer.text) == (200, "ready")
-    assert found == json.loads(blocks("docs/operations.md", "json")[-1])
-
-
-def test_the_agent_of_operations_starts(folder: Path) -> None:
-    assert main(["keys", "create", "ring.json"]) == 0
-    assert main(["card.json", "--key", "ring.json"]) == 0
-    SqliteApiKeys("keys.db", create=True)
-    program = blocks("docs/operations.md", "python")[0]
-    names = {"agent": Starlette()}
-    exec(compile(program.replace("/etc/agent/", ""), "docs/operations.md", "exec"), names)
-    assert callable(names["app"])
+def test_the_probe_of_kubernetes_asks_the_path_of_the_page() -> None:
+    (program,) = blocks("docs/operations.md", "python")
+    (probe,) = blocks("docs/operations.md", "yaml")
+    (path,) = re.findall(r"    path: (\S+)\n", probe)
+    assert probe.startswith("readinessProbe:\n  httpGet:\n")
+    assert f'readiness_path="{path}"' in program

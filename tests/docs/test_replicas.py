@@ -1,4 +1,4 @@
-"""docs/operations.md is true: the rights that it lists are what the servers of replicas need in PostgreSQL."""
+"""docs/replicas.md is true: the rights that it lists are what the servers of replicas need in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from tests.docs.pages import PAGES
 
 pytestmark = pytest.mark.real
 
-SECTION = (
-    PAGES["docs/operations.md"].partition("### Three replicas behind nginx\n")[2].partition("### Rotate a signing")[0]
-)
+SECTION = PAGES["docs/replicas.md"].partition("## Three replicas behind nginx\n")[2]
 
 
 def test_servers_work_with_the_rights_of_the_page(

@@ -1,4 +1,7 @@
-"""docs/schemes.md is true: each agent, client and command runs as it stands, with the built wheel and real servers."""
+"""docs/schemes.md is true: each agent, client and command runs as it stands, with the built wheel and real servers.
+
+So is docs/mtls-clients.md, whose program calls an agent of that page.
+"""
 
 from __future__ import annotations
 
@@ -39,4 +42,5 @@ def test_every_example_runs_as_it_stands(tmp_path: Path, programs: Path) -> None
     assert tutorial.replace("client,uvicorn", "client,basic,uvicorn").replace("invoices", "schemes") == INSTALL
     (tmp_path / "a2a-trust").symlink_to(ROOT)
     (tmp_path / "schemes").mkdir()
-    Newcomer(tmp_path / "schemes", programs, 8000, 8443, 9000).follow(PAGE.partition(INSTALL)[2])
+    last = PAGES["docs/mtls-clients.md"].partition("A program on httpx uses the transports")[2]  # while that agent runs
+    Newcomer(tmp_path / "schemes", programs, 8000, 8443, 9000).follow(PAGE.partition(INSTALL)[2] + last)

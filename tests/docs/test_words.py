@@ -36,7 +36,7 @@ INSTEAD = {
 }
 WORDS = re.compile("|".join(INSTEAD), re.IGNORECASE | re.MULTILINE)
 #: Names of modules and classes, stable words of reports, and the make variable ROOM.
-NAMES = re.compile(r"\bROOM=|^refused(?:$| (?=%))|\| bare(?: Starlette)? \|", re.MULTILINE)
+NAMES = re.compile(r"\bROOM=|^refused(?:$| (?=%))|[|:] bare(?: Starlette)? \|", re.MULTILINE)
 
 
 def words_of(text: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""docs/credentials.md is true: its lines get tokens, call a protected agent, and act on behalf of two callers."""
+"""docs/credentials.md and docs/client-tokens.md are true: their lines get tokens, call a protected agent, and act on
+behalf of two callers."""
 
 from __future__ import annotations
 
@@ -21,10 +22,12 @@ from a2a_trust.client import ClientSecret, OAuthClient
 from a2a_trust.keys.signer import sign_jwt
 from tests.base.net.test_fetcher import Authority
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
+from tests.docs.pages import PAGES
 
-GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "credentials.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-ONE_LINE, LOCAL, CLIENTS, ELSEWHERE, BEHIND, ON_BEHALF, ACROSS, SEVERAL = BLOCKS
+GUIDE, TOKENS = PAGES["docs/credentials.md"], PAGES["docs/client-tokens.md"]
+ONE_LINE, LOCAL, ELSEWHERE, BEHIND, SEVERAL = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+ON_BEHALF, CLIENTS, ACROSS = re.findall(r"```python\n(.*?)```", TOKENS, re.DOTALL)
+(PRINTED,), (PRINTED_FOR_CALLERS,) = (re.findall(r"```text\n(.*?)```", page, re.DOTALL) for page in (GUIDE, TOKENS))
 KEY = "key-1"
 
 
@@ -87,7 +90,7 @@ def lines(
         def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
             super().__init__(private_origins=[here, there], ssl_context=ssl_context or authority.client())
 
-    for module in ("a2a_trust", "a2a_trust.client.oauth", "a2a_trust.client.flow"):
+    for module in ("a2a_trust", "a2a_trust.client.oauth", "a2a_trust.client.verification"):
         monkeypatch.setattr(f"{module}.Fetcher", FetcherToHere)
     return lambda block: block.replace("https://agent.example.com", here).replace("https://login.example.com", there)
 
@@ -101,7 +104,7 @@ def test_one_line_gets_a_token_and_sends_it_with_the_key(
     lines: Callable[[str], str], agent: Agent, login: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_block(lines(ONE_LINE), {})
-    assert capsys.readouterr().out == "200\n"
+    assert capsys.readouterr().out == PRINTED
     assert agent.paths() == [NEW, "/rpc"]
     sent = agent.asked[-1].headers
     assert (sent["x-api-key"], sent["authorization"]) == (KEY, "Bearer client_credentials.")
@@ -152,7 +155,7 @@ def test_a_fetched_card_is_answered(
 
 
 def test_two_callers_at_once_have_a_token_each(
-    lines: Callable[[str], str], agent: Agent, monkeypatch: pytest.MonkeyPatch
+    lines: Callable[[str], str], agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = run_block(lines(ONE_LINE).partition("async def main")[0], {})
     run_block(lines(ON_BEHALF), names)
@@ -167,6 +170,7 @@ def test_two_callers_at_once_have_a_token_each(
             await asyncio.gather(*[names["handle"](name) for name in ("ann", "bob") * 5])
 
     asyncio.run(both())
+    assert capsys.readouterr().out == 10 * PRINTED_FOR_CALLERS
     sent = sorted(each.headers["authorization"] for each in agent.asked if each.path == "/rpc")
     assert sent == ["Bearer token-exchange.ann"] * 5 + ["Bearer token-exchange.bob"] * 5
 

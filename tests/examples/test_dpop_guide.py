@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -29,7 +28,7 @@ from tests.databases import RedisServer
 from tests.middleware.agent import CALL, Agent, uvicorn_serving
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "dpop.md").read_text(encoding="utf-8")
-SERVER, FILE, REDIS, NONCES, CALLER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+_, FILE, REDIS, NONCES, CALLER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 HERE = "https://agent.example.com"
 LOGIN = "https://login.example.com"
 
@@ -44,20 +43,6 @@ def card_of(origin: str, scheme: dict[str, Any]) -> dict[str, Any]:
         "securityRequirements": [{"schemes": {"login": {"list": []}}}],
         "skills": [],
     }
-
-
-def test_the_first_lines_make_an_agent_that_asks_for_proofs_too() -> None:
-    scheme = {"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{LOGIN}/.well-known/openid-configuration"}}
-    names: dict[str, Any] = {"agent": Agent(), "card": card_of(HERE, scheme)}
-    exec(SERVER, names)
-
-    async def ask() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=names["app"]), base_url=HERE) as http:
-            return await http.post("/rpc")
-
-    refused = asyncio.run(ask())
-    kinds = [line.partition(" ")[0] for line in refused.headers.get_list("www-authenticate")]
-    assert (refused.status_code, kinds) == (401, ["Bearer", "DPoP"])
 
 
 @pytest.mark.real

@@ -1,4 +1,4 @@
-"""docs/mtls.md is true: its commands make an authority, an agent and a call; its Python runs."""
+"""docs/mtls.md and its three parts are true: the commands make an authority, an agent and a call; the Python runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,22 @@ from a2a_trust import proxies
 from a2a_trust.certificates import CertificateFiles, client_context
 from a2a_trust.errors import InvalidCredentialsError
 from tests.certificates import Authority
+from tests.docs.newcomer import commands_of
+from tests.docs.pages import PAGES
 from tests.examples.waiting import until
 from tests.servers.serving import free_port
 from tests.tiers import missing
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = (ROOT / "docs" / "mtls.md").read_text(encoding="utf-8")
-FIRST, PROXY, BOUND, CLIENT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-(COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGES[f"docs/{page}.md"], re.DOTALL)
+
+
+FIRST, BOUND = blocks("mtls")
+(PROXY,), (CHECK,), (CLIENT, _) = (blocks(f"mtls-{part}") for part in ("proxies", "callers", "clients"))
+((COMMANDS,), (CHECKED,)) = blocks("mtls", "console"), blocks("mtls-callers", "text")
 ID = "spiffe://example.org/agents/invoices"
 
 
@@ -82,9 +90,10 @@ def ask(folder: Path, name: str, url: str) -> httpx.Response:
 @pytest.mark.real
 def test_the_commands_lead_from_an_authority_to_a_call_and_to_its_end(tmp_path: Path) -> None:
     origin = f"https://localhost:{free_port()}"
-    lines = [line.removeprefix("$ ") for line in COMMANDS.splitlines()]
-    lines = [line.replace("examples/", f"{ROOT}/examples/").replace("8443", origin[-5:].strip(":")) for line in lines]
-    new, server, client, uvicorn, curl, call, revoke = lines
+    here = COMMANDS.replace("examples/", f"{ROOT}/examples/").replace("8443", origin[-5:].strip(":"))
+    steps = commands_of(here)
+    new, server, client, uvicorn, curl, call, revoke = (command.replace("\\\n", " ") for command, _ in steps)
+    shown = [printed for _, printed in steps if printed]
     if shutil.which("curl") is None:
         missing("curl", "real-proxies")
     call = f"{call} {origin}/"
@@ -93,8 +102,7 @@ def test_the_commands_lead_from_an_authority_to_a_call_and_to_its_end(tmp_path: 
     authority = new.removesuffix(" new")
     run(f"{authority} client other spiffe://example.org/agents/other", tmp_path)
     with running(uvicorn, tmp_path, origin):
-        assert run(call, tmp_path) == f"hello {ID}\n"
-        assert run(curl, tmp_path) == f"hello {ID}\n"
+        assert [run(curl, tmp_path), run(call, tmp_path)] == shown == [f"hello {ID}\n"] * 2
         assert stranger(tmp_path, f"{origin}/.well-known/agent-card.json").status_code == 200
         assert stranger(tmp_path, origin).status_code == 401
         assert ask(tmp_path, "other", origin).status_code == 401
@@ -138,12 +146,14 @@ def chain(path: Path) -> tuple[bytes, ...]:
     return tuple(each.public_bytes(Encoding.DER) for each in x509.load_pem_x509_certificates(path.read_bytes()))
 
 
-def test_the_first_lines_let_in_whom_they_name(here: Path) -> None:
+def test_the_first_lines_let_in_whom_they_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"agent": Starlette(), "card": card("certificate", {"mtlsSecurityScheme": {}})}
     exec(FIRST, names)
     verified = names["callers"].verify(chain(here / "invoices.pem"), time.time())
     identity = asyncio.run(verified)
     assert (identity.issuer, identity.subject) == ("x509:uri:example", ID)
+    exec(CHECK, names)
+    assert capsys.readouterr().out == CHECKED
     with pytest.raises(InvalidCredentialsError, match="not allowed to call"):
         asyncio.run(names["callers"].verify(chain(here / "other.pem"), time.time()))
 
@@ -151,7 +161,7 @@ def test_the_first_lines_let_in_whom_they_name(here: Path) -> None:
 def test_the_lines_for_proxies_and_clients_run(here: Path) -> None:
     for block in (PROXY, CLIENT):
         exec(block, {})
-    forms = re.findall(r"`(\w+)\(\)`", GUIDE[GUIDE.index("nginx, `Nginx()`") : GUIDE.index("## How it is verified")])
+    forms = re.findall(r"`(\w+)\(\)`", PAGES["docs/mtls-proxies.md"].partition("\n## nginx\n")[2])
     assert set(forms) == {"Nginx", "HAProxy", "Apache", "Caddy", "Envoy", "Traefik", "AwsAlb", "Rfc9440"}
     assert set(forms) <= set(dir(proxies))
 

@@ -1,17 +1,10 @@
-"""docs/protect.md is true: its Python and its commands run, and every cause that it names stops an agent."""
+"""docs/protect.md and the pages about its parts are true: programs run, and each cause of an error stops an agent."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import re
-import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +13,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from a2a_trust import (
@@ -42,31 +35,19 @@ from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.audit import AuditEvent, Reason
 from a2a_trust.middleware.extended_card import ExtendedCard
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
+from tests.docs.pages import PAGES
+from tests.docs.sessions import blocks
 from tests.examples.waiting import until
 from tests.middleware.agent import grouped
 from tests.servers.issuer import issuing
 
-GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-(
-    FIRST,
-    RULES,
-    BROWSERS,
-    PASSWORDS,
-    DIRECTORY,
-    OWN,
-    HANDLER,
-    ACTING,
-    SKILLS,
-    REJECTING,
-    STREAMS,
-    KEEPING,
-    FAILURES,
-    GUESSED,
-    TOGETHER,
-    AUDIT,
-) = BLOCKS
-COMMANDS, COMMANDS_OF_MANY, PASSWORD_COMMANDS = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+_, FIRST = blocks("docs/protect.md", "python")
+(PASSWORDS,) = blocks("docs/passwords.md", "python")
+OWN, DIRECTORY, GUESSED = blocks("docs/verifiers.md", "python")
+HANDLER, ACTING, SKILLS, REJECTING, KEEPING = blocks("docs/callers.md", "python")
+_, TOGETHER = blocks("docs/failed-credentials.md", "python")
+(PASSWORD_COMMANDS,) = blocks("docs/passwords.md", "console")
+STARTUP = PAGES["docs/startup.md"]
 
 ISSUER = "https://login.example.com"
 HERE = "https://agent.example.com"
@@ -184,30 +165,6 @@ def test_a_verifier_of_ones_own_stands_beside_one_for_jwts() -> None:
     assert statuses == [401, 200, 401, 401, 503]
 
 
-def test_rules_name_the_tenants_and_the_paths_that_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann", scopes=["tenant:acme"]).text
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/{path:path}", hello)]), "card": CARD}
-    exec(FIRST.partition("app = ")[0], names)
-    exec(RULES, names)
-    found = [
-        ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/docs", "/threads/1", "/invoices/7")
-    ]
-    assert found == [200, 200, 200]
-    assert [ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/x", "/tasks/1")] == [404, 404]
-
-
-def test_wrong_keys_are_limited_as_the_rules_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann").text
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": CARD}
-    exec(FIRST.partition("app = ")[0], names)
-    exec(FAILURES, names)
-    statuses = [ask(names["app"], "/", **{"X-API-Key": f"{key[:16]}_{number:038}"}).status_code for number in range(8)]
-    assert statuses == [401] * 5 + [429] * 3
-    assert ask(names["app"], "/", **{"X-API-Key": key}).status_code == 200
-
-
 def test_failures_are_counted_together() -> None:
     names: dict[str, Any] = {"RequestRules": RequestRules}
     exec(TOGETHER, names)
@@ -225,33 +182,6 @@ def test_the_failures_of_a_verifier_of_ones_own_are_counted() -> None:
     app = protect(Starlette(routes=[Route("/", hello)]), card=CARD, verifiers={"key": Passphrases()})
     statuses = [ask(app, "/", **{"X-API-Key": f"ann:{number}"}).status_code for number in range(12)]
     assert statuses == [401] * 10 + [429] * 2
-
-
-def test_a_page_of_an_allowed_origin_calls_with_a_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann").text
-    monkeypatch.chdir(tmp_path)
-    cookie = {"key": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}}}
-    card = {**CARD, "securitySchemes": cookie}
-    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": card}
-    exec(FIRST.partition("app = ")[0] + RULES.partition("app = ")[0] + BROWSERS, names)
-    origins = (HERE, "https://app.example.com", "https://evil.example")
-    assert [ask(names["app"], "/", cookie=f"sid={key}", origin=origin).status_code for origin in origins] == [
-        200,
-        200,
-        403,
-    ]
-
-
-def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
-    keys = MemoryApiKeys()
-    may = keys.create(owner="ann", scopes=["invoices:write"]).text
-    may_not = keys.create(owner="bob").text
-    names: dict[str, Any] = {}
-    exec(HANDLER, names)
-    agent = Starlette(routes=[Route("/", names["handler"])])
-    app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
-    assert ask(app, "/", **{"X-API-Key": may}).json()["booked for"] == "ann@api-keys"
-    assert ask(app, "/", **{"X-API-Key": may_not}).status_code == 403
 
 
 def test_a_tool_of_an_executor_knows_for_whom_it_works(capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,29 +214,6 @@ def test_handlers_demand_what_a_skill_demands_and_reject_their_callers() -> None
         assert [ask(app, path, **{"X-API-Key": key}).status_code for key in (ann, bob)] == [200, 403]
 
 
-def test_a_stream_ends_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = SqliteApiKeys(tmp_path / "keys.db", create=True)
-    issued = keys.create(owner="ann")
-    monkeypatch.chdir(tmp_path)
-
-    async def events() -> AsyncIterator[bytes]:
-        yield b"data: 1\n\n"
-        await asyncio.to_thread(keys.revoke, issued.record.key_id)
-        await asyncio.Event().wait()
-
-    async def stream(request: Any) -> StreamingResponse:
-        return StreamingResponse(events(), media_type="text/event-stream")
-
-    names: dict[str, Any] = {"agent": Starlette(), "card": EITHER}
-    exec(FIRST, names)
-    names |= {"agent": Starlette(), "card": CARD}
-    exec(RULES, names)
-    names |= {"agent": Starlette(routes=[Route("/", stream)])}
-    exec(STREAMS, names)
-    answer = ask(names["app"], "/", **{"X-API-Key": issued.text})
-    assert answer.text.startswith("data: 1\n\nevent: error\ndata: {")
-
-
 def test_an_executor_gets_the_token_of_its_caller(capsys: pytest.CaptureFixture[str]) -> None:
     async def agent(scope: Any, receive: Any, send: Any) -> None:
         await names["Executor"]().execute(Request(scope), None)
@@ -328,57 +235,10 @@ def test_an_executor_gets_the_token_of_its_caller(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == f"ann {expires}.0\n"
 
 
-def test_the_audit_trail_is_json_and_names_every_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    log = logging.getLogger("a2a_trust.audit")
-    try:
-        exec(AUDIT, {})
-        ask(protect(Starlette(), card=CARD, **KEYED), "/rpc")
-    finally:
-        log.handlers.clear()
-        log.setLevel(logging.NOTSET)
-        log.propagate = True
-    event = json.loads(capsys.readouterr().err)
-    assert (event["event"], event["reason"], event["path"]) == ("refused", "missing-credentials", "/rpc")
-    assert all(f"`{reason}`" in GUIDE for reason in Reason)
-    assert all(f"`{member}`" in GUIDE for member in AuditEvent.__optional_keys__)
-
-
-def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    key_id = "a2a_3kTMd9QxL0aB"
-    for line in COMMANDS.splitlines():
-        command = line.removeprefix("$ a2a-sign ").replace("a2a_3kTMd9QxL0aB", key_id)
-        assert main(command.split()) == 0, command
-        printed = capsys.readouterr().out
-        if " create " in command:
-            key_id = printed.rpartition("_")[0]
-    old, new = SqliteApiKeys(tmp_path / "keys.db").records()
-    assert old.key_id == key_id
-    assert old.replaced_by == new.key_id
-    assert old.revoked is not None
-    assert new.owner == "ann"
-    assert new.scopes == {"invoices:read"}
-
-
-def test_the_commands_for_many_teams_run(tmp_path: Path) -> None:
-    (tmp_path / "teams.txt").write_text("team-a\nteam-b\nteam-c\n")
-    create, *others = COMMANDS_OF_MANY.replace("$ ", "").splitlines()
-
-    def shell(line: str) -> str:
-        """The output of the line; nothing but a2a-sign is in its pipe."""
-        output = ""
-        for command in line.split(" | "):
-            program = [str(Path(sys.executable).with_name("a2a-sign")), *command.split()[1:]]
-            done = subprocess.run(program, input=output, cwd=tmp_path, check=True, stdout=-1, text=True, timeout=60)
-            output = done.stdout
-        return output
-
-    assert "made 3 keys" in shell(create)
-    with closing(sqlite3.connect(tmp_path / "keys.db", isolation_level=None)) as hand:
-        hand.execute("UPDATE api_key SET created = 1 WHERE owner = 'team-b'")
-    assert [len(shell(line).splitlines()) for line in others] == [1, 2, 2]
-    valid = [each.owner for each in SqliteApiKeys(tmp_path / "keys.db").records() if each.revoked is None]
-    assert valid == ["team-c"]
+def test_the_page_of_the_audit_trail_has_every_reason_and_member() -> None:
+    page = PAGES["docs/audit.md"]
+    assert all(f"`{reason}`" in page for reason in Reason)
+    assert all(f"`{member}`" in page for member in AuditEvent.__optional_keys__)
 
 
 KEYED: dict[str, Any] = {"verifiers": {"key": VERIFIER}}
@@ -404,7 +264,7 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
     [
         ("has no verifier", CARD, {"verifiers": {}}, CARD, KEYED),
         (
-            "names a scheme that the card does not declare",
+            "an undeclared scheme",
             {**CARD, "securityRequirements": demanding("key", "login")},
             {"verifiers": {"key": VERIFIER}},
             EITHER,
@@ -475,7 +335,7 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
             {**KEYED, "handlers_check_skills": True},
         ),
         (
-            "such as `Host` or `Cookie`",
+            "an API key in the header `Host`",
             {**CARD, "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "Host"}}}},
             KEYED,
             CARD,
@@ -489,14 +349,14 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
             {"verifiers": {"apiKey": CredentialAt(InHeader("X-API-Key"), VERIFIER)}},
         ),
         (
-            "whose `openIdConnectUrl` is not of the verifier's issuer",
+            "a verifier of another kind or issuer",
             {**EITHER, "securityRequirements": demanding("login")},
             login("https://other.example.com"),
             {**EITHER, "securityRequirements": demanding("login")},
             login(ISSUER),
         ),
         (
-            "for another kind of credential",
+            "a verifier of another kind",
             EITHER,
             {"verifiers": {"login": VERIFIER, "key": login(ISSUER)["verifiers"]["login"]}},
             EITHER,
@@ -509,7 +369,13 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
             CARD,
             {**KEYED, "url": HERE},
         ),
-        ("nobody gives", PROMISING, KEYED, PROMISING, {**KEYED, "extended_card": ExtendedCard(PROMISING)}),
+        (
+            "no `extended_card=` is passed",
+            PROMISING,
+            KEYED,
+            PROMISING,
+            {**KEYED, "extended_card": ExtendedCard(PROMISING)},
+        ),
         (
             "`keep_subject_token=True` without a verifier for access tokens",
             CARD,
@@ -519,7 +385,7 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
         ),
         ("ends like the path of a card", CARD, {**KEYED, "public_paths": ["/a/agent-card.json"]}, CARD, KEYED),
         (
-            "one string where a list belongs",
+            "a string in place of a list",
             CARD,
             {**KEYED, "public_paths": "/healthz"},
             CARD,
@@ -534,7 +400,7 @@ def test_each_cause_stops_the_agent_and_its_hint_starts_it(
     fixed_card: dict[str, Any],
     fixed_options: dict[str, Any],
 ) -> None:
-    assert cause in GUIDE
+    assert cause in STARTUP
     with pytest.raises(ConfigurationError):
         protect(Starlette(), card=card, **grouped(options))
     assert ask(
@@ -553,7 +419,7 @@ def test_only_the_documents_that_the_guide_names_are_public() -> None:
     )
     named = ["agent-card.json", "agent.json", "oauth-protected-resource", "jwks.json"]
     for name in named:
-        assert f"{name}`" in GUIDE
+        assert f"{name}`" in PAGES["docs/protect.md"]
         assert ask(app, f"/.well-known/{name}").status_code == 200
     for path in ("/", "/rpc", "/healthz", "/.well-known/other", "/.well-known/agent.json/"):
         assert ask(app, path).status_code == 401

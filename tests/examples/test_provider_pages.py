@@ -97,6 +97,13 @@ def test_every_preset_has_a_page_and_every_page_a_line_in_the_table() -> None:
     assert all(len(page.read_text(encoding="utf-8").splitlines()) <= 60 for page in PAGES)
 
 
+def test_the_example_prints_the_url_for_the_card(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = FOLDER / "README.md"
+    ((code,), (shown,)) = blocks(readme, "python"), blocks(readme, "text")
+    exec(compile(code, str(readme), "exec"), {})
+    assert capsys.readouterr().out == shown
+
+
 async def test_a_service_account_of_google_is_one_of_the_list(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

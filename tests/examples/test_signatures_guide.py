@@ -18,6 +18,7 @@ from tests.signing.making import served, signed_in
 
 GUIDE = (ROOT / "docs" / "signatures.md").read_text(encoding="utf-8")
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+(PRINTED,) = re.findall(r"```text\n(.*?)```", GUIDE, re.DOTALL)
 OURS, THEIRS = generate_signer(), generate_signer()
 CARD = {
     **full_card(),
@@ -35,11 +36,12 @@ def run(document: bytes, program: str = PROGRAM) -> Any:
 
 def test_the_program_verifies_a_card_of_operations(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(json.dumps(sign_card(CARD, OURS).card).encode()).unverified == ()
-    assert capsys.readouterr().out == f"{CARD['name']} ()\n"
+    assert capsys.readouterr().out == PRINTED
 
 
 def test_the_vendors_sdk_proves_a_part_and_only_because_its_entry_says_so() -> None:
     by_vendor = PROGRAM.replace('named("operations")', 'named("vendor")')
+    assert ", signer=SigningTool.A2A_PYTHON" in by_vendor
     document = served(signed_in(CARD, Form.PRUNED, THEIRS))
     assert "/securityRequirements" in run(document, by_vendor).unverified
     with pytest.raises(PartialSignatureError):

@@ -1,7 +1,9 @@
-"""docs/tokens.md is true: its verifiers accept and reject the tokens that it says, of an issuer on this machine."""
+"""docs/tokens.md and docs/opaque-tokens.md are true: their verifiers accept and reject the tokens that they say."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import secrets
 import time
@@ -12,17 +14,20 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
-from a2a_trust import protect
+from a2a_trust import Fetcher, protect
 from a2a_trust.auth.token_claims import ScopeClaims
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.testing import memory_client
-from tests.auth.introspecting import CLIENT_SECRET, active, introspecting
+from tests.auth.introspecting import CLIENT_SECRET, introspecting
+from tests.docs.pages import PAGES
 from tests.servers.issuer import Issuer, issuing
 
 pytestmark = pytest.mark.anyio
 
-GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "tokens.md").read_text(encoding="utf-8")
-FIRST, MARKED, SEVERAL, ACTORS, OPAQUE, REPLICAS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+GUIDE, OPAQUE_GUIDE = PAGES["docs/tokens.md"], PAGES["docs/opaque-tokens.md"]
+FIRST, LOCAL, MARKED, SEVERAL, ACTORS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+OPAQUE, ASKED, REPLICAS = re.findall(r"```python\n(.*?)```", OPAQUE_GUIDE, re.DOTALL)
+(LOCAL_PRINTS,), (ANSWER, ASKED_PRINTS) = (re.findall(r"(?s)```text\n(.*?)```", page) for page in (GUIDE, OPAQUE_GUIDE))
 AGENT = "https://agent.example"
 IDP = "https://idp.example"
 
@@ -53,6 +58,11 @@ async def test_the_first_verifier(issuer: Issuer) -> None:
     assert (await verifier.verify(issuer.token(audience=AGENT), time.time())).scopes == {"read"}
     with pytest.raises(InvalidCredentialsError, match="does not include"):
         await verifier.verify(issuer.token(audience="https://other.example"), time.time())
+
+
+def test_the_lines_for_a_try_print_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(FIRST + LOCAL, "docs/tokens.md", "exec"), {})
+    assert capsys.readouterr().out == LOCAL_PRINTS
 
 
 async def test_tokens_without_scopes(issuer: Issuer) -> None:
@@ -105,28 +115,31 @@ async def test_agents_that_act_for_a_user(issuer: Issuer) -> None:
     assert seen == [["planner"], ["researcher", "planner"]]
 
 
-async def test_opaque_tokens(tmp_path: Path) -> None:
+async def test_opaque_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret = tmp_path / "introspection"
     secret.write_text(f"{CLIENT_SECRET}\n")
     now = time.time()
-    async with introspecting(good=active(iss=IDP, aud=AGENT, iat=now, exp=now + 60)) as server:
+    async with introspecting(good=json.loads(ANSWER)) as server:
         block = OPAQUE.replace('"https://idp.example/introspect"', repr(server.url))
         block = block.replace("/run/secrets/introspection", str(secret))
         fetcher = f"fetcher=Fetcher(private_origins=['http://127.0.0.1:{server.port}'])"
-        names: dict[str, Any] = {}
-        exec(FIRST + block.replace('client_id="agent",', f'client_id="agent", {fetcher},'), names)
+        names: dict[str, Any] = {"Fetcher": Fetcher, "token": "good"}
+        exec(block.replace('client_id="agent",', f'client_id="agent", {fetcher},'), names)
         verifier = names["verifier"]
-        assert (await verifier.verify("good", now)).subject == "ann"
+        await asyncio.to_thread(exec, ASKED, names)
+        assert capsys.readouterr().out == ASKED_PRINTS
         with pytest.raises(InvalidCredentialsError):
             await verifier.verify("other", now)
-        assert all(option in GUIDE for option in ("allow_missing_audience", "knows_access_tokens_only", "marked_by"))
+        assert all(
+            option in OPAQUE_GUIDE for option in ("allow_missing_audience", "knows_access_tokens_only", "marked_by")
+        )
 
 
 def test_opaque_tokens_that_replicas_share(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_bytes(secrets.token_bytes(32))
     names: dict[str, Any] = {}
     (tmp_path / "introspection").write_text(CLIENT_SECRET)
-    exec((FIRST + OPAQUE + REPLICAS).replace("/run/secrets", str(tmp_path)), names)
+    exec((OPAQUE + REPLICAS).replace("/run/secrets", str(tmp_path)), names)
     assert names["verifier"].issuers == (IDP,)
 
 

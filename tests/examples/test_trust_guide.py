@@ -24,6 +24,7 @@ from a2a_trust.keys.trust.policy import Threshold
 from a2a_trust.keys.trust.store import SigningTool
 from tests.cli.conftest import CARD
 from tests.conftest import ROOT
+from tests.docs.newcomer import commands_of, is_shown
 
 GUIDE = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
 FIRST, NEW_KEY, REVOKED, ERROR = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
@@ -57,12 +58,12 @@ def test_the_commands_say_what_the_guide_shows(
     codes = [0, 0, 0, 0, 0, 0, 0, 4, 2]
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     session = FIRST + NEW_KEY + REVOKED + ERROR
-    commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
-    for (command, shown), code in zip(commands, codes, strict=True):
-        program, *arguments = shlex.split(command)
-        code_of_it = main(arguments)
+    for (command, shown), code in zip(commands_of(session), codes, strict=True):
+        program, *arguments = shlex.split(command.replace("\\\n", ""))
+        assert (program, main(arguments)) == ("a2a-sign", code), command
         # The key set is that of another host, so nothing is fetched.
-        assert (program, "".join(capsys.readouterr()), code_of_it) == ("a2a-sign", shown, code), command
+        printed = "".join(capsys.readouterr())
+        assert is_shown(printed, shown), f"{command}\n{printed}"
 
 
 def test_the_file_of_the_guide_says_what_the_guide_says(folder: Path) -> None:

@@ -18,7 +18,7 @@ import httpx
 from a2a_trust import DPoP, JwtVerifier
 from a2a_trust.auth import SqliteProofMemory
 from a2a_trust.keys import JwksCache
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from tests.auth.proofs import BASE, by_dpop
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER
 from tests.middleware.agent import CARD, Agent, guarded

@@ -22,7 +22,7 @@ import httpx
 from a2a_trust import ApiKeyVerifier, CardServing, DPoP, JwtVerifier, KeyRingFile, protect
 from a2a_trust.auth import PostgresApiKeys, PostgresProofMemory, RedisApiKeys, RedisProofMemory
 from a2a_trust.keys import JwksCache
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER
 from tests.faults.processes import SECONDS, until

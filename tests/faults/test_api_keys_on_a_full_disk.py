@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card, verify_card
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import CardMemoryUnavailableError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.auth.api_key.test_verifier import NOW, Clock, background

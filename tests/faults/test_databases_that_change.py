@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from a2a_trust.auth import PostgresApiKeys, PostgresProofMemory
-from a2a_trust.base.databases import migrate as migrations
-from a2a_trust.base.databases.migrate import Migrated, migrate
+from a2a_trust.base.databases import postgres as migrations
+from a2a_trust.base.databases.postgres import Migrated, migrate
 from a2a_trust.base.databases.schema import MIGRATIONS, VERSION, Migration
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.databases import PostgresServer, ended, has_known_proofs_for_long, running_postgres, temporary_folder

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from tests.cli.conftest import COMMAND
 from tests.faults.folders import TMPFS, small_disk
 

@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from tests.faults.processes import started
 
 #: Makes, rotates and revokes keys, and says so after each.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth import record_cache
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth import records
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.auth.records import Found
 from a2a_trust.errors import InvalidCredentialsError
 from benchmarks.api_keys import key_of, store_of
@@ -96,7 +96,7 @@ def test_memory_holds_the_keys_that_are_used_and_not_the_store(folder: Path, is_
 
 
 def test_memory_is_bounded_and_unknown_keys_take_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_cache, "_MOST_RECORDS", 300)
+    monkeypatch.setattr(records, "_MOST_RECORDS", 300)
     store = made(folder, 20_000)
 
     async def served() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.errors import ConfigurationError
 from tests.cli.conftest import COMMAND
 from tests.faults.stores import beside, mv_of

@@ -20,7 +20,7 @@ import pytest
 from a2a_trust import Origins, TrustedKey, TrustStore, verify_card
 from a2a_trust.auth import PostgresApiKeys
 from a2a_trust.keys import KeyRing, update_key_ring
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import read_jwks
 from tests.databases import PostgresServer, RedisServer, has_known_proofs_for_long
 from tests.faults.processes import until
 from tests.faults.replicas import REFRESH, Load, Replica, proof_now, replicas, token_now
@@ -52,7 +52,7 @@ def agents(
     folder = tmp_path_factory.mktemp("replicas")
     ring = folder / "ring.json"
     subprocess.run([sys.executable, "-m", "a2a_trust", "keys", "create", ring], check=True, stdout=subprocess.DEVNULL)
-    url = store._database.url.text
+    url = store._server.url.text
     with replicas(folder, proofs=redis_server.url, keys=url, workers=(4, 1, 1), ring=ring, more=PATIENT) as started:
         yield started
 

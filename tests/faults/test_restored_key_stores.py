@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.auth.api_key.test_verifier import NOW, Clock

@@ -6,10 +6,12 @@ It prints what the SDK's client gets with a wrong key and with the right one.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import re
 import socket
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +80,11 @@ async def main() -> None:
         given: dict[str, Any] = {"key": key, "verified": verified, "given_trust": trust, "agent_card": agent_card}
         given["authorities"] = FOLDER / "ca.pem"
         exec(client, given)
-        sent = ParseDict(
-            {"message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
-            a2a_pb2.SendMessageRequest(),
-        )
+        printed = io.StringIO()
         try:
-            found += [event.message.parts[0].text async for event in given["client"].send_message(sent)]
+            with redirect_stdout(printed):
+                await given["say"]("hi")
+            found.append(printed.getvalue())
         except Exception as error:  # noqa: BLE001
             found.append(str(error))
     task.cancel()

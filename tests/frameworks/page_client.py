@@ -51,7 +51,7 @@ async def _by_page(page: str, case: dict[str, Any]) -> str:
     Path("agent-key").write_text(case["key"], encoding="utf-8")
     names: dict[str, Any] = {}
     run_page(page, names, 1)
-    answer = names["ask"]("hi")
+    answer = names["ask"]("hello")
     return str(await answer if inspect.isawaitable(answer) else answer)
 
 

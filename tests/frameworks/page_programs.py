@@ -1,14 +1,20 @@
-"""The clients of docs/frameworks as programs."""
+"""The clients of docs/frameworks as programs, and what they print."""
 
 from __future__ import annotations
 
 import subprocess
 
+from tests.docs.newcomer import is_shown
 from tests.frameworks.guide import block_of
 from tests.frameworks.parties import Parties
 from tests.servers.environments import python_of
 
-__all__ = ["run_client"]
+__all__ = ["prints", "run_client"]
+
+
+def prints(page: str, printed: str) -> bool:
+    """Whether docs/frameworks/<page>.md shows that text as what its client prints."""
+    return is_shown(f"{printed.strip()}\n", block_of(page, 0, "text"))
 
 
 def run_client(

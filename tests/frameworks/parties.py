@@ -22,7 +22,7 @@ from a2a_trust import (
     generate_signer,
     publish_jwks,
 )
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.client import fetch_extended_card
 from a2a_trust.keys.files import save_private_key
 from tests.servers.issuer import Issuer, issuing

@@ -15,6 +15,7 @@ import pytest
 
 from tests.frameworks.called_pages import GOOD, Case, Page, page_of, post
 from tests.frameworks.impostors import KINDS, UNCHANGED
+from tests.frameworks.page_programs import prints
 from tests.frameworks.parties import BAD, challenged_resource
 from tests.frameworks.shared_tasks import SDKS, Call, Shared, sharing
 from tests.servers.environments import python_of
@@ -45,7 +46,8 @@ def test_other_clients_are_rejected(page: Page, caller: str, status: int, stream
 
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
-    assert page.outcomes[Case("page")].get("answer") == "ann@api-keys said hi", page.outcomes[Case("page")]
+    assert page.outcomes[Case("page")].get("answer") == "ann@api-keys said hello", page.outcomes[Case("page")]
+    assert prints("a2a-sdk", page.outcomes[Case("page")]["answer"])
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:

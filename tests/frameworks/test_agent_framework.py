@@ -10,6 +10,7 @@ import pytest
 
 from tests.frameworks.called_pages import GOOD, Case, Page, page_of, post
 from tests.frameworks.impostors import KINDS, UNCHANGED
+from tests.frameworks.page_programs import prints
 from tests.frameworks.parties import BAD, challenged_resource
 
 ENVIRONMENT: Final = "agent-framework-1.0.0b261022"
@@ -50,6 +51,7 @@ def test_other_clients_are_rejected(page: Page, caller: str, status: int, stream
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
     assert page.outcomes[Case("page")].get("answer") == "ann@api-keys, message 3", page.outcomes[Case("page")]
+    assert prints("agent-framework", page.outcomes[Case("page")]["answer"])
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.frameworks.guide import block_of
 from tests.frameworks.impostors import KINDS, UNCHANGED, impostors
-from tests.frameworks.page_programs import run_client
+from tests.frameworks.page_programs import prints, run_client
 from tests.frameworks.parties import BAD, Parties, callers, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
@@ -137,6 +137,7 @@ def test_tasks_and_conversations_belong_to_their_callers(seen: Seen) -> None:
 def test_the_client_of_the_page_is_answered(seen: Seen) -> None:
     done = run_client(ENVIRONMENT, PAGE, 1, seen.of, seen.origin)
     assert (done.returncode, done.stdout.strip()) == (0, f"{ANN} said hello"), done.stderr
+    assert prints(PAGE, done.stdout)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, UNCHANGED])

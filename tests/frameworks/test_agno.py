@@ -13,7 +13,7 @@ import pytest
 
 from tests.frameworks.guide import block_of
 from tests.frameworks.impostors import KINDS, UNCHANGED, impostors
-from tests.frameworks.page_programs import run_client
+from tests.frameworks.page_programs import prints, run_client
 from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
@@ -214,6 +214,7 @@ def test_behind_a_root_path_the_cards_name_the_public_urls(tmp_path: Path) -> No
 def test_the_client_of_the_page_is_answered(seen: Seen) -> None:
     done = run_client(ENVIRONMENT, PAGE, 1, seen.of, seen.url("billing"), "billing")
     assert (done.returncode, done.stdout.strip()) == (0, f"invoices of {ANN}"), done.stderr
+    assert prints(PAGE, done.stdout)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, UNCHANGED])

@@ -31,6 +31,7 @@ ENVIRONMENT: Final = "fastapi-0.165.0"
 PAGE: Final = (ROOT / "docs" / "frameworks" / "fastapi.md").read_text(encoding="utf-8")
 BLOCKS: Final = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 AGENT, CORS, TRACED, SEVERAL = BLOCKS
+(SHOWN,) = re.findall(r"(?s)```console\n(.*?)```", PAGE)
 CARD: Final = "/.well-known/agent-card.json"
 
 
@@ -49,7 +50,7 @@ def command(name: str, port: int) -> list[str]:
 def test_the_agent_of_the_readme_is_guarded_whatever_starts_it(start: str, tmp_path: Path) -> None:
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Protect\n")[2].partition("\n## ")[0]
     (agent,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    (made,) = re.findall(r"```console\n\$ a2a-sign (.*?) > ann.key\n```", section)
+    (made,) = re.findall(r"\$ a2a-sign (api-key .*?) > ann.key\n", section)
     (tmp_path / "agent.py").write_text(agent, encoding="utf-8")
     create = [sys.executable, "-m", "a2a_trust", *made.split()]
     key = subprocess.run(create, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
@@ -136,6 +137,7 @@ def test_tools_in_threads_know_the_caller_of_each_request(agent: Agent) -> None:
 def test_the_lifespan_has_run_and_dependencies_know_the_caller(agent: Agent) -> None:
     found = {owner: agent.get("/invoices/7", key_of(agent, "read", owner=owner)) for owner in ("ann", "bob")}
     assert found["ann"].json() == {"number": 7, "owner": "ann"}
+    assert found["ann"].text in SHOWN
     assert found["bob"].status_code == 404
 
 
@@ -228,7 +230,7 @@ async def asked(app):
     return found
 
 by_query = "'query': ApiKeyVerifier(SqliteApiKeys('keys.db'), issuer='query-keys'), "
-first = open("traced.py").read().replace("verifiers={", "verifiers={" + by_query)
+first = open("traced.py").read().replace("verifiers = {", "verifiers = {" + by_query)
 line = "FastAPIInstrumentor.instrument_app(app)\\n"
 assert line in first
 other = first.replace(line, "").replace("app = protect(FastAPI(),", "app = FastAPI()\\n" + line + "app = protect(app,")

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.frameworks.impostors import KINDS, UNCHANGED, impostors
-from tests.frameworks.page_programs import run_client
+from tests.frameworks.page_programs import prints, run_client
 from tests.frameworks.parties import BAD, FOLDER, Parties, callers, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
@@ -140,6 +140,7 @@ def test_the_client_of_the_page_is_answered(agents: dict[str, Seen]) -> None:
     seen = agents[""]
     done = run_client(ENVIRONMENT, PAGE, 2, seen.of, seen.url)
     assert (done.returncode, done.stdout.strip()) == (0, ANSWER), done.stderr
+    assert prints(PAGE, done.stdout)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, UNCHANGED])

@@ -14,7 +14,7 @@ import pytest
 
 from tests.frameworks.guide import block_of
 from tests.frameworks.impostors import KINDS, UNCHANGED, impostors
-from tests.frameworks.page_programs import run_client
+from tests.frameworks.page_programs import prints, run_client
 from tests.frameworks.parties import Parties, challenged_resource, parties
 from tests.servers.environments import python_of
 from tests.servers.serving import free_port, serving
@@ -194,6 +194,7 @@ def test_the_extended_card_is_for_callers_and_there_is_none(server: Server, name
 def test_the_client_of_the_page_is_answered(server: Server, name: str) -> None:
     done = run_client(ENVIRONMENT, PAGE, CLIENT, server.of, server.url(name), name)
     assert (done.returncode, done.stdout.strip()) == (0, f"{ANN} said hello"), done.stderr
+    assert prints(PAGE, done.stdout)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, UNCHANGED])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.frameworks.called_pages import GOOD, Case, Page, page_of
 from tests.frameworks.impostors import KINDS, UNCHANGED
+from tests.frameworks.page_programs import prints
 from tests.frameworks.parties import BAD, challenged_resource
 
 ENVIRONMENT: Final = "python-a2a-0.5.10"
@@ -67,7 +68,8 @@ def test_paths_that_are_not_named_are_not_there(page: Page, path: str) -> None:
 
 
 def test_the_lines_of_the_page_call_the_agent(page: Page) -> None:
-    assert page.outcomes[Case("page")].get("answer") == "ann@api-keys said hi", page.outcomes[Case("page")]
+    assert page.outcomes[Case("page")].get("answer") == "ann@api-keys said hello", page.outcomes[Case("page")]
+    assert prints("python-a2a", page.outcomes[Case("page")]["answer"])
 
 
 def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:

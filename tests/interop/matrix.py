@@ -1,4 +1,5 @@
-"""Who accepts whose signature on which kind of card: asked of the real SDKs, and printed into docs/interop.md.
+"""Who accepts whose signature on which kind of card: asked of the real SDKs, and printed into
+docs/interop-tables.md.
 
 ``python -m tests.interop.matrix`` writes the tables; a test compares them with the answers of the SDKs.
 """
@@ -33,7 +34,7 @@ from tests.interop.sdk_process import SdkProcess, node_sdk, python_sdk
 
 __all__ = ["BEGIN", "DOCUMENT", "END", "SDK_NAMES", "WITHHELD", "Cell", "Table", "printed", "tables"]
 
-DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "interop.md"
+DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "interop-tables.md"
 BEGIN: Final = "<!-- made by python -m tests.interop.matrix: begin -->"
 END: Final = "<!-- made by python -m tests.interop.matrix: end -->"
 
@@ -147,7 +148,7 @@ _UNREADABLE: Final = ("ParseError", "ValidationError")
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """``verdict`` is one of those that docs/interop.md explains; ``note`` is why, or what is not protected."""
+    """``verdict`` is one of those that docs/interop-tables.md explains; ``note`` is why, or what is not protected."""
 
     verdict: str
     note: str = ""

@@ -1,4 +1,4 @@
-"""The table of who accepts whose signature, in docs/interop.md, is what the released SDKs say today."""
+"""The table of who accepts whose signature, in docs/interop-tables.md, is what the released SDKs say today."""
 
 from __future__ import annotations
 

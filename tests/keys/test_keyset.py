@@ -11,8 +11,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.jwk import private_key_to_jwk, public_key_from_object
-from a2a_trust.keys.keyset import MAX_KEYS, publish_jwks, read_jwks, read_public_keys
+from a2a_trust.keys.jwk import (
+    MAX_KEYS,
+    private_key_to_jwk,
+    public_key_from_object,
+    publish_jwks,
+    read_jwks,
+    read_public_keys,
+)
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from tests.tables import walk
 

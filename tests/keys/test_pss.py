@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.files import PassphraseNeededError, read_private_key
-from a2a_trust.keys.jwk import public_key_from_pem
-from a2a_trust.keys.pss import pss_algorithms
+from a2a_trust.keys.jwk import pss_algorithms, public_key_from_pem
 from tests.keys.pss_pem import SHA, SHA1, der, parameters, pem, private_pem, public_pem
 from tests.tables import walk
 

@@ -17,8 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import MAX_KEYS, publish_jwks
+from a2a_trust.keys.jwk import MAX_KEYS, PublicKey, publish_jwks
 from a2a_trust.keys.rotation import (
     KeyRing,
     KeyState,

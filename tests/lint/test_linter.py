@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_trust.base.strict_json.pointer import steps_of
 from a2a_trust.card.ambiguity import check_card
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.lint.document import at
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.linter import MAX_OF_A_RULE, fix_card, lint_card
 from a2a_trust.lint.rules import RULES
@@ -27,6 +27,16 @@ from tests.lint.cards import GONE, SKILL, clean_card, found, having, old_card, p
 from tests.signing import cards as made
 from tests.signing.cards import Card
 from tests.signing.json_values import canonicalizable, documents, nested, texts
+
+
+def at(card: Any, pointer: str) -> Any:
+    """The value at a pointer; None if there is no value."""
+    for step in steps_of(pointer):
+        if isinstance(card, list):
+            card = card[int(step)] if int(step) < len(card) else None
+        else:
+            card = card.get(step) if isinstance(card, dict) else None
+    return card
 
 
 def test_errors_come_first() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret
 from a2a_trust.auth.certificate.proxy_forms import Nginx
-from a2a_trust.auth.certificate.source import FromTls
+from a2a_trust.auth.credentials import FromTls
 from a2a_trust.auth.peers import Networks
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer

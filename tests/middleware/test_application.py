@@ -21,10 +21,9 @@ from starlette.routing import Mount, Route
 
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.base.strict_json import MAX_BYTES
-from a2a_trust.card.merge import merged_card
+from a2a_trust.card.merge import CardSecurity, merged_card
 from a2a_trust.card.operations import Binding
 from a2a_trust.card.schema import Generation
-from a2a_trust.card.security import CardSecurity
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.origins import Origins
@@ -277,7 +276,7 @@ async def test_an_application_that_raises_fails_the_start() -> None:
 
 
 async def test_an_application_that_never_answers_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_trust.middleware.generated.ASK_SECONDS", 0.05)
+    monkeypatch.setattr("a2a_trust.middleware.application.ASK_SECONDS", 0.05)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.certificate.source import FromTls
+from a2a_trust.auth.credentials import FromTls
 from a2a_trust.auth.principal import Identity
 from tests.middleware.agent import guarded
 from tests.middleware.test_authentication import http_scope

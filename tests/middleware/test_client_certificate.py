@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.certificate.source import FromTls
-from a2a_trust.auth.credentials import CERTIFICATES, certificates_of
+from a2a_trust.auth.credentials import CERTIFICATES, FromTls, certificates_of
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from tests.certificates import Authority

@@ -13,16 +13,15 @@ import anyio
 import pytest
 from starlette.responses import JSONResponse
 
-from a2a_trust.card.security import CardSecurity
+from a2a_trust.card.merge import CardSecurity
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
-from a2a_trust.middleware.application import FromApplication
+from a2a_trust.middleware.application import FromApplication, is_function
 from a2a_trust.middleware.card import CardReaders, FixedCard
 from a2a_trust.middleware.documents import json_bytes
 from a2a_trust.middleware.extended_card import ExtendedCard
-from a2a_trust.middleware.generated import is_function
 from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_agents
 from a2a_trust.signing.verify import verify_card
 from tests.middleware.agent import CALL, CARD, KEY, Agent, grouped, verifiers
@@ -59,7 +58,7 @@ class Time:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The clock that says when a card is asked for again."""
     clock = Time()
-    for module in ("agents", "generated"):
+    for module in ("agents", "application"):
         monkeypatch.setattr(f"a2a_trust.middleware.{module}.monotonic", clock)
     return clock
 
@@ -246,7 +245,7 @@ async def test_one_line_of_the_log_has_the_trace_of_an_error(time: Time, caplog:
 
 
 async def test_a_function_that_never_answers_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_trust.middleware.generated.ASK_SECONDS", 0.05)
+    monkeypatch.setattr("a2a_trust.middleware.application.ASK_SECONDS", 0.05)
     card = Generator()
     card.may_answer = anyio.Event()
     async with running(late(card)) as lifespan:

@@ -18,7 +18,7 @@ from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.records import Found
 from a2a_trust.base.databases.availability import Pooled
 from a2a_trust.errors import CardNotServedError, ConfigurationError, KeySourceUnavailableError
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import publish_jwks
 from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.middleware import Readiness, readiness
 from a2a_trust.middleware.card import FixedCard
@@ -335,7 +335,7 @@ def test_the_path_of_readiness_is_its_own(path: Any, rules: dict[str, Any], why:
         protect(Agent(), card=CARD, verifiers=verifiers(), url="http://agent.example", rules=given)
 
 
-class Pool(MemoryApiKeys, Pooled):
+class Pool(MemoryApiKeys, Pooled[Any]):
     """A store with connections, which counts how often they are closed."""
 
     closed = 0

@@ -15,10 +15,9 @@ from a2a_trust.auth.principal import CredentialKind, Identity, TokenBinding
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.algorithms import ALG_NAMES
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import PublicKey, read_jwks
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource
+from a2a_trust.middleware.documents import JwksEndpoint, ProtectedResource
 from tests.auth.test_jwt import EC, Keys
 from tests.tables import walk
 

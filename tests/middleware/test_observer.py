@@ -15,8 +15,7 @@ from starlette.routing import Route
 from a2a_trust.auth.peers import Networks
 from a2a_trust.auth.principal import Identity
 from a2a_trust.base import state_changes
-from a2a_trust.base.databases.addresses import DatabaseUrl
-from a2a_trust.base.databases.availability import Database
+from a2a_trust.base.databases.availability import Database, DatabaseUrl
 from a2a_trust.base.state_changes import StateChange, StateKind
 from a2a_trust.card.operations import Binding, Operation
 from a2a_trust.card.view import read_card
@@ -32,10 +31,10 @@ from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
 from a2a_trust.middleware.audit import DECISION, Decision, Reason, Trail
+from a2a_trust.middleware.caller import reject_caller
 from a2a_trust.middleware.card import CardFile, FixedCard
 from a2a_trust.middleware.decision import Access, Admitted, CallRules, NeedsBody, decide, decide_with_body
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
-from a2a_trust.middleware.handlers import reject_caller
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_agents
 from a2a_trust.signing.sign import sign_card
@@ -305,6 +304,9 @@ def test_a_change_reaches_each_observer_once_and_as_long_as_its_guard_lives() ->
 
 class Server(Database):
     _errors = (OSError,)
+
+    async def aclose(self) -> None:
+        """It has no connection."""
 
     def _reason(self, error: Exception) -> str:
         return "no answer"

@@ -16,13 +16,13 @@ from starlette.routing import Host, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Principal
+from a2a_trust.auth.token_claims import SeveralIssuers
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import read_jwks
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer

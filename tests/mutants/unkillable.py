@@ -109,7 +109,7 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ): "rule 2 has rejected other keys of first use",
     ("client/memory.py", "TableCardMemory._reading", "dropped: raise NotImplementedError"): "every memory has its own",
     ("client/memory.py", "TableCardMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
-    ("signing/parties.py", "_groups", "condition other != group is True"): "a group is joined with itself",
+    ("signing/verify.py", "_groups", "condition other != group is True"): "a group is joined with itself",
     (
         "base/strict_json/jcs.py",
         "",
@@ -144,7 +144,7 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
         "form is Form.SPEC or (form is Form.SERVED and (not served.dropped))  ->  form is Form.SPEC",
     ): _LONG_WAY,
     (
-        "signing/renewal.py",
+        "signing/sign.py",
         "_without_moments",
         "'iat' in signature.header  ->  'iat' not in signature.header",
     ): "two results are compared, and either way they are equal or not",

@@ -1,4 +1,4 @@
-"""Run the tests that need no real servers with the wheel, in every Python that is found, or with the lowest versions.
+"""Run the quick tests with the wheel, in every Python that is found, or those of the core with the lowest versions.
 
 ``python -m tests.packaging.pythons`` takes the newest versions, of requirements/dev.txt, in each Python; with
 ``--lowest`` the lowest versions that pyproject.toml allows, in the Python that runs it.
@@ -20,15 +20,17 @@ __all__ = ["VERSIONS", "build_wheel", "interpreters"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
-#: What the tests read beside themselves; not the package, so that the wheel is what they import.
-_COPIED: Final = ("tests", "docs", "examples", "benchmarks", "requirements", "Makefile", "pyproject.toml")
-_ROOMS: Final = (
+#: The tests of the sources, which are the same in each Python. The copy is without the sources of the package, so that
+#: the wheel is what the tests import.
+_OF_SOURCES: Final = ("--ignore=tests/docs", "--ignore=tests/test_architecture.py")
+#: What the lowest versions are tried with.
+_LOWEST_ROOMS: Final = (
     *("auth", "base", "card", "cli", "client", "conformance", "keys", "lint", "middleware", "signing"),
     *("testing", "test_arguments.py", "test_errors.py"),
 )
 #: SDKs and frameworks, also in processes of a test: see ``make test`` and ``make frameworks``. The lock of the lowest
 #: versions has no trio.
-_LEFT_OUT: Final = (
+_LEFT_OUT_OF_LOWEST: Final = (
     "--ignore-glob=*/test_sdk_*",
     "--ignore-glob=*framework*",
     "-k",
@@ -37,15 +39,14 @@ _LEFT_OUT: Final = (
 
 
 def interpreters() -> Mapping[str, str]:
-    """The interpreters that run, by version: on PATH, else of pyenv."""
-    found: dict[str, str] = {}
+    """The interpreters that run, by version: this one, else on PATH, else of pyenv."""
+    found = {"{}.{}".format(*sys.version_info): sys.executable}
     for version in VERSIONS:
         of_pyenv = Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")
         for each in (shutil.which(f"python{version}"), *map(str, of_pyenv)):
             # One on PATH may be a shim, which runs for the versions only that somebody has chosen.
-            if each is not None and _version(each) == version:
+            if version not in found and each is not None and _version(each) == version:
                 found[version] = each
-                break
     return found
 
 
@@ -61,24 +62,33 @@ def build_wheel(folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def _passes(locked: Path, wheel: Path, interpreter: str, copy: Path) -> bool:
-    python, rooms = environment_of(locked, wheel, interpreter), [f"tests/{room}" for room in _ROOMS]
-    command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
-    return subprocess.run([*command, *_LEFT_OUT, *rooms], cwd=copy, check=False).returncode == 0
+def _passes(locked: Path, wheel: Path, interpreter: str, copy: Path, *which: str) -> bool:
+    python = environment_of(locked, wheel, interpreter)
+    command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", *which]
+    return subprocess.run(command, cwd=copy, check=False).returncode == 0
+
+
+def _copy_of_tests(copy: Path) -> None:
+    """What git knows, without the package."""
+    for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0"):
+        if name and not name.startswith("a2a_trust/") and (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
 
 
 def _main() -> int:
-    found: Mapping[str, str] = {"lowest": sys.executable} if "--lowest" in sys.argv[1:] else interpreters()
-    lock = "tests/packaging/requirements-lowest-tests.txt" if "lowest" in found else "requirements/dev.txt"
+    lowest = "--lowest" in sys.argv[1:]
+    found: Mapping[str, str] = {"lowest": sys.executable} if lowest else interpreters()
+    lock = "tests/packaging/requirements-lowest-tests.txt" if lowest else "requirements/dev.txt"
+    rooms = (f"tests/{room}" for room in _LOWEST_ROOMS)
+    which = (*_LEFT_OUT_OF_LOWEST, *rooms) if lowest else _OF_SOURCES
     with tempfile.TemporaryDirectory() as folder:
         wheel, copy = build_wheel(Path(folder)), Path(folder, "copy")
-        copy.mkdir()
-        for name in (*_COPIED, *(path.name for path in ROOT.glob("*.md"))):
-            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copy / name)
-        passed = {name: _passes(ROOT / lock, wheel, interpreter, copy) for name, interpreter in found.items()}
-    for name in found if "lowest" in found else VERSIONS:
+        _copy_of_tests(copy)
+        passed = {name: _passes(ROOT / lock, wheel, interpreter, copy, *which) for name, interpreter in found.items()}
+    for name in found if lowest else VERSIONS:
         print(f"{name}: {'not found' if name not in passed else 'passed' if passed[name] else 'FAILED'}")
-    return not passed or not all(passed.values())
+    return not all(passed.values())
 
 
 if __name__ == "__main__":

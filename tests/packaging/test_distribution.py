@@ -45,7 +45,6 @@ NEEDS = {
     "testing.callers": {"server", "serve"},
     "testing.authorization_server": set(),  # it needs two extras
     "testing.agents": set(),  # it needs two extras
-    "testing.enforcement": set(),  # so does this
     "servers.hypercorn": {"serve"},
     "serve": {"serve"},
 }
@@ -138,12 +137,14 @@ def test_the_sdist_can_be_tested_and_has_nothing_of_this_machine(built: tuple[Pa
         "pyproject.toml",
         "tests/conftest.py",
         "docs/protect.md",
+        "docs/two-sides.svg",
+        "llms.txt",
         "mkdocs.yml",
     } <= names
     assert {name.partition("/")[0] for name in names} <= {
         *("a2a_trust", "tests", "docs", "examples", "benchmarks", "requirements"),
         *("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "Makefile", "Containerfile", "action.yml"),
-        "mkdocs.yml",
+        *("llms.txt", "mkdocs.yml"),
         *("pyproject.toml", "PKG-INFO", ".gitignore", ".dockerignore", ".pre-commit-hooks.yaml", "templates"),
     }
     assert not [name for name in names if "__pycache__" in name or ".sdk" in name or name.endswith(".pyc")]

@@ -16,7 +16,7 @@ import a2a_trust.servers.uvicorn
 from argon2 import PasswordHasher
 from a2a_trust import generate_signer, sign_card, verify_card
 from a2a_trust.card.models import AgentCard
-from a2a_trust.client.fetching import fetch_card
+from a2a_trust.client.verification import fetch_card
 from a2a_trust.auth import BasicVerifier, MemoryPasswords, PostgresProofMemory, RedisProofMemory
 from a2a_trust.errors import KeySourceUnavailableError
 from a2a_trust.testing import InMemoryAgent

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.docs.newcomer import is_shown
+from tests.docs.pages import PAGES
 from tests.pipelines.acting import act
 from tests.pipelines.pipelines import CARD, clean_environment, make_key, python_tools
 
@@ -81,6 +83,8 @@ def test_the_action_signs_checks_verifies_and_lints(tmp_path: Path) -> None:
         "changed: true false",
         "changed: true",
     ]
+    (shown,) = re.findall(r"(?ms)^```text\n(.*?)^```$", PAGES["docs/github.md"])
+    assert any(is_shown(f"{line}\n", shown) for line in said)
     text = "\n".join(said)
     assert "agents/card.json: has to be signed: not signed by" in text
     assert re.search(r"^other cards/--check\.json: signed by", text, re.MULTILINE)

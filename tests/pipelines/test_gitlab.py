@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.docs.pages import PAGES
 from tests.pipelines.pipelines import (
     CARD,
     clean_environment,
@@ -100,7 +101,8 @@ def test_the_job_signs_with_a_key_in_base64_and_verifies(files: str, jobs: list[
     done = gitlab(repository, *jobs, secret=secret)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
-    assert "agents/card.json: signed by" in said
+    (shown,) = re.findall(r"(?ms)^```text\n(.*?)^```$", PAGES["docs/gitlab.md"])
+    assert shown.removesuffix("…\n") in said
     assert "agents/card.json: verified: signed by" in said
     assert ("agents/card.json: no problems found" in said) == ("a2a-lint" in jobs)
     signed = (repository / "agents" / "card.json").read_text()  # the artifact, as a later job gets it

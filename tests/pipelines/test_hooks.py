@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.docs.newcomer import is_shown
+from tests.docs.pages import PAGES
 from tests.pipelines.pipelines import CARD, clean_environment, git, make_key, python_tools, source_repository
 
 CONFIG = """
@@ -21,6 +23,10 @@ repos:
       - id: a2a-sign
         stages: [manual]
 """
+
+
+#: What a commit of an unsigned card prints, as the page has it.
+(SHOWN,) = re.findall(r"(?ms)^```text\n(.*?)^```$", PAGES["docs/pre-commit.md"])
 
 
 class Hooks:
@@ -66,7 +72,7 @@ def test_hooks_block_bad_and_unsigned_cards_and_sign_them(hooks: Hooks) -> None:
 
     done = hooks.run("a2a-verify", "agents")
     assert done.returncode == 1
-    assert "the card is not signed" in done.stdout
+    assert is_shown(done.stdout.rstrip() + "\n", SHOWN)
     done = hooks.run("a2a-sign", "agents")
     assert done.returncode == 1
     assert "files were modified by this hook" in done.stdout

@@ -1,4 +1,5 @@
-"""A release as docs/pipelines.md has it: every shell block runs, in an environment that its own lines install."""
+"""A release as docs/pipelines.md and the pages beside it have it: every shell block runs, in an environment that its
+own lines install, and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -19,32 +20,46 @@ from urllib.request import urlopen
 import pytest
 
 from tests.conftest import ROOT
+from tests.docs.newcomer import commands_of, is_shown
+from tests.docs.pages import PAGES
 from tests.pipelines.pipelines import CARD, HOST, clean_environment, commit, node_tools, python_tools, source_repository
 
-TEXT = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
-CONSOLE = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+GITHUB = PAGES["docs/github.md"]
+CONSOLE = re.findall(r"```console\n(.*?)```", PAGES["docs/pipelines.md"] + PAGES["docs/pipeline-keys.md"], re.DOTALL)
 YAML = [
     each.replace("COMMIT", "0123456789abcdef0123456789abcdef01234567")
-    for each in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    for page in (GITHUB, PAGES["docs/gitlab.md"], PAGES["docs/pre-commit.md"])
+    for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
 ]
+#: Ends the output of each command of a block.
+END = "-- end of the command --"
 
 
-def run(block: str, folder: Path, path: Path | None = None, **more: str) -> str:
+def run(lines: str, folder: Path, path: Path | None = None, **more: str) -> str:
     """Run the lines in the folder as a pipeline does: CI is set, and the home has no key."""
     environment = clean_environment(folder.parent / f"{folder.name}-home", CI="true", **more)
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
-    lines = "\n".join(line.removeprefix("$ ") for line in block.strip().splitlines())
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", lines],
         cwd=folder,
         env=environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, f"{lines}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
+    assert done.returncode == 0, f"{lines}\n{done.stdout}"
+    return done.stdout
+
+
+def follow(block: str, folder: Path, path: Path | None = None) -> str:
+    """Run the commands of a block in one shell. Where the page shows what a command prints, it prints that."""
+    commands = commands_of(block)
+    printed = run("".join(f"{command}\necho '{END}'\n" for command, _ in commands), folder, path)
+    for (command, shown), each in zip(commands, printed.split(f"{END}\n"), strict=False):
+        assert not shown or is_shown(each, shown), f"{command}\n{each}"
+    return printed
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +69,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     revision = source_repository(source)
     block = CONSOLE[0].replace("https://github.com/OWNER/a2a-trust", f"{source} a2a-trust").replace("COMMIT", revision)
-    run(block, folder)
+    follow(block, folder)
     scripts = folder / "a2a" / "bin"
     done = subprocess.run([scripts / "python", "-I", "-m", "pip", "check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -73,19 +88,19 @@ def test_the_shell_blocks_run_in_order(installed: Path, tmp_path: Path) -> None:
         if "the next run signs it" in block:
             _move_to_tomorrow(folder / "ring.json")
             (folder / "secret.txt").write_bytes(base64.b64encode((folder / "ring.json").read_bytes()))
-            assert "the next run signs it" in run(block, folder, installed)
+            assert "the next run signs it" in follow(block, folder, installed)
             assert len(json.loads((folder / "release" / "card.json").read_text())["signatures"]) >= 2
         elif "--ring ring.json" in block:
-            assert len(block.splitlines()) == 5
+            assert len(commands_of(block)) == 5
             shutil.copy(folder / "release" / "card.json", folder / "old.json")
             verify = f"a2a-sign verify old.json --trust trust.toml --origin {HOST}"
             run(verify, folder, installed)
-            assert " left" in run(block, folder, installed)
+            assert " left" in follow(block, folder, installed)
             run(f"! {verify}", folder, installed)
             run(verify.replace("old.json", "release/card.json"), folder, installed)
         else:
-            run(block, folder, installed)
-    assert len(CONSOLE) == 10
+            follow(block.replace("BASE", "HEAD"), folder, installed)
+    assert len(CONSOLE) == 9
 
 
 def _move_to_tomorrow(ring: Path) -> None:
@@ -191,7 +206,9 @@ def test_the_other_configurations_are_valid(tmp_path: Path) -> None:
 
 def test_the_table_of_inputs_is_that_of_the_action() -> None:
     table = re.findall(
-        r"^\| (`[^|]+`) \| (?:all|`sign`, `check`(?:, `verify`)?|`verify`|`probe`|) ?\|", TEXT, re.MULTILINE
+        r"^\| (`[^|]+`) \| (?:all|`sign`, `check`(?:, `verify`)?|`verify`|`probe`|) ?\|",
+        GITHUB.partition("| output |")[0],
+        re.MULTILINE,
     )
     named = {name for cell in table for name in re.findall(r"`([\w-]+)`", cell)}
     action = (ROOT / "action.yml").read_text(encoding="utf-8").partition("\noutputs:")[0].partition("\ninputs:")[2]

@@ -14,6 +14,7 @@ from a2a_trust.probe import Verdict
 from a2a_trust.probe.requests import HARMLESS
 from a2a_trust.probe.verdicts import RULES
 from tests.conftest import ROOT
+from tests.docs.newcomer import commands_of, is_shown
 from tests.probe.agents import KEY, serving
 
 PAGE = (ROOT / "docs" / "probe.md").read_text(encoding="utf-8")
@@ -28,12 +29,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("block", COMMANDS)
-def test_the_commands_run(block: str) -> None:
+def test_the_commands_print_what_the_page_shows(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     with serving() as served:
-        for line in block.replace("https://agent.example.com", served.url).splitlines():
-            program, *arguments = shlex.split(line.removeprefix("$ "))
+        for command, shown in commands_of(block):
+            line = command.replace("https://agent.example.com", served.url)
+            program, *arguments = shlex.split(line.replace("\\\n", ""))
             assert program == "a2a-sign"
             assert main([*arguments, "--private-origins"]) == 0
+            assert is_shown(capsys.readouterr().out.replace(served.url, "https://agent.example.com"), shown)
 
 
 def test_the_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +46,7 @@ def test_the_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_has_each_rule_once_in_its_order() -> None:
-    rows = re.findall(r"^- \*\*`([a-z-]+)`\*\*: ", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z-]+)` \|", PAGE.partition("## Rules")[2], re.MULTILINE)
     assert rows == list(RULES)
 
 

@@ -1,8 +1,7 @@
-"""The programs of docs/push.md run as they stand: the sender with the SDK, the webhook with an agent here."""
+"""The programs of docs/push.md for the SDK run as they stand. tests/docs/test_page_examples.py runs the webhook."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import publish_jwks
 from a2a_trust.keys.ring_file import save_key_ring
 from a2a_trust.keys.rotation import KeyRing
-from tests.client.agents import NEW, OWNER, card_of, serving_agent, signed
+from tests.client.agents import OWNER
 from tests.conftest import ROOT
 from tests.servers.environments import answer_of, python_of
 
-RULE, STORE, DELIVER, RECEIVE = re.findall(
+RULE, STORE, DELIVER, _ = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "push.md").read_text(encoding="utf-8"), re.DOTALL
 )
 
@@ -75,18 +73,3 @@ def test_the_rule_is_valid() -> None:
     names: dict[str, Any] = {}
     exec(RULE, names)
     assert names["rules"].webhooks.hosts == ("*.example.com",)
-
-
-def test_the_webhook_registers_with_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
-    (tmp_path / "trust.toml").write_text('version = 1\n[[trust]]\norigins = ["127.0.0.1"]\nkeys = "keys.json"\n')
-    with serving_agent(None) as agent:
-        origin = f"http://127.0.0.1:{agent.port}"
-        agent.pages = {NEW: signed(card_of(origin))}
-        given = f'"{origin}", trust, FetchOptions(fetcher=Fetcher(private_origins=["{origin}"]))'
-        program = RECEIVE.replace('"https://agent.example.com", trust', given)
-        names: dict[str, Any] = {}
-        exec("from a2a_trust import Fetcher, FetchOptions\n" + program, names)
-    assert names["config"]["url"] == "https://client.example.com/push"
-    assert len(names["config"]["token"]) == 43

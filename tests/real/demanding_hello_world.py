@@ -17,13 +17,12 @@ from typing import Any
 from hello_world import AUDIENCE, ISSUER, URL, card, new_agent
 
 from a2a_trust import CardServing, FromTls, load_private_key
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
-from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.identities import FromUri, OnlyIdentities
-from a2a_trust.auth.certificate.verifier import CertificateVerifier
+from a2a_trust.auth.certificate.verifier import CertificateVerifier, ClientAuthority
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.base.net.fetcher import Fetcher
 from a2a_trust.card.merge import merged_card
 from a2a_trust.middleware.protection import protect

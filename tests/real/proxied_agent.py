@@ -14,11 +14,10 @@ from typing import Any, Final
 
 import uvicorn
 
-from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.auth.certificate.identities import AllIssued, FromUri
 from a2a_trust.auth.certificate.proxy_forms import Apache, Caddy, Envoy, HAProxy, Nginx
-from a2a_trust.auth.certificate.verifier import CertificateVerifier
+from a2a_trust.auth.certificate.verifier import CertificateVerifier, ClientAuthority
 from a2a_trust.auth.credentials import certificates_of
 from a2a_trust.auth.peers import Networks
 from a2a_trust.middleware.door import CardEnforcementMiddleware

@@ -36,7 +36,7 @@ PROXIES: Final[Mapping[str, str]] = {
     "caddy": "Caddyfile",
     "envoy": "envoy.yaml",
 }
-"""The proxies, and their settings in the folder ``proxies``: @PAGE@ in them is the block of docs/mtls.md."""
+"""The proxies, and their settings in the folder ``proxies``: @PAGE@ in them is the block of docs/mtls-proxies.md."""
 
 _ON_PAGE: Final[Mapping[str, tuple[str, dict[str, str]]]] = {
     "nginx": (
@@ -158,12 +158,12 @@ def running_proxy(name: str, agent: ProxiedAgent, certificates: Mapping[str, Pat
 
 
 def _on_page(name: str) -> str:
-    """The settings of the proxy as docs/mtls.md shows them, for the addresses and files of this test."""
+    """The settings of the proxy as docs/mtls-proxies.md shows them, for the addresses and files of this test."""
     language, places = _ON_PAGE[name]
-    page = (ROOT / "docs" / "mtls.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "mtls-proxies.md").read_text(encoding="utf-8")
     (block, *_) = re.findall(rf"(?ms)^```{language}\n(.*?)^```$", page)
     for written, here in places.items():
-        assert written in block, f"docs/mtls.md has no {written!r} for {name}"
+        assert written in block, f"docs/mtls-proxies.md has no {written!r} for {name}"
         block = block.replace(written, here)
     return textwrap.indent(block, " " * 16) if language == "yaml" else block
 

@@ -28,6 +28,7 @@ from a2a_trust.keys.rotation import KeyRing, new_ring_key
 from tests.auth.proofs import CLIENT, proof
 from tests.certificates import SERVER, Authority, Leaf
 from tests.conftest import ROOT
+from tests.docs.sessions import check_session
 from tests.interop.sdk_process import SDKS, node_environment
 from tests.real.proxy_processes import program_of
 from tests.servers.issuer import Issuer
@@ -142,6 +143,14 @@ def proxy(name: str, folder: Path) -> Iterator[tuple[httpx.Client, dict[str, str
         httpx.Client(base_url=url, verify=context, timeout=60, trust_env=False) as client,
     ):
         yield client, {"X-API-Key": setup.key}, setup.guard
+
+
+def test_the_commands_of_the_page_are_answered_by_nginx(tmp_path: Path) -> None:
+    (session,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    with proxy("nginx", tmp_path) as (http, key, _):
+        (tmp_path / "ann.key").write_text(key["X-API-Key"])
+        here = session.replace(" \\\n    ", " ").replace("https://agent.example.com", str(http.base_url).rstrip("/"))
+        check_session(here.replace("curl", "curl --cacert ca.pem"), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["nginx", "caddy", "envoy"])

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from a2a_trust import DPoP, JwtVerifier, VerifiedCard, generate_signer, principal_of, protect, verify_card
 from a2a_trust.auth import ServerNonces
-from a2a_trust.auth.certificate.source import FromTls
+from a2a_trust.auth.credentials import FromTls
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import TokenProfile
 from a2a_trust.auth.principal import SubjectToken

@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 
 from a2a_trust import generate_signer, publish_jwks
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.keys.files import save_private_key
 from tests.certificates import SERVER, Authority
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider

@@ -69,8 +69,8 @@ def down(provider: OpenIdProvider) -> Iterator[None]:
 
 async def settled(keys: JwksCache) -> None:
     """After a refresh that goes on behind the callers' backs."""
-    if keys._flight is not None:
-        await asyncio.wait([keys._flight])
+    if (flight := keys._flights.running(None)) is not None:
+        await asyncio.wait([flight])
 
 
 # Which tokens are good

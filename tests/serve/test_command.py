@@ -261,5 +261,5 @@ def test_check_fetches_the_key_sets(tmp_path: Path, key: str, capsys: pytest.Cap
         )
         assert main(["serve", "--check", str(path)]) == 0
         assert f"{issuer.url}: 1 keys\n" in capsys.readouterr().out
-    assert main(["serve", "--check", str(path)]) == 2
+    assert main(["serve", "--check", str(path)]) == 6
     assert f"{issuer.url}: unreachable" in capsys.readouterr().err

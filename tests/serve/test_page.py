@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import sys
 import time
@@ -17,13 +16,13 @@ import pytest
 
 from a2a_trust import KeyRingFile, Principal
 from a2a_trust.auth import Identity
-from a2a_trust.cli.main import main
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.keys import load_key_ring, publish_jwks, save_key_ring
 from a2a_trust.keys.rotation import KeyRing, new_ring_key
 from a2a_trust.serve.application import make_agent
 from a2a_trust.serve.caller_token import CallerTokens
 from tests.conftest import ROOT
+from tests.docs.sessions import check_session
 from tests.interop.sdk_process import SDKS, node_environment
 from tests.servers.serving import free_port, serving
 
@@ -42,25 +41,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def typed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Type the commands of the page."""
-    for line in COMMANDS.splitlines():
-        program, *arguments = shlex.split(line.removeprefix("$ ").partition(">")[0])
-        assert program == "a2a-sign"
-        assert main(arguments) == 0
-        output, file = capsys.readouterr().out, line.partition("> ")[2]
-        if file:
-            Path(file).write_text(output)
-
-
-def test_the_commands_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    typed(capsys)
+def test_the_commands_run(folder: Path) -> None:
+    check_session(COMMANDS, folder)
     assert {each.name for each in folder.iterdir()} >= {"agent.toml", "caller.json", "caller.jwks.json", "keys.db"}
 
 
-def test_the_first_file_is_that_of_the_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_file_is_that_of_the_example(folder: Path) -> None:
     assert (EXAMPLE / "agent.toml").read_text() == FIRST
-    typed(capsys)
+    check_session(COMMANDS, folder)
     (folder / "agent.toml").write_text(FIRST)
     assert make_agent(folder / "agent.toml").configuration.url == "http://localhost:8080"
 
@@ -104,8 +92,8 @@ def test_the_python_program_knows_the_caller(folder: Path) -> None:
         space["caller_of"]({"A2A-Caller-Token": "e30.e30.e30"})
 
 
-def test_any_server_can_run_the_application(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    typed(capsys)
+def test_any_server_can_run_the_application(folder: Path) -> None:
+    check_session(COMMANDS, folder)
     space: dict[str, Any] = {}
     exec(compile(SERVED, "docs/serve.md", "exec"), space)
     assert space["app"].configuration.card == Path("agent-card.json")
@@ -114,16 +102,16 @@ def test_any_server_can_run_the_application(folder: Path, capsys: pytest.Capture
 def test_the_lines_for_node_are_those_of_the_example() -> None:
     program = (EXAMPLE / "agent.mjs").read_text()
     lines = [line.strip() for line in NODE.splitlines()]
-    assert len(lines) == 3
-    assert lines[1] in program
+    assert len(lines) == 4
+    assert all(line in program for line in lines[1:3])
     for part in ("createLocalJWKSet(JSON.parse(readFileSync(", "jwtVerify(", "keys, rules"):
         assert part in program
         assert part in NODE
 
 
 @pytest.mark.real
-def test_an_agent_on_the_sdk_for_node_greets_its_caller(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    typed(capsys)
+def test_an_agent_on_the_sdk_for_node_greets_its_caller(folder: Path) -> None:
+    check_session(COMMANDS, folder)
     (folder / "agent.toml").write_text(FIRST)
     front, back = free_port(), free_port()
     for name in ("agent.toml", "agent-card.json"):

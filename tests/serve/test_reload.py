@@ -136,6 +136,43 @@ def test_counters_of_failures_stay(tmp_path: Path, key: str) -> None:
     asyncio.run(run())
 
 
+def test_counters_of_webhooks_stay(tmp_path: Path, key: str) -> None:
+    hook = "https://127.0.0.1:8443"
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "CreateTaskPushNotificationConfig",
+        "params": {"taskId": "t1", "url": hook},
+    }
+    card = {**CARD, "capabilities": {**CARD["capabilities"], "pushNotifications": True}}
+
+    async def run() -> None:
+        async with upstream() as behind:
+
+            def change(ports: str, limit: str) -> Path:
+                path = write(tmp_path, behind.port, card=card, limit=limit)
+                rule = f'{{ type = "Webhooks", ports = [{ports}], fetcher = {{ private_origins = ["{hook}"] }} }}'
+                path.write_text(path.read_text().replace("[rules]", f"[rules]\nwebhooks = {rule}"))
+                return path
+
+            agent = ServedAgent(change("8443", "10/minute"))
+            async with serving(agent) as url, httpx.AsyncClient(base_url=url, headers={"X-API-Key": key}) as http:
+
+                async def register() -> int:
+                    answer = await http.post("/rpc", json=call)
+                    return answer.json()["error"]["code"] if answer.text.startswith("{") else 0
+
+                assert [await register() for _ in range(11)] == [0] * 10 + [-32602]
+                for ports, code in (("8443", -32602), ("443, 8443", 0)):
+                    before = agent._agent
+                    change(ports, "20/minute")
+                    agent._told.set()
+                    await until(lambda before=before: agent._agent is not before)  # type: ignore[misc]
+                    assert await register() == code
+
+    asyncio.run(run())
+
+
 def test_the_card_of_the_file_and_signals_count(tmp_path: Path, key: str) -> None:
     async def run() -> None:
         async with upstream() as behind:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from a2a_trust import generate_signer
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from tests.servers.issuer import Issuer
 from tests.servers.serving import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from tests.servers.callers import FOLDER, Callers
 from tests.servers.environments import python_of
 from tests.servers.issuer import Issuer, issuing

@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 
 from a2a_trust import ApiKeyVerifier, RequestRules, protect
 from a2a_trust.auth import IssuedApiKey, MemoryApiKeys
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from tests.middleware.agent import CARD, uvicorn_serving
 from tests.servers.callers import FOLDER, Callers
 from tests.servers.environments import answer_of, python_of

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from a2a_trust import generate_signer
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import read_jwks
 from a2a_trust.keys.ring_file import save_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.trust.origins import Origins

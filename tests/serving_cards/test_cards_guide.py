@@ -18,7 +18,8 @@ from a2a_trust.keys.ring_file import save_key_ring
 from tests.serving_cards.agent_card import public_card
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "cards.md").read_text(encoding="utf-8")
-(CODE,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+CODE, CALLS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+(PRINTED,) = re.findall(r"```text\n(.*?)```", GUIDE, re.DOTALL)
 PLACES = [
     (place, who == "everybody")
     for places, who in re.findall(r"^\| [a-z].* \| (.*`.*) \| (.*) \|$", GUIDE, re.MULTILINE)
@@ -40,7 +41,9 @@ def ask(app: Any, place: str, headers: dict[str, str]) -> httpx.Response:
     return asyncio.run(send())
 
 
-def test_everything_is_where_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_where_the_guide_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     store = SqliteApiKeys("keys.db", create=True)
     good = {"X-API-Key": store.create(owner="ann", scopes=["read", "cards:read"]).text}
@@ -48,6 +51,8 @@ def test_everything_is_where_the_guide_says(tmp_path: Path, monkeypatch: pytest.
     save_key_ring(Path("ring.json"), KeyRing.begin(generate_signer(), time.time()))
     names = {"agent": Starlette(), "card": public_card("https://agent.example.com")}
     exec(compile(CODE, "docs/cards.md", "exec"), names)
+    exec(compile(CALLS, "docs/cards.md", "exec"), {**names, "key": good["X-API-Key"]})
+    assert capsys.readouterr().out == PRINTED
     assert len(PLACES) == 9
     for place, is_public in PLACES:
         statuses = [ask(names["app"], place, headers).status_code for headers in ({}, poor, good)]

@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 
 from a2a_trust import generate_signer
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import read_jwks
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import CardServing, protect

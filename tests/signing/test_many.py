@@ -19,10 +19,8 @@ from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import TrustStore
-from a2a_trust.signing.many import sign_cards, verify_cards
-from a2a_trust.signing.sign import SignedCard, sign_card
-from a2a_trust.signing.verifier import CardVerifier
-from a2a_trust.signing.verify import Coverage, Document, Origin, VerifiedCard, verify_card
+from a2a_trust.signing.sign import SignedCard, sign_card, sign_cards
+from a2a_trust.signing.verify import CardVerifier, Coverage, Document, Origin, VerifiedCard, verify_card, verify_cards
 from tests.signing.cards import Card
 from tests.signing.making import served, trusted
 from tests.tables import walk

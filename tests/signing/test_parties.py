@@ -22,9 +22,8 @@ from a2a_trust.keys.trust.policy import AnyKey, OriginPolicy, Threshold, all_of,
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.forms import Form, project
-from a2a_trust.signing.parties import count_signatures
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verify import Coverage
+from a2a_trust.signing.verify import Coverage, count_signatures
 from a2a_trust.signing.verify_signature import verify_signatures
 from tests.signing.cards import Card, full_card, many_formed_card
 from tests.signing.making import (

@@ -25,8 +25,7 @@ from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.forms import Form
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verifier import CardVerifier
-from a2a_trust.signing.verify import Coverage, verify_card
+from a2a_trust.signing.verify import CardVerifier, Coverage, verify_card
 from tests.signing.cards import full_card
 from tests.signing.making import ANYWHERE, served, signed_in, trust_in, trusted
 from tests.tables import walk

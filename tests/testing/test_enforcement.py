@@ -15,7 +15,7 @@ from starlette.routing import Route
 from a2a_trust import ApiKeyVerifier, ConfigurationError, protect
 from a2a_trust.auth import MemoryApiKeys
 from a2a_trust.client import ApiKey
-from a2a_trust.testing import assert_enforced, enforcement
+from a2a_trust.testing import agents, assert_enforced
 from tests.probe.agents import card_of
 
 URL = "https://agent.test"
@@ -70,7 +70,7 @@ async def test_a_card_that_demands_nothing_fails() -> None:
 
 
 async def test_an_application_that_breaks_or_never_ends_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enforcement, "_SECONDS", 0.01)
+    monkeypatch.setattr(agents, "_SECONDS", 0.01)
 
     async def breaks(_: Request) -> JSONResponse:
         raise RuntimeError("broken")

@@ -29,12 +29,14 @@ from hmac import compare_digest
 from typing import Final, Protocol
 
 from a2a_trust.auth.principal import CredentialKind, Identity
-from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
 from a2a_trust.auth.records import (
+    CachedRecord,
     Found,
     Issued,
     MemoryStore,
     MemoryTable,
+    Reading,
+    RecordCache,
     RecordWrites,
     StoredRecord,
     check_ahead,
@@ -308,7 +310,7 @@ class ApiKeyVerifier:
     owners with the same name in both would be one caller, so an agent with both does not start. ``issuer`` is part of
     every owner's ``id``, so do not change it.
 
-    Keys are cached (``auth.record_cache``). So **a revoked key is rejected at most** ``refresh`` **seconds
+    Keys are cached (``auth.records``). So **a revoked key is rejected at most** ``refresh`` **seconds
     after the revocation is in the store**, in every process. A new key works at once. While the store cannot be read, a
     cached key is accepted for ``stale_if_error`` seconds.
     """

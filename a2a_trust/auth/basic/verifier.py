@@ -17,7 +17,7 @@ from a2a_trust.auth.basic.records import PasswordRecord, PasswordStore
 from a2a_trust.auth.basic.user_pass import read_user_pass
 from a2a_trust.auth.peers import sending
 from a2a_trust.auth.principal import RECHECKS, CredentialKind, Identity, UnchangedError
-from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
+from a2a_trust.auth.records import CachedRecord, Reading, RecordCache
 from a2a_trust.base.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
@@ -48,7 +48,7 @@ class BasicVerifier:
     With a store, the identity's subject is the user's name, exactly as it is stored. Verifiers of different stores need
     different ``issuer`` names; otherwise users with the same name in both would be one caller, so an agent with both
     does not start. ``issuer`` is part of every user's ``id``, so do not change it. Records are cached
-    (``auth.record_cache``): **a revoked or changed password is rejected at most** ``refresh`` **seconds after the
+    (``auth.records``): **a revoked or changed password is rejected at most** ``refresh`` **seconds after the
     change is in the store**, and a new one works at once. While the store cannot be read, a cached record is accepted
     for ``stale_if_error`` seconds.
 

@@ -28,8 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from a2a_trust.auth.certificate.proxy_forms import ProxyForm, check_names
-from a2a_trust.auth.certificate.source import CLAIMING_HEADERS
-from a2a_trust.auth.credentials import HeaderLines, Lines, only_line
+from a2a_trust.auth.credentials import CLAIMING_HEADERS, HeaderLines, Lines, only_line
 from a2a_trust.auth.peers import Networks, came_by_unix_socket, records_peers, verified_peer
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 
@@ -118,7 +117,7 @@ class FromProxy:
             if self._form.every_time and _is_secret(self._peers, secret):
                 raise KeySourceUnavailableError(
                     f"the proxy sent no {' or '.join(self._form.names)}, so it does not overwrite its clients' header; "
-                    "configure it as in docs/mtls.md"
+                    "configure it as in docs/mtls-proxies.md"
                 )
             return ()
         check_sender(self._peers, scope, secret, "a header has a client certificate")

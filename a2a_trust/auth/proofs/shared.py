@@ -13,6 +13,10 @@ The rules, beside the rules of ``auth.proofs.memory``, which each process applie
    the largest window that can be configured, so replicas may have different windows.
 5. A database that is unreachable is not an empty one: 503. A request waits for twice ``timeout`` at most.
 6. A database whose data about itself are damaged is treated as new.
+
+In PostgreSQL, a proof is accepted when its transaction is on the disk of the server (``synchronous_commit = on``). A
+standby that takes over is another timeline, and a restored table is another file: rule 3. In Redis and Valkey, a proof
+is one key that expires: about 140 bytes until then. A restart may lose proofs of the last second, or all: rule 3.
 """
 
 from __future__ import annotations
@@ -23,18 +27,15 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, Capacity, VolatileProofMemory, digest_of
-from a2a_trust.base.cache import SingleFlight
-from a2a_trust.base.databases.availability import Pooled
+from a2a_trust.base.cache import LookUps, SingleFlight
+from a2a_trust.base.databases.availability import REQUEST_SECONDS, Pooled
+from a2a_trust.base.databases.postgres import Postgres
+from a2a_trust.base.databases.redis import RedisServer
 from a2a_trust.base.dates import date_of
 from a2a_trust.errors import KeySourceUnavailableError
-
-if TYPE_CHECKING:
-    from a2a_trust.base.databases.postgres import Postgres
-    from a2a_trust.base.databases.redis import RedisServer
 
 SKEW: Final = 10.0
 """By how many seconds the clocks of a replica and of the database may differ."""
@@ -44,6 +45,8 @@ _IN_TIME: Final = 0.1
 """A round trip that failed within this time, in seconds, is made once more: the connection may have been lost."""
 _RETRY_SECONDS: Final = 1.0
 _BUSY: Final = "too many proofs wait for it"
+
+Server = TypeVar("Server", Postgres, RedisServer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,10 +81,10 @@ class State(NamedTuple):
     dropped: float
 
 
-class SharedProofMemory(Pooled):
+class SharedProofMemory(Pooled[Server]):
     """The base of memories in a database."""
 
-    def __init__(self, server: Postgres | RedisServer, capacity: int, call: str, timeout: float) -> None:
+    def __init__(self, server: Server, capacity: int, call: str, timeout: float) -> None:
         """``capacity`` and ``call`` as for ``Capacity``, for the proofs of this process. ``timeout`` is for one round
         trip, in seconds."""
         self._server = server
@@ -102,10 +105,6 @@ class SharedProofMemory(Pooled):
         await asyncio.sleep(_RETRY_SECONDS)
         now = time.time()
         return await self.first_use("", os.urandom(16).hex(), now=now, issued=now, window=1.0)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._server.aclose()
 
     async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
         """Store the proofs, and return by digest the first attempt, from now or before."""
@@ -187,3 +186,135 @@ def _doubt(use: Use, state: State) -> str:
     if not use.issued > state.dropped + GRAIN:
         return "it no longer has the proofs of this time: a clock was set back; look at the time services"
     return ""
+
+
+#: The server's name for itself. It changes with the server, with its timeline, with a database or a table that was
+#: restored from a copy, and with TRUNCATE; also with VACUUM FULL, which looks the same.
+SERVER: Final = """
+(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
+    || '/' || (SELECT oid FROM pg_database WHERE datname = current_database())
+    || '/' || pg_relation_filenode('a2a_trust.proof')
+"""
+
+#: In one statement, so in one round trip. Rows that others commit meanwhile are neither added nor seen: replays.
+#: A row that another transaction is dropping is both there and added; the old one comes last, and decides.
+#: In the order of digests, so that two transactions never wait for each other.
+_REMEMBER: Final = f"""
+WITH added AS (
+    INSERT INTO a2a_trust.proof (digest, attempt, issued, ends)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::float8[], $4::float8[]) ORDER BY 1
+    ON CONFLICT (digest) DO NOTHING RETURNING digest, attempt
+), first AS (
+    SELECT digest, attempt, 1 AS place FROM added
+    UNION ALL SELECT digest, attempt, 2 FROM a2a_trust.proof WHERE digest = ANY ($1::bytea[])
+)
+SELECT
+    {SERVER} AS server,
+    extract(epoch FROM clock_timestamp())::float8 AS at,
+    store.server AS known_server,
+    coalesce(store.since, 'infinity') AS since, coalesce(store.dropped, '-infinity') AS dropped,
+    ARRAY (SELECT digest FROM first ORDER BY digest, place) AS digests,
+    ARRAY (SELECT attempt FROM first ORDER BY digest, place) AS attempts
+FROM (SELECT) AS one LEFT JOIN a2a_trust.proof_store AS store ON true
+"""  # noqa: S608  a constant
+
+_MARK: Final = """
+INSERT INTO a2a_trust.proof_store (server, since, dropped) VALUES ($1, $2, $3)
+ON CONFLICT (only_row) DO UPDATE SET server = excluded.server, since = excluded.since,
+    dropped = greatest(nullif(proof_store.dropped, 'NaN'), excluded.dropped)
+"""
+
+_DROP: Final = """
+WITH ended AS (
+    SELECT digest FROM a2a_trust.proof WHERE ends < $1 ORDER BY ends LIMIT 1000 FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM a2a_trust.proof WHERE digest IN (SELECT digest FROM ended) RETURNING issued
+)
+UPDATE a2a_trust.proof_store SET dropped = greatest(dropped, (SELECT max(issued) FROM gone))
+WHERE EXISTS (SELECT FROM gone)
+"""
+
+_DROP_EVERY: Final = 0.25
+"""Ended proofs are dropped this often, in seconds: 4,000 a second by each process."""
+
+
+class PostgresProofMemory(SharedProofMemory[Postgres]):
+    """Remembers proofs in one PostgreSQL database, for all processes and machines of an agent.
+
+    KeySourceUnavailableError (503) when the database does not answer in time, or a first use is not certain.
+    """
+
+    def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
+        """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: the
+        largest number of proofs of this process at once. ``timeout``: the longest, in seconds, that one round trip to
+        the database takes; a request waits for twice as long at most. ConfigurationError: an argument is wrong.
+        """
+        server = Postgres(url, what="memory of DPoP proofs", timeout=timeout)
+        super().__init__(server, capacity, "PostgresProofMemory(…, capacity=…)", timeout)
+        self._drop_at = -math.inf
+
+    async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
+        columns = zip(*((use.digest, use.attempt, use.issued, use.ends) for use in uses), strict=True)
+        async with self._server.session() as connection:
+            (row,) = await connection.fetch(_REMEMBER, *map(list, columns))
+            state = State(**{name: row[name] for name in State._fields})
+            if time.monotonic() >= self._drop_at:
+                self._drop_at = time.monotonic() + _DROP_EVERY
+                await connection.execute(_DROP, state.at)
+        return state, dict(zip(row["digests"], row["attempts"], strict=True))
+
+    async def _mark(self, state: State) -> None:
+        async with self._server.session() as connection:
+            await connection.execute(_MARK, state.known_server, state.since, state.dropped)
+
+
+_STATE: Final = "a2a:proofs"
+
+
+class RedisProofMemory(SharedProofMemory[RedisServer]):
+    """Remembers proofs in one Redis server, for all processes and machines of an agent.
+
+    KeySourceUnavailableError (503) if the server does not answer in time or evicts keys, or a first use is not certain.
+    """
+
+    def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
+        """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``capacity``: the largest number of proofs
+        of this process at once. ``timeout``: the longest, in seconds, that one round trip to the server takes; a
+        request waits for twice as long at most. ConfigurationError: an argument is wrong.
+        """
+        server = RedisServer(url, what="memory of DPoP proofs", timeout=timeout)
+        super().__init__(server, capacity, "RedisProofMemory(…, capacity=…)", timeout)
+
+    async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
+        first: dict[bytes, bytes] = {}
+        async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
+            for use in uses:
+                pipeline.set(b"a2a:proof:" + use.digest, use.attempt, nx=True, get=True, pxat=int(use.ends * 1000))
+            pipeline.time()
+            pipeline.hmget(_STATE, ["server", "since", "dropped"])
+            pipeline.info("server", "memory")
+            *before, (seconds, microseconds), (server, since, dropped), info = await pipeline.execute()
+            self._server.check_room(info)
+        if not info.get("run_id"):
+            raise KeySourceUnavailableError(f"the {self._server.what} cannot be used: INFO gives no run_id")
+        for use, attempt in zip(uses, before, strict=True):
+            first.setdefault(use.digest, use.attempt if attempt is None else attempt)
+        return State(
+            server=info["run_id"],
+            at=seconds + microseconds / 1e6,
+            known_server=None if server is None else server.decode(errors="replace"),
+            since=math.inf if since is None else _number(since),
+            dropped=-math.inf if dropped is None else _number(dropped),
+        ), first
+
+    async def _mark(self, state: State) -> None:
+        async with self._server.session() as client:
+            times = ["since", repr(state.since), "dropped", repr(state.dropped)]
+            await client.hset(_STATE, items=["server", str(state.known_server), *times])
+
+
+def _number(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

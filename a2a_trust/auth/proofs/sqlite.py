@@ -1,6 +1,6 @@
 """Used DPoP proofs in an SQLite file (``auth.proofs.memory``), for the processes of one machine, and across restarts.
 
-A proof is accepted only after its transaction. Proofs that come meanwhile share the next one (``look_ups``). A thread
+A proof is accepted only after its transaction. Proofs that come meanwhile share the next one (``LookUps``). A thread
 of its own writes, so neither a slow disk nor another process that holds the file blocks the event loop: a request waits
 ``timeout`` seconds, and is rejected then (503).
 
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.proofs.memory import MAX_WINDOW, Capacity, DroppedTimes, digest_of, kept_seconds
+from a2a_trust.base.cache import LookUps
 from a2a_trust.base.files.sqlite import SqliteFile
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError, TrustError
 

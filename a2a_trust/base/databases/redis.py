@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
-from a2a_trust.base.databases.addresses import DatabaseUrl
-from a2a_trust.base.databases.availability import Database, Pause, PerLoop
+from a2a_trust.base.cache import PerLoop
+from a2a_trust.base.databases.availability import Database, DatabaseUrl, Pause
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
 _CONNECTIONS: Final = 16

@@ -39,8 +39,7 @@ from a2a_trust.base.files.watched import Stamp, Watched, check_writers, log_outc
 from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
 from a2a_trust.keys.algorithms import algorithm_named
-from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
-from a2a_trust.keys.keyset import KeySet, read_public_keys
+from a2a_trust.keys.jwk import KeySet, PublicKey, public_key_from_jwk, public_key_from_pem, read_public_keys
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust.policy import OriginPolicy, Threshold, is_thumbprint, party_name
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore, signing_tool

@@ -33,8 +33,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MalformedError,
 )
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.jwk import PublicKey, read_jwks
 
 _log: Final = logging.getLogger(__name__)
 
@@ -80,7 +79,6 @@ class _Snapshot:
 
     load: int
     keys: dict[tuple[str, str], PublicKey]
-    held: frozenset[PublicKey]
     fresh_until: float
     usable_until: float
 
@@ -111,8 +109,6 @@ class JwksCache:
         self._clock = clock
         self._snapshot: _Snapshot | None = None
         self._flights = SingleFlight[None, _Snapshot | None]()
-        #: The last load, for which tests wait; ``_flights`` knows whether a load is under way.
-        self._flight: asyncio.Task[_Snapshot | None] | None = None
         self._loads = 0
         self._failures = 0
         self._retry_at = -math.inf
@@ -139,7 +135,7 @@ class JwksCache:
 
         def pick(snapshot: _Snapshot) -> PublicKey | None:
             now = time.time()
-            keys = [key for key in snapshot.held if key.kty == kty and key.is_valid_at(now)]
+            keys = [key for key in snapshot.keys.values() if key.kty == kty and key.is_valid_at(now)]
             if len(keys) > 1:
                 raise InvalidCredentialsError(f"{self.name}: the set has several {kty} keys, and the token has no kid")
             return keys[0] if keys else None
@@ -208,8 +204,7 @@ class JwksCache:
 
     def _begin(self) -> asyncio.Task[_Snapshot | None]:
         self._loads += 1
-        self._flight = self._flights.begin(None, lambda: self._load(self._loads))
-        return self._flight
+        return self._flights.begin(None, lambda: self._load(self._loads))
 
     async def _load(self, load: int) -> _Snapshot | None:
         """Load the set and keep it; returns the new snapshot, or None after a failure."""
@@ -227,17 +222,16 @@ class JwksCache:
         snapshot = _Snapshot(
             load=load,
             keys={(key.kid, key.kty): key for key in key_set.keys},
-            held=frozenset(key_set.keys),
             fresh_until=fresh_until,
             usable_until=fresh_until + times.stale_if_error,
         )
         if self._failures:
             announce(StateChange(StateKind.KEYS_FRESH, self.name))
         self._failures, self._retry_at = 0, -math.inf
-        held = frozenset[PublicKey]() if self._snapshot is None else self._snapshot.held
-        if not held <= snapshot.held:
+        held = {} if self._snapshot is None else self._snapshot.keys
+        if not held.items() <= snapshot.keys.items():
             self.generation += 1
-        if self._snapshot is None or held != snapshot.held:
+        if self._snapshot is None or held != snapshot.keys:
             level = logging.INFO if key_set.keys else logging.WARNING
             _log.log(level, "%s: usable keys: %d, not usable: %d", self.name, len(key_set.keys), len(key_set.skipped))
         self._snapshot = snapshot

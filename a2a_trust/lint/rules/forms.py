@@ -17,7 +17,6 @@ from a2a_trust.signing.forms import Form, present_members, project
 
 
 @rule(
-    "explicit-default",
     Severity.NOTE,
     "A member is null or at its default, and the specification's canonical form leaves it out.",
     "8.4.1",
@@ -35,7 +34,6 @@ def explicit_default(subject: Subject) -> Iterator[Problem]:
 
 
 @rule(
-    "several-forms",
     Severity.WARNING,
     "A requirement, scheme or parameter vanishes from the pruned form, in which a2a-python and a2a-js sign.",
     "8.4.1",
@@ -51,12 +49,7 @@ def several_forms(subject: Subject) -> Iterator[Problem]:
             )
 
 
-@rule(
-    "empty-value",
-    Severity.NOTE,
-    "A member is empty, and the pruned form of a2a-python and a2a-js leaves it out.",
-    "8.4.1",
-)
+@rule(Severity.NOTE, "A member is empty, and the pruned form of a2a-python and a2a-js leaves it out.", "8.4.1")
 def empty_value(subject: Subject) -> Iterator[Problem]:
     for pointer in _pruned(subject):
         if _pruned_rule(pointer) is None:
@@ -69,7 +62,6 @@ def empty_value(subject: Subject) -> Iterator[Problem]:
 
 
 @rule(
-    "python-rewrites",
     Severity.WARNING,
     "a2a-python 1.3 rewrites a member of 0.3 before it verifies a card of 1.0, and so rejects every signature.",
     "A.2",

@@ -9,13 +9,14 @@ from typing import Final
 from a2a_trust.base.strict_json.jcs import MAX_SAFE_INTEGER
 from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.ambiguity import field_of
-from a2a_trust.card.schema import MESSAGES, REQUIRED_0_1, REQUIRED_0_3, Presence, proto_name
+from a2a_trust.card.schema import MESSAGES, REQUIRED_0_1, REQUIRED_0_3, Presence
+from a2a_trust.card.schema import proto_name as name_in_proto
 from a2a_trust.lint.document import Subject, member_of, path_to, pointer_of, safe_pointer
 from a2a_trust.lint.findings import Problem, Severity, rule, without_braces
 from a2a_trust.lint.secret_shapes import secret_kind
 
 
-@rule("unreadable-document", Severity.ERROR, "The file is not one JSON object that every reader reads alike.", "8.4.1")
+@rule(Severity.ERROR, "The file is not one JSON object that every reader reads alike.", "8.4.1")
 def unreadable_document(subject: Subject) -> Iterator[Problem]:
     error = subject.unreadable
     if error is not None:
@@ -25,7 +26,6 @@ def unreadable_document(subject: Subject) -> Iterator[Problem]:
 
 
 @rule(
-    "ambiguous-member",
     Severity.ERROR,
     "A member has the wrong type, is there under two names, excludes or looks like another: readers disagree.",
     "5.5",
@@ -59,7 +59,7 @@ def _required(subject: Subject, message: str) -> tuple[str, ...]:
     return _REQUIRED_IN_0_3.get(message, _REQUIRED.get(message, ()))
 
 
-@rule("missing-member", Severity.ERROR, "A member that A2A demands (REQUIRED) is missing.", "5.7")
+@rule(Severity.ERROR, "A member that A2A demands (REQUIRED) is missing.", "5.7")
 def missing_member(subject: Subject) -> Iterator[Problem]:
     for path, name in _missing(subject):
         yield Problem(
@@ -76,13 +76,13 @@ def _missing(subject: Subject) -> Iterator[tuple[Path, str]]:
                 yield path, name
 
 
-@rule("empty-member", Severity.WARNING, "A member that A2A demands (REQUIRED) is an empty string or list.", "5.7")
+@rule(Severity.WARNING, "A member that A2A demands (REQUIRED) is an empty string or list.", "5.7")
 def empty_member(subject: Subject) -> Iterator[Problem]:
     if subject.is_legacy:
         return
     for path, message, members in subject.objects:
         for name in _required(subject, message):
-            for spelling in (name, proto_name(name)):
+            for spelling in (name, name_in_proto(name)):
                 if members.get(spelling) in ("", []):
                     yield Problem(
                         pointer_of((path, spelling)),
@@ -93,8 +93,8 @@ def empty_member(subject: Subject) -> Iterator[Problem]:
                     break
 
 
-@rule("proto-name", Severity.ERROR, "A member is written under its name of the proto file, in snake_case.", "5.5")
-def member_under_proto_name(subject: Subject) -> Iterator[Problem]:
+@rule(Severity.ERROR, "A member is written under its name of the proto file, in snake_case.", "5.5")
+def proto_name(subject: Subject) -> Iterator[Problem]:
     for path, message, members in subject.objects:
         for name in members:
             field = field_of(message, name)
@@ -106,7 +106,7 @@ def member_under_proto_name(subject: Subject) -> Iterator[Problem]:
                 )
 
 
-@rule("unknown-member", Severity.NOTE, "A member that no version of A2A has.", "5.7")
+@rule(Severity.NOTE, "A member that no version of A2A has.", "5.7")
 def unknown_member(subject: Subject) -> Iterator[Problem]:
     for pointer in unknown_members(subject):
         yield Problem(
@@ -127,7 +127,7 @@ def unknown_members(subject: Subject) -> Iterator[str]:
                 yield pointer_of((path, name))
 
 
-@rule("unsafe-integer", Severity.ERROR, "An integer is beyond 53 bits.", "8.4.1")
+@rule(Severity.ERROR, "An integer is beyond 53 bits.", "8.4.1")
 def unsafe_integer(subject: Subject) -> Iterator[Problem]:
     for path, value in subject.values:
         if type(value) is int and abs(value) > MAX_SAFE_INTEGER:
@@ -143,7 +143,6 @@ _CONTRADICTION: Final = re.compile(r"contradicts|two different things|beside")
 
 
 @rule(
-    "unread-member",
     Severity.ERROR,
     "A scheme, requirement, interface or capability cannot be read, or contradicts what the card says elsewhere.",
     "4.5",

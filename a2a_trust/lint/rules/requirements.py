@@ -10,12 +10,11 @@ from a2a_trust.base.strict_json.pointer import Path
 from a2a_trust.card.places import WORDS_FOR_TOKENS
 from a2a_trust.card.schema import MESSAGES
 from a2a_trust.card.view import Alternative, NamedScheme
-from a2a_trust.lint.document import Subject, at, member_of, pointer_of, shown_name, spelling_of
+from a2a_trust.lint.document import Subject, member_of, pointer_of, shown_name, spelling_of
 from a2a_trust.lint.findings import Problem, Severity, rule
 
 
 @rule(
-    "requirement-spelling",
     Severity.ERROR,
     "A requirement of 1.0 is written in another spelling, which some clients read as no requirement.",
     "4.5.1",
@@ -46,7 +45,6 @@ _WRAPPERS: Final = tuple(MESSAGES["SecurityScheme"])
 
 
 @rule(
-    "missing-twin",
     Severity.WARNING,
     "A requirement or scheme is written for clients of one generation, and the card has interfaces for another.",
     "A.2",
@@ -79,7 +77,7 @@ def missing_twin(subject: Subject) -> Iterator[Problem]:
                 )
 
 
-@rule("undeclared-scheme", Severity.ERROR, "A requirement names a scheme that the card does not declare.", "4.5.1")
+@rule(Severity.ERROR, "A requirement names a scheme that the card does not declare.", "4.5.1")
 def undeclared_scheme(subject: Subject) -> Iterator[Problem]:
     if subject.view is None:
         return
@@ -96,7 +94,7 @@ def undeclared_scheme(subject: Subject) -> Iterator[Problem]:
                 )
 
 
-@rule("unused-scheme", Severity.NOTE, "A scheme is declared, and no requirement names it.", "4.5.1")
+@rule(Severity.NOTE, "A scheme is declared, and no requirement names it.", "4.5.1")
 def unused_scheme(subject: Subject) -> Iterator[Problem]:
     if subject.view is None or not subject.is_whole:
         return
@@ -112,12 +110,7 @@ def unused_scheme(subject: Subject) -> Iterator[Problem]:
             )
 
 
-@rule(
-    "unplaced-scheme",
-    Severity.WARNING,
-    "A card of 0.1 names a scheme with a word that does not say where its credential goes.",
-    "A.2",
-)
+@rule(Severity.WARNING, "A card of 0.1 names a scheme with a word that does not say where its credential goes.", "A.2")
 def unplaced_scheme(subject: Subject) -> Iterator[Problem]:
     for pointer, alternative in _alternatives(subject):
         for name, _ in alternative.schemes if pointer.startswith("/authentication") else ():
@@ -130,7 +123,7 @@ def unplaced_scheme(subject: Subject) -> Iterator[Problem]:
                 )
 
 
-@rule("anonymous-alternative", Severity.WARNING, "An alternative without any scheme admits everybody.", "7.4")
+@rule(Severity.WARNING, "An alternative without any scheme admits everybody.", "7.4")
 def anonymous_alternative(subject: Subject) -> Iterator[Problem]:
     for pointer, alternative in _alternatives(subject):
         if alternative.is_anonymous:
@@ -142,7 +135,7 @@ def anonymous_alternative(subject: Subject) -> Iterator[Problem]:
             )
 
 
-@rule("missing-requirements", Severity.WARNING, "Schemes are declared, and the card demands none of them.", "7.3")
+@rule(Severity.WARNING, "Schemes are declared, and the card demands none of them.", "7.3")
 def missing_requirements(subject: Subject) -> Iterator[Problem]:
     view = subject.view
     if view is not None and subject.is_whole and view.schemes and not view.requirements:
@@ -153,7 +146,7 @@ def missing_requirements(subject: Subject) -> Iterator[Problem]:
         )
 
 
-@rule("no-authentication", Severity.NOTE, "The card declares no scheme and no requirement: everybody may call.", "7.3")
+@rule(Severity.NOTE, "The card declares no scheme and no requirement: everybody may call.", "7.3")
 def no_authentication(subject: Subject) -> Iterator[Problem]:
     view = subject.view
     if view is not None and subject.is_whole and not view.schemes and not list(_alternatives(subject)):
@@ -165,7 +158,6 @@ def no_authentication(subject: Subject) -> Iterator[Problem]:
 
 
 @rule(
-    "unguarded-extended-card",
     Severity.ERROR,
     "An extended card is promised to authenticated callers, and no requirement says how to authenticate.",
     "13.3",
@@ -176,18 +168,17 @@ def unguarded_extended_card(subject: Subject) -> Iterator[Problem]:
         return
     if all(alternative.is_anonymous for alternative in view.requirements or ()):
         capabilities = subject.card.get("capabilities")
-        name = spelling_of(capabilities if type(capabilities) is dict else {}, "extendedAgentCard")
-        path: Path = (None, "supportsAuthenticatedExtendedCard")
-        if at(subject.card, f"/capabilities/{name}"):
-            path = ((None, "capabilities"), name)
+        declared = capabilities if type(capabilities) is dict else {}
+        name = spelling_of(declared, "extendedAgentCard")
+        is_there = bool(declared.get(name))
         yield Problem(
-            pointer_of(path),
+            f"/capabilities/{name}" if is_there else "/supportsAuthenticatedExtendedCard",
             "the card offers an extended card to authenticated callers, and no requirement names a scheme for them",
             "Require a scheme in securityRequirements, or remove the extended card.",
         )
 
 
-@rule("duplicate-scope", Severity.NOTE, "A requirement names a scope twice.", "4.5.1")
+@rule(Severity.NOTE, "A requirement names a scope twice.", "4.5.1")
 def duplicate_scope(subject: Subject) -> Iterator[Problem]:
     for path, scopes in scope_lists(subject):
         seen = set()
@@ -236,24 +227,17 @@ def _strings(value: JSON) -> list[str]:
     return value if type(value) is list and all(type(item) is str for item in value) else []
 
 
-@rule("implicit-flow", Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
+def _flows(subject: Subject, wanted: str, text: str, fix: str) -> Iterator[Problem]:
+    return (Problem(pointer_of(path), text, fix) for path, message, _ in subject.objects if message == wanted)
+
+
+@rule(Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
 def implicit_flow(subject: Subject) -> Iterator[Problem]:
-    for path, message, _ in subject.objects:
-        if message == "ImplicitOAuthFlow":
-            yield Problem(
-                pointer_of(path),
-                "access tokens are returned in the URL, where browser histories and other sites see them (RFC 9700 "
-                "2.1.2)",
-                "Offer authorizationCode with PKCE.",
-            )
+    text = "access tokens are returned in the URL, where browser histories and other sites see them (RFC 9700 2.1.2)"
+    return _flows(subject, "ImplicitOAuthFlow", text, "Offer authorizationCode with PKCE.")
 
 
-@rule("password-flow", Severity.WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
+@rule(Severity.WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
 def password_flow(subject: Subject) -> Iterator[Problem]:
-    for path, message, _ in subject.objects:
-        if message == "PasswordOAuthFlow":
-            yield Problem(
-                pointer_of(path),
-                "clients get the passwords of people, which RFC 9700 2.4 forbids",
-                "Offer authorizationCode with PKCE, or deviceCode.",
-            )
+    text = "clients get the passwords of people, which RFC 9700 2.4 forbids"
+    return _flows(subject, "PasswordOAuthFlow", text, "Offer authorizationCode with PKCE, or deviceCode.")

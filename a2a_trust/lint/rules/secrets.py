@@ -6,24 +6,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.base.strict_json.pointer import Path
+from a2a_trust.lint import secret_shapes
 from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Problem, Severity, rule
-from a2a_trust.lint.secret_shapes import (
-    has_secret_query,
-    is_private_jwk,
-    is_secret_name,
-    looks_random,
-    may_hold_secret,
-    secret_kind,
-    stands_as_secret,
-)
 
 
-@rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
+@rule(Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
 def secret(subject: Subject) -> Iterator[Problem]:
     fix = "Remove it. If it was published, revoke it, too: everybody may know it."
     for path, value in subject.values:
-        private = is_private_jwk(value) if type(value) is dict else None
+        private = secret_shapes.is_private_jwk(value) if type(value) is dict else None
         if private is not None and path is None:
             yield Problem(
                 pointer_of((path, private)),
@@ -32,16 +24,14 @@ def secret(subject: Subject) -> Iterator[Problem]:
             )
         elif private is not None:
             yield Problem(pointer_of((path, private)), "this is a private key, and everybody can read the card", fix)
-    texts = list(subject.texts())
-    may_be_known = may_hold_secret(text for _, text, _ in texts)
-    for path, text, is_name in texts:
-        kind = secret_kind(text) if may_be_known else None
+    for path, text, is_name in subject.texts():
+        kind = secret_shapes.secret_kind(text)
         if kind is not None:
             where = "the name of a member" if is_name else "the text"
             yield Problem(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)
-        elif not is_name and _is_below_secret_name(path) and stands_as_secret(text):
+        elif not is_name and _is_below_secret_name(path) and secret_shapes.stands_as_secret(text):
             yield Problem(pointer_of(path), "a generated text stands where secrets do, and everybody can read it", fix)
-        elif not is_name and has_secret_query(text):
+        elif not is_name and secret_shapes.has_secret_query(text):
             yield Problem(pointer_of(path), "the query of the URL has a secret, and everybody can read it", fix)
 
 
@@ -49,13 +39,15 @@ def secret(subject: Subject) -> Iterator[Problem]:
 _PUBLIC: Final = ("key", "hash", "digest", "signature", "address", "fingerprint", "thumbprint", "did", "cid", "id")
 
 
-@rule("possible-secret", Severity.WARNING, "A text is as random as a key or token.", "13.4")
+@rule(Severity.WARNING, "A text is as random as a key or token.", "13.4")
 def possible_secret(subject: Subject) -> Iterator[Problem]:
     for path, text, is_name in subject.texts():
         name = _member_name(path)
         if is_name or name.lower().endswith(_PUBLIC) or len(name) <= 2 or _is_signature(path):
             continue
-        if looks_random(text) and secret_kind(text) is None and not _is_below_secret_name(path):
+        if not secret_shapes.looks_random(text) or _is_below_secret_name(path):
+            continue
+        if secret_shapes.secret_kind(text) is None:
             yield Problem(
                 pointer_of(path),
                 "the text looks like a secret, and everybody can read the card",
@@ -69,7 +61,7 @@ def _is_below_secret_name(path: Path) -> bool:
     if name == "value" and path is not None and path[0] is not None:
         parent = path[0][0]
         return parent in ((None, "securitySchemes"), (None, "security_schemes"))
-    return is_secret_name(name)
+    return secret_shapes.is_secret_name(name)
 
 
 def _is_signature(path: Path) -> bool:

@@ -30,46 +30,38 @@ _INVISIBLE: Final = frozenset(
 )
 
 
-def _with_any(subject: Subject, characters: frozenset[str], in_names: frozenset[str]) -> Iterator[str]:
+def _with_any(
+    subject: Subject, characters: frozenset[str], message: str, fix: str, *, only_in_names: frozenset[str] = frozenset()
+) -> Iterator[Problem]:
     for path, text, is_name in subject.texts():
-        if not (text.isascii() and text.isprintable()) and not (in_names if is_name else characters).isdisjoint(text):
-            yield pointer_of(path)
+        wanted = characters | only_in_names if is_name else characters
+        if not (text.isascii() and text.isprintable()) and not wanted.isdisjoint(text):
+            yield Problem(pointer_of(path), message, fix)
 
 
-@rule("control-character", Severity.WARNING, "A text has control characters.", "13.4")
+@rule(Severity.WARNING, "A text has control characters.", "13.4")
 def control_character(subject: Subject) -> Iterator[Problem]:
-    for pointer in _with_any(subject, _CONTROLS, _CONTROLS | _BREAKS):
-        yield Problem(
-            pointer,
-            "control characters change how terminals and logs show the text",
-            "Remove them; line breaks and tabs are allowed in values.",
-        )
+    message = "control characters change how terminals and logs show the text"
+    fix = "Remove them; line breaks and tabs are allowed in values."
+    return _with_any(subject, _CONTROLS, message, fix, only_in_names=_BREAKS)
 
 
-@rule("bidirectional-character", Severity.WARNING, "A text has characters that turn the direction of writing.", "13.4")
+@rule(Severity.WARNING, "A text has characters that turn the direction of writing.", "13.4")
 def bidirectional_character(subject: Subject) -> Iterator[Problem]:
-    for pointer in _with_any(subject, _BIDIRECTIONAL, _BIDIRECTIONAL):
-        yield Problem(
-            pointer,
-            "people see the text in another order than programs read it: a name or URL can look like another one",
-            "Remove them; text in one script does not need them.",
-        )
+    message = "people see the text in another order than programs read it: a name or URL can look like another one"
+    return _with_any(subject, _BIDIRECTIONAL, message, "Remove them; text in one script does not need them.")
 
 
-@rule("invisible-character", Severity.WARNING, "A text has invisible characters.", "13.4")
+@rule(Severity.WARNING, "A text has invisible characters.", "13.4")
 def invisible_character(subject: Subject) -> Iterator[Problem]:
-    for pointer in _with_any(subject, _INVISIBLE, _INVISIBLE):
-        yield Problem(
-            pointer,
-            "programs and language models read characters that people do not see: names that look alike, or hidden "
-            "instructions",
-            "Remove them.",
-        )
+    message = (
+        "programs and language models read characters that people do not see: names that look alike, or hidden "
+        "instructions"
+    )
+    return _with_any(subject, _INVISIBLE, message, "Remove them.")
 
 
-@rule(
-    "case-only-names", Severity.WARNING, "Two schemes, scopes or skills differ in upper and lower case only.", "4.5.1"
-)
+@rule(Severity.WARNING, "Two schemes, scopes or skills differ in upper and lower case only.", "4.5.1")
 def case_only_names(subject: Subject) -> Iterator[Problem]:
     for names in _groups(subject):
         first: dict[str, str] = {}

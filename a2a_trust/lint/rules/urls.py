@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from a2a_trust.base.net.addresses import is_loopback, is_public
 from a2a_trust.base.strict_json.pointer import Path
@@ -15,46 +15,38 @@ from a2a_trust.lint.document import Subject, pointer_of
 from a2a_trust.lint.findings import Problem, Severity, rule
 from a2a_trust.lint.secret_shapes import secret_kind
 
-
-class _CardUrl(NamedTuple):
-    path: Path
-    text: str
-    is_link: bool
-    """Whether the URL is for people, and not for calls or credentials."""
-
-
 _LINKS: Final = ("documentationUrl", "iconUrl")
 
 
-def _urls(subject: Subject) -> Iterator[_CardUrl]:
+def _urls(subject: Subject) -> Iterator[tuple[Path, str, bool]]:
+    """The places of URLs, their texts, and whether they are for people, and not for calls or credentials."""
     for path, message, members in subject.objects:
         for name, value in members.items():
             field = field_of(message, name) if value and type(value) is str else None
             if field is None or not field.name.lower().endswith("url"):
                 continue
-            yield _CardUrl((path, name), value, message == "AgentProvider" or field.name in _LINKS)
+            yield (path, name), value, message == "AgentProvider" or field.name in _LINKS
 
 
 @rule(
-    "http-url",
     Severity.ERROR,
     "Calls or credentials go over a connection that is not encrypted; a warning for loopback hosts.",
     "7.1",
 )
 def http_url(subject: Subject) -> Iterator[Problem]:
-    for url in _urls(subject):
-        if url.is_link or not url.text.lower().startswith(("http://", "ws://")):
+    for path, url, is_link in _urls(subject):
+        if is_link or not url.lower().startswith(("http://", "ws://")):
             continue
-        if _is_loopback(url.text):
+        if _is_loopback(url):
             yield Problem(
-                pointer_of(url.path),
+                pointer_of(path),
                 "the connection is not encrypted; that is safe only while the client runs on the same machine",
                 "Before others use the card, serve the agent over TLS under a public name, and write https.",
                 Severity.WARNING,
             )
         else:
             yield Problem(
-                pointer_of(url.path),
+                pointer_of(path),
                 "the connection is not encrypted: anybody on the network path can read and change requests and "
                 "credentials",
                 "Serve the agent over TLS, and write https.",
@@ -70,12 +62,12 @@ def _is_loopback(url: str) -> bool:
     return f".{parts.host}".endswith(".localhost") if parts.address is None else is_loopback(parts.address)
 
 
-@rule("http-link", Severity.NOTE, "A link for people is not encrypted.", "13.4")
+@rule(Severity.NOTE, "A link for people is not encrypted.", "13.4")
 def http_link(subject: Subject) -> Iterator[Problem]:
-    for url in _urls(subject):
-        if url.is_link and url.text.lower().startswith("http://"):
+    for path, url, is_link in _urls(subject):
+        if is_link and url.lower().startswith("http://"):
             yield Problem(
-                pointer_of(url.path),
+                pointer_of(path),
                 "the connection is not encrypted: anybody on the network path can change the page that people see",
                 "Write https.",
             )
@@ -85,34 +77,34 @@ def http_link(subject: Subject) -> Iterator[Problem]:
 _PRIVATE_NAMES: Final = (".localhost", ".local", ".internal", ".home.arpa", ".test", ".invalid")
 
 
-@rule("private-url", Severity.WARNING, "A URL leads to a host that others cannot reach, or that is theirs.", "8.3.1")
+@rule(Severity.WARNING, "A URL leads to a host that others cannot reach, or that is theirs.", "8.3.1")
 def private_url(subject: Subject) -> Iterator[Problem]:
-    for url in _urls(subject):
+    for path, url, _ in _urls(subject):
         try:
-            parts = url_of(url.text)
+            parts = url_of(url)
         except MalformedError:
             continue  # see unclear-url
         is_private_name = f".{parts.host}".endswith(_PRIVATE_NAMES) or "." not in parts.host
         if is_private_name if parts.address is None else not is_public(parts.address):
             yield Problem(
-                pointer_of(url.path),
+                pointer_of(path),
                 "the host is on this machine or in a private network: for other clients no server answers, or another "
                 "server answers and gets the credentials",
                 "Write the public name of the server.",
             )
 
 
-@rule("unclear-url", Severity.ERROR, "Readers differ in which host a URL leads to, or find none in it.", "8.3.1")
+@rule(Severity.ERROR, "Readers differ in which host a URL leads to, or find none in it.", "8.3.1")
 def unclear_url(subject: Subject) -> Iterator[Problem]:
-    for url in _urls(subject):
-        if url.is_link or secret_kind(url.text):
+    for path, url, is_link in _urls(subject):
+        if is_link or secret_kind(url):
             continue
         try:
-            read = interface_host if pointer_of(url.path).endswith("/url") else host_of
-            read(url.text)
+            read = interface_host if pointer_of(path).endswith("/url") else host_of
+            read(url)
         except MalformedError:
             yield Problem(
-                pointer_of(url.path),
+                pointer_of(path),
                 "readers find different hosts in this URL, or no host: credentials may go to another host",
                 "Write https://host/path with names in their xn-- form, or host:port for gRPC; no other scheme, and no "
                 "user name or password.",
@@ -120,7 +112,6 @@ def unclear_url(subject: Subject) -> Iterator[Problem]:
 
 
 @rule(
-    "transport-rules",
     Severity.WARNING,
     "A card of 0.3 breaks its rules of transports: which URL is for which one (0.3.0, section 5.6).",
     "A.2",

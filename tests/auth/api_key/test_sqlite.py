@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.base.files import sqlite as sqlite_files
 from a2a_trust.cli.main import main
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
@@ -47,7 +47,7 @@ def store(path: Path) -> SqliteApiKeys:
 
 def start(path: Path, body: str) -> subprocess.Popen[str]:
     """Another process, with the store as ``store``."""
-    program = f"import sys; from a2a_trust.auth.api_key.sqlite import SqliteApiKeys as S\n{body}"
+    program = f"import sys; from a2a_trust.auth.record_table import SqliteApiKeys as S\n{body}"
     return subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
 
 

@@ -18,10 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.postgres import PostgresApiKeys
-from a2a_trust.auth.api_key.redis import RedisApiKeys
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.api_key.shared import PostgresApiKeys, RedisApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.record_table import SqliteApiKeys
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, TrustError
 from tests.auth.api_key.test_verifier import Clock
 from tests.auth.test_jwt import NOW

@@ -19,7 +19,7 @@ from datetime import timedelta
 import pytest
 
 import a2a_trust.auth.api_key.verifier as subject
-from a2a_trust.auth import look_ups, record_cache
+from a2a_trust.auth import records
 from a2a_trust.auth.api_key.verifier import (
     ApiKeyRecord,
     ApiKeyStore,
@@ -29,6 +29,7 @@ from a2a_trust.auth.api_key.verifier import (
 )
 from a2a_trust.auth.principal import Principal
 from a2a_trust.auth.records import Found
+from a2a_trust.base import cache
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -507,7 +508,7 @@ async def test_while_the_store_is_down_the_last_read_counts_for_a_bounded_time(
 
 
 async def test_a_read_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_cache, "_PATIENCE", 0.05)
+    monkeypatch.setattr(records, "_PATIENCE", 0.05)
     store, clock = Store(), Clock()
     key = store.create(owner="alice").text
     verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
@@ -525,7 +526,7 @@ async def test_a_read_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.Mo
 async def test_a_crowd_before_a_slow_store_waits_for_twice_the_patience_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(record_cache, "_PATIENCE", 0.1)
+    monkeypatch.setattr(records, "_PATIENCE", 0.1)
 
     class Slow(Store):
         async def find(self, digests: tuple[bytes, ...]) -> Found[ApiKeyRecord]:
@@ -544,7 +545,7 @@ async def test_a_crowd_before_a_slow_store_waits_for_twice_the_patience_at_most(
 
 async def test_a_read_that_hangs_does_not_keep_out_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that was lost without a word must not refuse everybody until the process is started anew."""
-    monkeypatch.setattr(record_cache, "_PATIENCE", 0.05)
+    monkeypatch.setattr(records, "_PATIENCE", 0.05)
     store, clock = Store(), Clock()
     key = store.create(owner="alice").text
     verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
@@ -583,7 +584,7 @@ async def test_a_store_that_is_down_is_asked_neither_by_junk_nor_by_good_keys(
 async def test_a_flood_of_junk_neither_delays_a_revocation_nor_shuts_out_a_known_key(
     monkeypatch: pytest.MonkeyPatch, age: float
 ) -> None:
-    monkeypatch.setattr(look_ups, "_WAITING", 500)
+    monkeypatch.setattr(cache, "_WAITING", 500)
     store, clock = Store(), Clock()
     thief, good = store.create(owner="thief"), store.create(owner="good")
     verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=30.0, clock=clock)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.basic.records import PasswordStore
-from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
+from a2a_trust.auth.record_table import SqliteApiKeys, SqlitePasswords
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.auth.api_key.test_verifier import Clock
 from tests.auth.basic.test_verifier import GOOD, PASSWORD, RECORD, basic

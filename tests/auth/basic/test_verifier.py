@@ -20,9 +20,9 @@ import pytest
 from a2a_trust.auth.api_key.verifier import MemoryApiKeys
 from a2a_trust.auth.basic.hashing import NOBODY, Hashing, hash_of, is_hash
 from a2a_trust.auth.basic.records import MemoryPasswords, PasswordRecord
-from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.principal import CredentialKind, Identity
+from a2a_trust.auth.record_table import SqlitePasswords
 from a2a_trust.auth.records import Found
 from a2a_trust.errors import (
     ConfigurationError,

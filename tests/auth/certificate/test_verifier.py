@@ -25,8 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust.auth.certificate import authority as authorities
-from a2a_trust.auth.certificate.authority import ClientAuthority
+from a2a_trust.auth.certificate import verifier as authorities
 from a2a_trust.auth.certificate.identities import (
     AllIssued,
     FromDns,
@@ -37,7 +36,7 @@ from a2a_trust.auth.certificate.identities import (
     OnlyThumbprints,
     is_certificate,
 )
-from a2a_trust.auth.certificate.verifier import CertificateVerifier
+from a2a_trust.auth.certificate.verifier import CertificateVerifier, ClientAuthority
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import Identity, Principal
 from a2a_trust.base.files.watched import open_regular

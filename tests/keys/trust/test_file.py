@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.base.files.watched import Stamp, stamp_of_path
 from a2a_trust.errors import CardVerificationError, ConfigurationError, KeySourceUnavailableError, UntrustedCardError
-from a2a_trust.keys.jwk import PublicKey, public_key_from_object
-from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.jwk import PublicKey, public_key_from_object, publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.edit import update_trust_file, with_entries
 from a2a_trust.keys.trust.file import RevokedKey, TrustDocument, TrustFile, read_trust
@@ -29,8 +28,7 @@ from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import Threshold
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verifier import CardVerifier
-from a2a_trust.signing.verify import verify_card
+from a2a_trust.signing.verify import CardVerifier, verify_card
 from tests.tables import walk
 
 ANN, BOB, EVE = (generate_signer(kid=name) for name in ("ann", "bob", "eve"))

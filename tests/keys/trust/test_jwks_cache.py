@@ -73,8 +73,8 @@ class World:
 
     async def settled(self) -> None:
         """After what goes on behind the callers' backs."""
-        if self.cache._flight is not None:
-            await asyncio.wait([self.cache._flight])
+        if (flight := self.cache._flights.running(None)) is not None:
+            await asyncio.wait([flight])
 
 
 async def test_a_fresh_set_answers_from_memory() -> None:
@@ -444,17 +444,16 @@ def test_no_time_switches_a_bound_off(times: dict[str, float]) -> None:
 
 
 def test_a_load_that_waits_in_another_event_loop_is_not_waited_for() -> None:
-    async def begin() -> World:
+    async def begin() -> tuple[World, asyncio.Task[object] | None]:
         world = World("a")
         world.gate.clear()
         caller = asyncio.create_task(world.has("a"))
         await settled()
         caller.cancel()
-        return world
+        return world, world.cache._flights.running(None)
 
     stopped = asyncio.new_event_loop()
-    world = stopped.run_until_complete(begin())
-    abandoned = world.cache._flight
+    world, abandoned = stopped.run_until_complete(begin())
     assert abandoned is not None
     world.gate.set()
     assert asyncio.run(asyncio.wait_for(world.has("a"), 60))

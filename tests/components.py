@@ -44,7 +44,7 @@ _PROGRAMS: Final = {
 _LOCKED: Final = {
     "sdks": ["tests/interop/sdks/python-[0-9]*", "tests/interop/sdks/server-*", "tests/interop/sdks/js-*"],
     "frameworks": ["tests/interop/sdks/*", "tests/fuzz/frameworks"],
-    "providers": ["tests/real/[!e]*-[0-9]*"],
+    "providers": ["tests/real/[!e]*-[0-9]*", "examples/production/oidc-provider-*"],
     "proxies": ["tests/real/envoy-*"],
     "databases": [],
     "pipelines": ["tests/pipelines/tools", "tests/pipelines/gitlab-ci-local-*"],

@@ -144,10 +144,15 @@ def test_decisions_are_counted_and_measured(collected: Collected) -> None:
 
 
 def test_changes_of_state_are_counted_by_their_kind(collected: Collected) -> None:
+    """Each counter is there from the start, at 0: alerts on an increase do not see a series that begins at 1."""
     app = guarded(Agent(), collected.observer())
     announce(StateChange(StateKind.STORE_LOST, "API keys in redis://db.example/0: secret detail"))
-    (point,) = collected.points("a2a_trust.state_changes")
-    assert (point.value, dict(point.attributes)) == (1, {"a2a_trust.change": "store-lost"})
+    points = collected.points("a2a_trust.state_changes")
+    assert {point.attributes["a2a_trust.change"]: point.value for point in points} == {
+        **dict.fromkeys(map(str, StateKind), 0),
+        "store-lost": 1,
+    }
+    assert {len(point.attributes) for point in points} == {1}
     assert app is not None
 
 

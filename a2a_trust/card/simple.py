@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
+from threading import Lock
 from typing import Annotated, Any, Final, Union
 
 from msgspec import UNSET, Meta, MsgspecError, Raw, Struct, UnsetType, defstruct, to_builtins
@@ -142,9 +143,12 @@ def _put_canonical_params(card: Any, are_simple: Callable[[JSON], bool]) -> bool
 @cache
 def _decoder() -> Decoder[Any]:
     """Made on first use: it takes a millisecond, and few commands read a card."""
-    return Decoder(_struct("AgentCard"))
+    with _MAKING:
+        return Decoder(_struct("AgentCard"))
 
 
+#: Held while a decoder is made: msgspec crashes if two threads make decoders for the same Struct.
+_MAKING: Final = Lock()
 _encode: Final = Encoder(order="deterministic").encode
 
 

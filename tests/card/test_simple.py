@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -325,3 +327,33 @@ def test_programs_read_the_first_card_quickly(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "read_simple_card", reading)
     verify(document, trust_in(signer))
     reading.assert_called_once()
+
+
+THREADS = """
+import sys
+from threading import Barrier, Thread
+from a2a_trust.card import simple
+
+document, start, read = sys.stdin.buffer.read(), Barrier(12), []
+sys.setswitchinterval(1e-6)
+
+def read_first() -> None:
+    start.wait()
+    read.append(simple.read_simple_card(document, lambda _: True) is not None)
+
+for _ in range(100):
+    simple._decoder.cache_clear()
+    simple._struct.cache_clear()
+    threads = [Thread(target=read_first) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print(read.count(True))
+"""
+
+
+def test_threads_that_read_their_first_card_at_once_do_not_crash_the_process() -> None:
+    """msgspec crashes when two threads make a decoder for one Struct at once."""
+    done = subprocess.run([sys.executable, "-c", THREADS], input=json.dumps(card()).encode(), capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"1200\n"), done.stderr

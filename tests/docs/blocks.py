@@ -39,7 +39,6 @@ RUN_BY: Final = {
     "docs/clients.md": ["tests/client/test_clients_guide.py"],
     "docs/credentials.md": ["tests/examples/test_credentials_guide.py"],
     "docs/decisions.md": ["tests/docs/test_decisions.py"],
-    "docs/deployment.md": ["tests/docs/test_deployment.py"],
     "docs/dpop.md": ["tests/docs/test_page_examples.py", "tests/examples/test_dpop_guide.py"],
     "docs/errors.md": ["tests/docs/test_reference.py"],
     "docs/failed-credentials.md": ["tests/docs/test_page_examples.py", "tests/examples/test_protect_guide.py"],
@@ -96,6 +95,7 @@ RUN_BY: Final = {
     "docs/verifiers.md": ["tests/docs/test_page_examples.py", "tests/examples/test_protect_guide.py"],
     "docs/verify.md": ["tests/cli/test_card_pages.py"],
     "examples/README.md": ["tests/examples"],
+    "examples/production/README.md": ["tests/real/test_production.py"],
 }
 
 _BROKEN_SETTING: Final = "{broken: [\n"

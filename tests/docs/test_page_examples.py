@@ -31,8 +31,9 @@ WITH_PROGRAMS = (
 
 @pytest.fixture
 def card() -> dict[str, Any]:
-    """The card of docs/deployment.md."""
-    found: dict[str, Any] = json.loads(blocks("docs/deployment.md", "json")[0])
+    """The card of docs/tutorial.md, at a public URL."""
+    text = blocks("docs/tutorial.md", "json")[0].replace("http://localhost:8000", "https://agent.example.com")
+    found: dict[str, Any] = json.loads(text)
     return found
 
 

@@ -25,20 +25,20 @@ from tests.interop.sdk_process import SdkUnavailableError, node_environment
 from tests.real.server_process import ServerProcess
 from tests.tiers import missing
 
-__all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider", "sign_jwt"]
+__all__ = ["ALGS", "AUDIENCE", "LOCKED", "OpenIdProvider", "running_provider", "sign_jwt"]
 
 ALGS: Final = ("RS256", "ES256", "EdDSA")
 AUDIENCE: Final = "https://agent.example"
 
 _HERE: Final = Path(__file__).resolve().parent
-_LOCKED: Final = _HERE / "oidc-provider-9.13.3"
+LOCKED: Final = _HERE.parents[1] / "examples" / "production" / "oidc-provider-9.13.3"
 
 
 @contextmanager
 def running_provider(folder: Path) -> Iterator[OpenIdProvider]:
     """A provider while the block runs, with its certificates in ``folder``."""
     try:
-        _, environment = node_environment(_LOCKED)
+        _, environment = node_environment(LOCKED)
     except SdkUnavailableError as error:
         missing(f"the OpenID provider ({error})", "real-providers")
     running = OpenIdProvider(environment, folder)

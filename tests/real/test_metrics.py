@@ -116,7 +116,7 @@ def test_every_query_is_answered_with_what_happened(tmp_path: Path) -> None:
 
         end = time.monotonic() + 600  # only a defect reaches it
         counted = 'sum(rate(a2a_trust_decisions_total{error_type="too-many-requests"}[5m])) > 0'
-        throttled = 'a2a_trust_state_changes_total{a2a_trust_change="throttle-begins"}'
+        throttled = 'a2a_trust_state_changes_total{a2a_trust_change="throttle-begins"} > 0'
         while not (results(queries, counted) and results(queries, throttled)):
             assert time.monotonic() < end
             call()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 
 from a2a_trust import RequestRules, current_principal, protect
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.errors import NoCallerError
 from a2a_trust.grpc import GrpcGuard
 
 __all__ = ["GOOD", "POOR", "SERVICE", "STORE", "Service", "card", "guarded", "outcome", "request", "serving"]
@@ -86,7 +87,8 @@ class Service:
                 yield message
         finally:
             self.ended += 1
-            self.ended_for += current_principal().id != ""
+            with suppress(NoCallerError):
+                self.ended_for += current_principal().id != ""
 
     def read(self, data: bytes) -> Any:
         self.decoded += 1

@@ -32,7 +32,8 @@ from tests.tiers import missing
 
 HERE = ROOT / "examples" / "production"
 #: Command on the page -> what it prints.
-PAGE = dict(re.findall(r"(?m)^\$ (.*)\n((?:(?!\$ |```).*\n)*)", PAGES["examples/production/README.md"]))
+_TEXT = PAGES["examples/production/README.md"].replace(" \\\n   ", "")
+PAGE = dict(re.findall(r"(?m)^\$ (.*)\n((?:(?!\$ |```).*\n)*)", _TEXT))
 RUN = "python examples/production/run.py demo"
 STALE_SECONDS = 10
 END_SECONDS = 300  # only a defect takes so long

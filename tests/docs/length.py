@@ -26,7 +26,7 @@ _TOTAL: Final = 48_500
 _COLUMNS: Final = 88
 _WIDE: Final = 2
 #: The lines of the commands in a session, whose other lines are output.
-_COMMAND: Final = re.compile(r"(?m)^ *\$ .*|(?<=\\\n).*")
+_COMMAND: Final = re.compile(r"(?m)^(?:   )?\$ .*|(?<=\\\n).*")
 
 
 def words_in(page: str) -> int:

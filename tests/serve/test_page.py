@@ -77,7 +77,9 @@ def test_the_calls_get_the_answers_of_the_page(folder: Path) -> None:
     (folder / "behind.py").write_text(BEHIND)
     command = [str(Path(sys.executable).with_name("a2a-sign")), "serve", "agent.toml"]
     with (
-        serving(SERVERS["uvicorn-h11"]("behind:app", back), f"http://127.0.0.1:{back}", {}, folder),
+        serving(
+            [sys.executable, "-m", *SERVERS["uvicorn-h11"]("behind:app", back)], f"http://127.0.0.1:{back}", {}, folder
+        ),
         serving(command, f"http://127.0.0.1:{front}", {}, folder),
     ):
         check_session(CALLS.replace(":8080", f":{front}"), folder)

@@ -24,14 +24,28 @@ from a2a_trust.serve.caller_token import CallerTokens
 from tests.conftest import ROOT
 from tests.docs.sessions import check_session
 from tests.interop.sdk_process import SDKS, node_environment
-from tests.servers.serving import free_port, serving
+from tests.servers.serving import SERVERS, free_port, serving
 
 EXAMPLE = ROOT / "examples" / "serve"
 PAGE = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
-(COMMANDS,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS, CALLS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 FIRST, SECOND = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 VERIFYING, SERVED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (NODE,) = re.findall(r"```js\n(.*?)```", PAGE, re.DOTALL)
+#: An agent that trusts its proxy.
+BEHIND = """
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+
+async def rpc(request):
+    assert request.headers["a2a-caller-token"]
+    return JSONResponse({"jsonrpc": "2.0", "id": 1, "result": {"tasks": []}})
+
+
+app = Starlette(routes=[Route("/rpc", rpc, methods=["POST"])])
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +65,25 @@ def test_the_first_file_is_that_of_the_example(folder: Path) -> None:
     check_session(COMMANDS, folder)
     (folder / "agent.toml").write_text(FIRST)
     assert make_agent(folder / "agent.toml").configuration.url == "http://localhost:8080"
+
+
+@pytest.mark.real  # curl
+def test_the_calls_get_the_answers_of_the_page(folder: Path) -> None:
+    check_session(COMMANDS, folder)
+    front, back = free_port(), free_port()
+    (folder / "agent.toml").write_text(FIRST.replace(":8080", f":{front}").replace(":9000", f":{back}"))
+    card = (folder / "agent-card.json").read_text()
+    (folder / "agent-card.json").write_text(card.replace(":8080", f":{front}"))
+    (folder / "behind.py").write_text(BEHIND)
+    command = [str(Path(sys.executable).with_name("a2a-sign")), "serve", "agent.toml"]
+    with (
+        serving(
+            [sys.executable, "-m", *SERVERS["uvicorn-h11"]("behind:app", back)], f"http://127.0.0.1:{back}", {}, folder
+        ),
+        serving(command, f"http://127.0.0.1:{front}", {}, folder),
+    ):
+        check_session(CALLS.replace(":8080", f":{front}"), folder)
+    assert json.loads((folder / "answer.json").read_text()) == {"jsonrpc": "2.0", "id": 1, "result": {"tasks": []}}
 
 
 def test_the_second_file_is_valid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

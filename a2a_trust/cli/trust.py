@@ -285,7 +285,7 @@ def _losses(document: TrustDocument, path: Path, gone: set[str | None], now: flo
     for reason in unread:
         warn(f"the hosts of this file are not known: {reason}")
     files = {entry.file: KeySet(keys=()) for entry in document.entries if entry.file is not None}
-    files |= {entry.file: KeySet(keys=keys) for entry, keys in listed if entry.file is not None}
+    files |= {entry.file: _keys(entry, path) for entry, _ in listed if entry.file is not None}  # with what they revoke
     valid = [each for each in document.store(files, {}).keys if each.state(now) == "trusted"]
     losses = list[dict[str, Any]]()
     for host in dict.fromkeys(pattern for entry in document.entries for pattern in _patterns(entry)):

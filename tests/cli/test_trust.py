@@ -462,6 +462,18 @@ def test_a_key_set_on_the_network_is_a_key_left_and_a_key_of_tomorrow_is_none(a2
     ]
 
 
+def test_a_key_that_the_key_set_of_another_entry_revokes_is_no_key_left(a2a_sign: A2aSign) -> None:
+    a2a_sign(f"trust add trust.toml --origin {HOST} --jwks ann.jwks.json")
+    a2a_sign(f"trust add trust.toml --origin {HOST} --public-key bob.jwk")
+    bob = {**json.loads(Path("bob.jwk").read_text()), "use": "enc", "revoked": {"revoked_at": 1}}  # not read as a key
+    Path("others.json").write_text(json.dumps({"keys": [bob, generate_signer().public_key.to_jwk()]}))
+    with Path("trust.toml").open("a") as file:
+        file.write('\n[[trust]]\norigins = ["other.example.com"]\nkeys = "others.json"\n')
+    refused = a2a_sign("trust revoke trust.toml --jwks ann.jwks.json")
+    assert refused.code == 2
+    assert f"no key would be left for {HOST}" in refused.err
+
+
 def test_of_a_ring_the_public_keys_are_revoked_without_its_private_ones(a2a_sign: A2aSign) -> None:
     for line in ("keys create ring.json", "keys rotate ring.json", "keys export ring.json -o published.json"):
         assert a2a_sign(line).code == 0

@@ -54,7 +54,7 @@ class SecretActions(Generic[_R]):
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.is_shown = not (options.json or options.quiet)
+        self.is_shown: bool = not (options.json or options.quiet)
 
     def store(self, *, create: bool = False) -> Any:
         """The store that ``--store`` names. ConfigurationError: it is missing, or is not a store."""

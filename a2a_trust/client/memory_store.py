@@ -23,15 +23,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from a2a_trust.base.databases.availability import REQUEST_SECONDS
-from a2a_trust.base.databases.postgres import Postgres, Transaction
 from a2a_trust.base.files.sqlite import SqliteFile
 from a2a_trust.client.location import Location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.keys.trust.origins import host_of
+
+if TYPE_CHECKING:
+    from a2a_trust.base.databases.postgres import Transaction
 
 _log: Final = logging.getLogger(__name__)
 
@@ -163,6 +165,8 @@ class PostgresCardMemory(TableCardMemory):
     """
 
     def __init__(self, url: str, *, timeout: float = REQUEST_SECONDS) -> None:
+        from a2a_trust.base.databases.postgres import Postgres  # slow, and the command seldom needs it
+
         self._database = Postgres(url, what="memory of cards", unavailable=CardMemoryUnavailableError, timeout=timeout)
         self._place = self._database.url.argument
 

@@ -32,7 +32,12 @@ SEARCHES = {
 #: Pages with a diagram that is wider than the screen and scrolls: to become fewer.
 WIDER = {
     "desk": {"docs/architecture.html"},
-    "phone": {"docs/architecture.html", "docs/deployment.html", "docs/threat-model.html"},
+    "phone": {
+        "docs/architecture.html",
+        "docs/deployment.html",
+        "docs/threat-model.html",
+        "examples/production/index.html",
+    },
 }
 pytestmark = pytest.mark.real
 

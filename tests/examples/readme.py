@@ -66,7 +66,7 @@ def typed(example: str, port: str, python: Path, folder: Path) -> Iterator[Typed
     settings = {"PATH": ":".join(map(str, places)), "PYTHONPATH": str(ROOT)}
     session = Typed(folder, f"http://127.0.0.1:{here}", settings)
     with ExitStack() as stack:
-        for line in session_of(example).replace(port, here).splitlines():
+        for line in session_of(example).replace(port, here).replace(" \\\n   ", "").splitlines():
             if not line.startswith("$ "):
                 session.expected += f"{line}\n"
                 continue

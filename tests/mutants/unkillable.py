@@ -161,7 +161,7 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     (
         "auth/introspection.py",
         "IntrospectionVerifier.forget",
-        "dropped: self._not_shared.put(signed_part(credential), True, until=time.monotonic() + MAX_REMEMBERED + SKEW)",
+        "dropped: self._not_shared.put(signed_part(credential), True, until=time.monotonic() + MAX_REMEMBERED + _REPLICA_SKEW)",
     ): _REAL,
     ("middleware/calls.py", "check_media_type", "0  ->  -1"): "the list has one value",
     ("middleware/calls.py", "_read_json_rpc", "condition not method is True"): _LONG_WAY,

@@ -38,9 +38,8 @@ class OpenTelemetryObserver:
         meter = metrics.get_meter("a2a_trust", meter_provider=meters)
         self._decisions = meter.create_counter("a2a_trust.decisions", "{request}")
         self._changes = meter.create_counter("a2a_trust.state_changes", "{change}")
-        for (
-            kind
-        ) in StateKind:  # else a counter would begin at 1, and alerts on its increase would miss the first change
+        # Else a counter would begin at 1, and alerts on its increase would miss the first change.
+        for kind in StateKind:
             self._changes.add(0, {"a2a_trust.change": kind.value})
         self._guard, self._verifiers = (
             meter.create_histogram(f"a2a_trust.{each}.duration", "s", explicit_bucket_boundaries_advisory=_BUCKETS)

@@ -13,7 +13,7 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import FileToWrite, Over
 from a2a_trust.cli.card_text import Position, positions_of, rewrite
 from a2a_trust.cli.named_cards import named_cards
-from a2a_trust.cli.pipeline_reports import write_reports
+from a2a_trust.cli.pipeline_reports import check_reports, write_reports
 from a2a_trust.cli.progress import note_results, note_targets
 from a2a_trust.cli.report import (
     Exit,
@@ -71,6 +71,7 @@ def run(options: argparse.Namespace) -> Exit:
     names = named_cards(options)
     if options.fix and "-" in names:
         raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
+    check_reports(options)
     results, reports = Results("lint", options.json), list[_Report]()
     if options.fix:
         note_targets(options, names, "fixed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
@@ -12,19 +13,32 @@ from xml.etree import ElementTree as ET
 from a2a_trust.base.files.atomic import write_atomically
 from a2a_trust.cli.report import printable
 from a2a_trust.cli.sources import check_not_secret
+from a2a_trust.errors import ConfigurationError
 
 #: Severities of code-quality reports: a card with an error must not be published.
 _LEVELS: Final = {"error": "critical", "warning": "minor", "note": "info"}
+#: How the reports of each option begin.
+_BEGINNINGS: Final = {
+    "junit": re.compile(rb"<\?xml [^>]*>\s*<testsuite"),
+    "code_quality": re.compile(rb'\[(\]|\s*\{\s*"description")'),
+}
+
+
+def check_reports(options: argparse.Namespace) -> None:
+    """ConfigurationError: a file of --junit or --code-quality is a key, or is there and is not such a report."""
+    for member, beginning in _BEGINNINGS.items():
+        if (name := vars(options)[member]) is None or not Path(name).exists():
+            continue
+        check_not_secret([Path(name)], ())
+        if not Path(name).is_file() or beginning.match(Path(name).read_bytes()) is None:
+            option = member.replace("_", "-")
+            raise ConfigurationError(f"--{option} {name}: it is not an earlier report, so it stays; name another file")
 
 
 def write_reports(command: str, entries: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Write the files of --junit and --code-quality about these entries, which are as in the report of --json.
-
-    OSError: one cannot be written. ConfigurationError: one is a key.
-    """
+    """Write the files of --junit and --code-quality about these entries, which are as in the report of --json."""
     for name, report in ((options.junit, _junit), (options.code_quality, _code_quality)):
         if name is not None:
-            check_not_secret([Path(name)], ())
             write_atomically(Path(name), report(command, entries))
 
 

@@ -20,7 +20,7 @@ from a2a_trust.base.workers import in_threads, on_all_cores
 from a2a_trust.cli.agents import FetchSettings, fetch_settings, read_or_fetch
 from a2a_trust.cli.moments import duration, moment, rfc3339
 from a2a_trust.cli.named_cards import NamedCard, card_sources, is_url, named_cards, reader_for
-from a2a_trust.cli.pipeline_reports import write_reports
+from a2a_trust.cli.pipeline_reports import check_reports, write_reports
 from a2a_trust.cli.progress import Progress, note_results
 from a2a_trust.cli.report import (
     Exit,
@@ -160,6 +160,7 @@ class _Verification:
 def run(options: argparse.Namespace) -> Exit:
     """Verify every card. The first card that fails sets the exit code."""
     verifying = _prepare(options)
+    check_reports(options)
     with nullcontext() if options.report is None else _new_report(options.report) as report:
         return _run(verifying, report)
 

@@ -150,7 +150,7 @@ class Webhooks:
     counts: BoundedCache[tuple[str, str], int] = field(
         default_factory=lambda: BoundedCache(max_entries=65_536), init=False, repr=False, compare=False
     )
-    """How many webhooks a caller has registered for a task; the guard that takes the place of another goes on."""
+    """How many webhooks a caller has registered for a task. They are kept here so that a new guard goes on counting."""
 
     def __post_init__(self) -> None:
         if self.hosts is not None and not callable(self.hosts):

@@ -818,3 +818,21 @@ def test_a_rotation_goes_by_the_trust_file(a2a_sign: A2aSign) -> None:
 
 def test_help_names_every_action(a2a_sign: A2aSign) -> None:
     assert "{add,remove,list,revoke}" in a2a_sign("trust --help").out
+
+
+@pytest.mark.parametrize("option", ["--junit", "--code-quality"])
+def test_a_report_for_a_pipeline_replaces_only_an_earlier_one(a2a_sign: A2aSign, option: str) -> None:
+    a2a_sign(f"trust add trust.toml --origin {HOST} --jwks ann.jwks.json")
+    a2a_sign("keygen -o own.pem")
+    Path("folder").mkdir()
+    for command in ("lint ann.card.json", f"verify ann.card.json --trust trust.toml --origin {HOST}"):
+        for taken in ("ann.card.json", "trust.toml", "own.pem", "ann.jwks.json", "folder"):
+            before = Path(taken).read_bytes() if taken != "folder" else b""
+            done = a2a_sign(f"{command} {option}={taken}")
+            assert (done.code, done.out) == (2, "")
+            assert f"{option} {taken}: it is not an earlier report, so it stays; name another file" in done.err
+            assert (Path(taken).read_bytes() if taken != "folder" else b"") == before
+        for _ in range(2):
+            assert a2a_sign(f"{command} {option}=report").code == 0
+        assert a2a_sign(f"lint bob.jwk {option}=report").code == 1  # with a finding
+        assert a2a_sign(f"{command} {option}=report").code == 0

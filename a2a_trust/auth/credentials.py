@@ -54,28 +54,37 @@ Lines: TypeAlias = "list[bytes | None]"
 
 
 class HeaderLines:
-    """Finds the lines of some headers in one pass over all headers of a request."""
+    """Finds the lines of the headers ``names`` in one pass over all headers of a request, and drops ``hidden`` ones."""
 
-    def __init__(self, names: Iterable[bytes]) -> None:
-        self._names = frozenset(names)
-        self._lengths = frozenset(map(len, self._names))  # nearly all other headers have another length
+    def __init__(self, names: Iterable[bytes], hidden: Iterable[bytes] = ()) -> None:
+        self._names, self._hidden = frozenset(names), frozenset(hidden)
+        # Nearly all other headers have another length.
+        self._lengths = frozenset(map(len, self._names | self._hidden))
 
     def find(self, headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, Lines]:
         """The lines, by the name of the header in lower case."""
+        return self.split(headers)[0]
+
+    def split(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, Lines], list[tuple[bytes, bytes]]]:
+        """The result of ``find``, and all headers without the hidden ones and their aliases with underscores, which are
+        the same in CGI."""
         found: dict[bytes, Lines] = {}
-        lengths, names = self._lengths, self._names
-        for name, value in headers:
-            if len(name) not in lengths:
-                continue
-            lowered = name.lower()
-            if lowered in names:
-                if lowered in found:
-                    found[lowered].append(value)
-                else:
-                    found[lowered] = [value]
-            elif b"_" in lowered and (twin := lowered.replace(b"_", b"-")) in names:
-                found.setdefault(twin, []).append(None)
-        return found
+        shown = []
+        lengths, names, hidden = self._lengths, self._names, self._hidden
+        for line in headers:
+            if len(line[0]) in lengths:
+                lowered = line[0].lower()
+                name = lowered.replace(b"_", b"-")
+                if name in names:
+                    value = line[1] if name == lowered else None
+                    if name in found:
+                        found[name].append(value)
+                    else:
+                        found[name] = [value]
+                if name in hidden:
+                    continue
+            shown.append(line)
+        return found, shown
 
 
 def only_line(lines: Lines, where: str) -> bytes | None:
@@ -253,24 +262,19 @@ def extractor_for(scheme: SecurityScheme) -> Extractor:
 
 
 class Hidden:
-    """The credentials at ``places`` and the lines of ``headers``, which the application does not see."""
+    """The credentials at ``places``, which the application does not see: those in ``headers``, and others."""
 
-    def __init__(self, places: Iterable[Extractor], headers: frozenset[bytes]) -> None:
+    def __init__(self, places: Iterable[Extractor]) -> None:
         places = tuple(places)
         in_cookies = [place for place in places if isinstance(place, InCookie)]
-        others = [place.header for place in places if place.header is not None and place not in in_cookies]
-        self._headers = headers.union(others)
-        self._lengths = frozenset(map(len, self._headers))
+        self.headers: Final = frozenset(
+            place.header for place in places if place.header is not None and place not in in_cookies
+        )
         self._cookies = frozenset(place.name.encode() for place in in_cookies)
         self._parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
 
     def hide(self, scope: MutableMapping[str, Any]) -> None:
-        lengths, names = self._lengths, self._headers
-        kept = []
-        for line in scope["headers"]:  # a comprehension takes 1.4 times as long
-            if len(line[0]) not in lengths or line[0].lower().replace(b"_", b"-") not in names:
-                kept.append(line)  # noqa: PERF401
-        scope["headers"] = kept
+        """Take out what is not in ``headers``."""
         if self._cookies:
             scope["headers"] = [*_without_cookies(self._cookies, scope["headers"])]
         if self._parameters:

@@ -119,7 +119,9 @@ class Guard:
         )
         self._may_be_guessed = any(scheme.is_remembered for scheme in config.schemes)
         headers = {place.header for place in self.places if place.header is not None}
-        self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
+        self.headers: Final = headers | {b"authorization"} | self.proof_headers
+        """The headers that may have credentials or proofs of keys, in lower case."""
+        self._lines = HeaderLines(self.headers)
         self._at_once = _at_once(config)
         #: Scheme and id of an identity that a verifier has cached -> principal: ``find_cached`` makes it once.
         #: With the scheme, because schemes that share a verifier also share its identities.
@@ -157,13 +159,13 @@ class Guard:
         """Whether the tokens of a used scheme may also come as ``Authorization: DPoP``, with a proof."""
         return self._schemes[name].takes_dpop
 
-    def find_cached(self, scope: Any, now: float) -> Principal | None:
-        """The result of ``authenticate``, at once, for most callers that were here before; else None.
+    def find_cached(self, lines: Mapping[bytes, Lines], scope: Any, now: float) -> Principal | None:
+        """The result of ``authenticate``, at once, for most callers that were here before; else None. ``lines`` are
+        those of ``headers``.
 
         The request has one credential, in a header that is for one scheme only. The scheme's verifier has cached the
         identity, which is bound to no key and satisfies an alternative alone. So there is nothing to count or to bind.
         """
-        lines = self._lines.find(scope["headers"])
         if len(lines) != 1:
             return None
         ((header, came),) = lines.items()

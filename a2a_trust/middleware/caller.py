@@ -50,7 +50,7 @@ from a2a_trust.errors import (
     TooManyRequestsError,
     TrustError,
 )
-from a2a_trust.middleware.documents import Receive, Scope, Send
+from a2a_trust.middleware.documents import CachingRules, Receive, Scope, Send
 
 Caller: TypeAlias = Principal | Anonymous
 
@@ -380,18 +380,32 @@ def _reject(credentials: CallerCredentials, rejected: Rejected) -> NoReturn:
     raise CallerRejectedError(rejected)
 
 
+_STARTS: Final = ("http.response.start", "websocket.http.response.start")
+
+
 class HeldAnswer:
-    """``receive`` and ``send`` of an application. A short answer of status 500 is held back until it is known whether
-    the application then fails with an error that rejects its caller: Starlette answers 500 first, and raises it again.
-    If a handler has rejected the caller already, an answer of any length is, and only its beginning is kept.
+    """``receive`` and ``send`` of an application, whose answer gets the headers of ``caching``.
+
+    A short answer of status 500 is held back until it is known whether the application then fails with an error that
+    rejects its caller: Starlette answers 500 first, and raises it again. If a handler has rejected the caller already,
+    an answer of any length is, and only its beginning is kept.
 
     ``has_begun``: a part of the answer was sent.
     """
 
-    __slots__ = ("_credentials", "_held", "_receive", "_send", "has_begun")
+    __slots__ = ("_caching", "_credentials", "_held", "_nonce", "_receive", "_send", "has_begun")
 
-    def __init__(self, receive: Receive, send: Send, credentials: CallerCredentials) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        credentials: CallerCredentials,
+        caching: CachingRules = CachingRules(()),  # noqa: B008  it keeps nothing
+        nonce: str | None = None,
+    ) -> None:
+        """``nonce`` is for the caller's next proof of DPoP."""
         self._receive, self._send, self._credentials = receive, send, credentials
+        self._caching, self._nonce = caching, nonce
         self._held: list[MutableMapping[str, Any]] = []
         self.has_begun: bool = False
 
@@ -421,7 +435,7 @@ class HeldAnswer:
             if self._held:
                 return self.release(message)
             self.has_begun = True
-        return self._send(message)
+        return self._send(self._caching.add(message, self._nonce) if message["type"] in _STARTS else message)
 
     def _is_held_back(self, message: MutableMapping[str, Any]) -> bool:
         if not self._held:
@@ -438,4 +452,4 @@ class HeldAnswer:
         self.has_begun = True
         held, self._held = self._held, []
         for message in (*held, *further):
-            await self._send(message)
+            await self.send(message)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 from urllib.parse import parse_qsl
@@ -46,7 +46,6 @@ AT_ONCE: Final = 1_310_720
 MAX_NAME: Final = 256
 """The longest name of a method, a member or a parameter of the query, in characters."""
 
-_CONTENT_TYPE: Final = len("content-type")
 _MEDIA_TYPE: Final = re.compile(
     rb'application/(?:a2a\+)?json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?', re.IGNORECASE
 )
@@ -149,14 +148,20 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Return when the media type is JSON in UTF-8."""
-    said = []
-    for name, value in headers:
-        if len(name) == _CONTENT_TYPE and name.lower() in (b"content-type", b"content_type"):
-            said.append(value)
-    if len(said) != 1 or not _MEDIA_TYPE.fullmatch(said[0].strip(b" \t")):
-        shown = b", ".join(said)[:128].decode("latin-1")
+def without_body(receive: Receive) -> Receive:
+    """``receive`` of a request that announces no body. If one comes all the same, the application gets a disconnect."""
+
+    async def checked() -> MutableMapping[str, Any]:
+        message = await receive()
+        return {"type": "http.disconnect"} if message.get("body") else message
+
+    return checked
+
+
+def check_media_type(said: Sequence[bytes | None]) -> None:
+    """Return when the media type is JSON in UTF-8. ``said``: the lines of Content-Type."""
+    if len(said) != 1 or said[0] is None or not _MEDIA_TYPE.fullmatch(said[0].strip(b" \t")):
+        shown = b", ".join([b"content_type" if value is None else value for value in said])[:128].decode("latin-1")
         raise CallRejectedError(MEDIA_TYPE, f"the Content-Type is {shown!a}, not application/json")
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import isawaitable
 from time import perf_counter
@@ -29,7 +29,9 @@ from a2a_trust.auth.credentials import (
     NEXT_NONCE,
     CertificateSource,
     ClientCertificate,
+    HeaderLines,
     Hidden,
+    Lines,
     lines_without,
 )
 from a2a_trust.auth.guard import Guard, Rejected
@@ -65,8 +67,12 @@ Request: TypeAlias = MutableMapping[str, Any]
 ``headers`` (lower-case names), and, if known, ``query_string``, ``root_path``, ``raw_path`` and ``client``."""
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
-_CONTENT_LENGTH: Final = len("content-length")
+_LENGTH: Final = b"content-length"
+_CODING: Final = b"transfer-encoding"
+_TYPE: Final = b"content-type"
+_OF_BODIES: Final = frozenset({_LENGTH, _CODING, _TYPE, b"content-encoding"})
+_HTTP_1: Final = ("1.1", "1.0")
+_NO_LINES: Final[Lines] = []
 _MANY_DIGITS: Final = 20
 _REASONS: Final = {
     403: audit.Reason.TENANT,
@@ -87,6 +93,9 @@ class Seen:
     - ``path``: as the application's router sees it, without ``root_path``.
     - ``method``: the handshake of a websocket has none.
     - ``is_public``: it needs no credential.
+    - ``lines``: the lines of headers that may have credentials. ``shown``: the headers that the application may see.
+    - ``length``, ``media_type``: the lines of Content-Length and Content-Type.
+    - ``is_empty``: it is of HTTP/1 and announces no body, so it has none (RFC 9112 6.3).
     - ``begun``, ``seconds``: for an observer, when finding the caller began, and how long that took, and verifiers.
     - ``target``: what a front end that is not HTTP knows about the call: the path says nothing more.
     """
@@ -96,6 +105,11 @@ class Seen:
     root_path: str
     method: str | None
     is_public: bool
+    lines: Mapping[bytes, Lines] = field(default_factory=dict)
+    shown: list[tuple[bytes, bytes]] = field(default_factory=list)
+    length: Lines = field(default_factory=list)
+    media_type: Lines = field(default_factory=list)
+    is_empty: bool = False
     begun: float = 0.0
     seconds: tuple[float | None, float | None] = (None, None)
     target: Target | None = None
@@ -166,7 +180,7 @@ async def decide(
                 return NeedsBody(admitted, _NO_BODY, seen)
             access.note_admitted(admitted.caller, seen)
             return admitted
-        check_announced(rule.most, seen.scope["headers"])
+        check_announced(rule.most, seen.length)
     except CallRejectedError as rejected:
         return _with_nonce(calls.reject(rejected, rule, admitted.caller, seen), admitted)
     return NeedsBody(admitted, rule, seen)
@@ -183,7 +197,7 @@ async def decide_with_body(
         if rule.target is None:
             calls.access.note_admitted(admitted.caller, seen)
             return admitted
-        call = calls.read(rule.target, body, admitted.request)
+        call = calls.read(rule.target, body, seen)
         asked = calls.check_tenants(call, admitted.caller)
         if asked is not None:
             await asked
@@ -249,7 +263,10 @@ class Access:
         self._keep_subject_token = rules.keep_subject_token
         self._certificate_headers = frozenset[bytes]() if certificates is None else certificates.headers
         proofs = self.guard.proof_headers if rules.hide_credentials else frozenset[bytes]()
-        self._hidden = Hidden(self.guard.places if rules.hide_credentials else (), proofs | self._certificate_headers)
+        self._hidden = Hidden(self.guard.places if rules.hide_credentials else ())
+        self._headers = HeaderLines(
+            self.guard.headers | {_LENGTH, _CODING, _TYPE}, self._hidden.headers | proofs | self._certificate_headers
+        )
         self.trail: Final = trail or audit.Trail()
         self._is_observed = self.trail.observer is not None
 
@@ -259,28 +276,32 @@ class Access:
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
         root = scope.get("root_path", "")
         path = route_path(scope) if root else scope["path"]
-        own = {**scope, "headers": [*scope["headers"]]}
+        headers = [*scope["headers"]]
+        own = {**scope, "headers": headers}
         own.pop(CERTIFICATES, None)
         own.pop(NEXT_NONCE, None)
         own.pop(audit.DECISION, None)
         begun = perf_counter() if self._is_observed else 0.0
-        if scope["type"] == "websocket":
-            return Seen(own, path, root, None, False, begun)
-        method = scope["method"]
+        lines, shown = self._headers.split(headers)
+        length, media_type = lines.pop(_LENGTH, _NO_LINES), lines.pop(_TYPE, _NO_LINES)
+        is_empty = lines.pop(_CODING, None) is None and not length and scope.get("http_version") in _HTTP_1
+        method = None if scope["type"] == "websocket" else scope["method"]
         if method in ("GET", "HEAD"):
             is_public = path in self._public and is_exact(scope)
+        elif method is None:
+            is_public = False
         else:
             # Every preflight of a browser has an Origin.
             is_public = (
                 self._allow_cors_preflight
                 and is_preflight(scope)
-                and any(name.lower() == b"origin" for name, _ in own["headers"])
+                and any(name.lower() == b"origin" for name, _ in headers)
             )
-        return Seen(own, path, root, method, is_public, begun)
+        return Seen(own, path, root, method, is_public, lines, shown, length, media_type, is_empty, begun)
 
     def known_caller(self, seen: Seen, now: float) -> Caller | Rejected | None:
         """The result of ``find_caller``, at once, for most callers that were here before; else None."""
-        known = self.guard.find_cached(seen.scope, now) if self.certificates is None else None
+        known = self.guard.find_cached(seen.lines, seen.scope, now) if self.certificates is None else None
         if seen.begun and known is not None:
             seen.seconds = perf_counter() - seen.begun, 0.0
         return None if known is None else self._check_caller(seen.scope, known)
@@ -320,6 +341,7 @@ class Access:
         credentials.guard = self.guard
         if self._keep_subject_token:
             credentials.keep(self.guard.subject_token(scope, caller))
+        scope["headers"] = seen.shown
         self._hidden.hide(scope)
         nonce: str | None = scope.pop(NEXT_NONCE, None)
         return nonce
@@ -413,11 +435,11 @@ class CallRules:
             self._check_other(meaning, path)
         return _NO_BODY if isinstance(meaning, Other) and meaning.is_json_rpc else None
 
-    def read(self, target: Target, body: bytes, scope: Mapping[str, Any]) -> Call:
+    def read(self, target: Target, body: bytes, seen: Seen) -> Call:
         """The call that the request makes; CallRejectedError: it is not valid. Threads may call this."""
         if body and target.binding is not Binding.GRPC:
-            check_media_type(scope["headers"])
-        return read_call(target, body, scope.get("query_string", b""))
+            check_media_type(seen.media_type)
+        return read_call(target, body, seen.scope.get("query_string", b""))
 
     def check_tenants(self, call: Call, caller: Caller | None) -> Coroutine[Any, Any, None] | None:
         """Return None when the caller may use the tenant that the call names, or it names none.
@@ -487,13 +509,13 @@ class CallRules:
             )
 
 
-def check_announced(most: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Return when the headers announce a body of at most that many bytes, or none."""
-    for name, announced in headers:
-        if len(name) == _CONTENT_LENGTH and name.lower() == b"content-length":
-            if not (announced.isdigit() and len(announced) < _MANY_DIGITS and int(announced) <= most):
-                raise too_large(most)
-            return
+def check_announced(most: int, length: Lines) -> None:
+    """Return when the lines of Content-Length announce a body of at most that many bytes, or there are none."""
+    for announced in length:
+        if announced is None:  # an alias, which announces nothing
+            continue
+        if not (announced.isdigit() and len(announced) < _MANY_DIGITS and int(announced) <= most):
+            raise too_large(most)
 
 
 def too_large(most: int) -> CallRejectedError:

@@ -170,30 +170,22 @@ class CachingRules:
         self._both = [(b"cache-control", b"private"), *([(b"vary", b", ".join(self._vary))] if self._vary else [])]
         self._lengths = _LENGTHS if places else None
 
-    def apply(self, send: Send, nonce: str | None = None) -> Send:
-        """``send``, with these headers in the answer; ``send`` itself where they are not needed.
-
-        ``nonce`` is for the caller's next proof, in the answer, too (RFC 9449 8.2).
-        """
+    def add(self, message: MutableMapping[str, Any], nonce: str | None = None) -> MutableMapping[str, Any]:
+        """The beginning of an answer, with these headers. ``nonce`` is for the caller's next proof, in the answer, too
+        (RFC 9449 8.2)."""
         if self._lengths is None and nonce is None:
-            return send
-
-        def sent(message: MutableMapping[str, Any]) -> Awaitable[None]:
-            if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                headers = [*message.get("headers", ())]
-                if self._lengths is not None:
-                    for name, _ in headers:
-                        if len(name) in self._lengths:
-                            self._add_missing(headers)
-                            break
-                    else:  # as in most answers
-                        headers += self._both
-                if nonce is not None:
-                    headers.append((b"dpop-nonce", nonce.encode("ascii")))
-                message = {**message, "headers": headers}
-            return send(message)
-
-        return sent
+            return message
+        headers = [*message.get("headers", ())]
+        if self._lengths is not None:
+            for name, _ in headers:
+                if len(name) in self._lengths:
+                    self._add_missing(headers)
+                    break
+            else:  # as in most answers
+                headers += self._both
+        if nonce is not None:
+            headers.append((b"dpop-nonce", nonce.encode("ascii")))
+        return {**message, "headers": headers}
 
     def _add_missing(self, headers: list[tuple[bytes, bytes]]) -> None:
         if not any(name.lower() == b"cache-control" for name, _ in headers):

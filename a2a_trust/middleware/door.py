@@ -41,7 +41,7 @@ from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware.audit import Observer, Trail
 from a2a_trust.middleware.caller import Caller, HeldAnswer, Running, this_task
-from a2a_trust.middleware.calls import AT_ONCE, CALL, Call, CallRejectedError, call_of, replay
+from a2a_trust.middleware.calls import AT_ONCE, CALL, Call, CallRejectedError, call_of, replay, without_body
 from a2a_trust.middleware.card import CardReaders, CardSource
 from a2a_trust.middleware.decision import Access, BodyRule, CallRules, Seen, check_announced, too_large
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, watched
@@ -137,8 +137,8 @@ class Door:
             if self._ends_streams and (caller.identities or caller.for_skills):
                 watched_answer = WatchedAnswer(self.access, seen, caller, send, self._clock)
                 send = watched_answer.send
-            to_caller = self._caching.apply(send, self.access.admit(caller, seen))
-            answer = HeldAnswer(receive, to_caller, seen.scope["auth"])
+            nonce = self.access.admit(caller, seen)
+            answer = HeldAnswer(receive, send, seen.scope["auth"], self._caching, nonce)
             with Running(caller, task):
                 serving = self._serve(caller, seen, answer.receive, answer.send)
                 await (serving if watched_answer is None else watched_answer.during(serving))
@@ -199,8 +199,10 @@ class Door:
                 rule = self._calls.body_rule(seen)
             except CallRejectedError as rejected:
                 return _reject(self._calls.reject(rejected, None, caller, seen), scope, receive, send)
-            if rule is not None:
+            if rule is not None and not (seen.is_empty and rule.target is None):
                 return self._serve_call(self._calls, rule, caller, seen, receive, send)
+            if rule is not None:
+                receive = without_body(receive)
         self.access.note_admitted(caller, seen)
         return app(scope, receive, send)
 
@@ -210,7 +212,7 @@ class Door:
         """Read the call; pass it on, answer with the extended card, or reject it."""
         scope = seen.scope
         try:
-            call, receive = await self._read(calls, rule, caller, scope, receive)
+            call, receive = await self._read(calls, rule, caller, seen, receive)
             self.access.note_admitted(caller, seen, call)
             if call is not None and call.operation is Operation.GET_EXTENDED_CARD:
                 await calls.extended.answer(call, caller, scope, receive, send)
@@ -223,18 +225,19 @@ class Door:
         await self._app(scope, receive, send)
 
     async def _read(
-        self, calls: CallRules, rule: BodyRule, caller: Caller | None, scope: Scope, receive: Receive
+        self, calls: CallRules, rule: BodyRule, caller: Caller | None, seen: Seen, receive: Receive
     ) -> tuple[Call | None, Receive]:
         """Read the call, and write it into the scope. The second result gives the application the body once more. No
         frame keeps the body: the application may drop it and stream an answer for minutes."""
-        check_announced(rule.most, scope["headers"])
-        body = await _body_of(receive, rule.most)
+        check_announced(rule.most, seen.length)
+        scope, is_empty = seen.scope, seen.is_empty and not rule.most
+        body = b"" if is_empty else await _body_of(receive, rule.most)
         if rule.target is None:
             return None, replay(body, receive)
         if len(body) <= AT_ONCE:
-            call = calls.read(rule.target, body, scope)
+            call = calls.read(rule.target, body, seen)
         else:
-            call, receive = await self._read_in_thread(partial(calls.read, rule.target, body, scope), receive)
+            call, receive = await self._read_in_thread(partial(calls.read, rule.target, body, seen), receive)
         asked = calls.check_tenants(call, caller)
         if asked is not None:
             _, receive = await watched(asked, receive)
@@ -242,7 +245,7 @@ class Door:
         calls.check_skill(call, body, scope)
         if registers(call):
             _, receive = await watched(calls.webhooks.check(call, caller), receive)
-        return call, replay(body, receive)
+        return call, without_body(receive) if is_empty else replay(body, receive)
 
     async def _read_in_thread(self, read: Callable[[], Call], receive: Receive) -> tuple[Call, Receive]:
         """The call, and the ``receive`` for later messages. A disconnect of the client ends the wait."""
@@ -359,9 +362,10 @@ class Installation(Generic[AppT]):
         """The application without the guard, for the guard to pass requests on to."""
         return self._call_of_class if isinstance(self._app, Starlette) else self._app
 
-    async def _call_of_class(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _call_of_class(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # Found for each request: tools replace it.
-        await self._class.__call__(self._app, scope, receive, send)
+        answered: Awaitable[None] = self._class.__call__(self._app, scope, receive, send)
+        return answered
 
     def finish(self, guard: Any) -> AppT:
         is_swapped = isinstance(self._app, Starlette)

@@ -23,7 +23,7 @@ from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.auth.principal import Identity, Principal
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import AuthorizationError, ConfigurationError, MissingCredentialsError
-from tests.auth.deciding import admitted
+from tests.auth.deciding import admitted, cached
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.certificates import Authority
 from tests.middleware.agent import KEY, POOR_KEY, STORE
@@ -87,7 +87,7 @@ async def caller_of(judge: Guard, carried: dict[bytes, str]) -> Principal | None
     except (AuthorizationError, MissingCredentialsError):
         return None
     assert isinstance(found, Principal)
-    assert judge.find_cached(scope, NOW) in (found, None)
+    assert cached(judge, scope, NOW) in (found, None)
     return found
 
 

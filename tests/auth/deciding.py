@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from a2a_trust.auth.credentials import HeaderLines
 from a2a_trust.auth.guard import Guard, Rejected
 from a2a_trust.auth.principal import Anonymous, Principal
 
-__all__ = ["admitted", "refused"]
+__all__ = ["admitted", "cached", "refused"]
 
 
 async def admitted(guard: Guard, scope: Any, now: float) -> Principal | Anonymous:
@@ -23,3 +24,8 @@ async def refused(guard: Guard, scope: Any, now: float) -> Rejected:
     decision = await guard.authenticate(scope, now)
     assert isinstance(decision, Rejected)
     return decision
+
+
+def cached(guard: Guard, scope: Any, now: float) -> Principal | None:
+    """What the guard finds at once, for the headers of the scope."""
+    return guard.find_cached(HeaderLines(guard.headers).find(scope["headers"]), scope, now)

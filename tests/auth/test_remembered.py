@@ -15,6 +15,7 @@ from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Identity, KeyBinding, Principal, cache_of
 from a2a_trust.errors import InvalidCredentialsError
+from tests.auth.deciding import cached
 from tests.auth.test_guard import Words, guard
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, token
 from tests.tables import walk
@@ -90,10 +91,10 @@ VALUES = [
 def test_it_never_differs_from_the_whole_decision(name: str, headers: list[tuple[bytes, bytes]], query: bytes) -> None:
     scope = {"type": "http", "headers": headers, "query_string": query, "client": ("192.0.2.1", 1)}
     found = made(name)
-    known = found.find_cached(scope, NOW)
+    known = cached(found, scope, NOW)
     if known is not None:
         assert anyio.run(found.authenticate, scope, NOW) == known
-        assert found.find_cached(scope, NOW) is known
+        assert cached(found, scope, NOW) is known
 
 
 def asking(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
@@ -119,13 +120,13 @@ def asking(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
     ],
 )
 def test_who_is_answered_at_once(name: str, header: tuple[bytes, bytes], subject: str | None) -> None:
-    known = made(name).find_cached(asking(header), NOW)
+    known = cached(made(name), asking(header), NOW)
     assert (known and known.identities[0][1].subject) == subject
 
 
 @walk("more", [(b"x-api-key", b"ann"), (b"authorization", b"Bearer ann"), (b"X_API_KEY", b"bob")])
 def test_two_credentials_are_for_the_whole_decision(more: tuple[bytes, bytes]) -> None:
-    assert made("either").find_cached(asking((b"x-api-key", b"ann"), more), NOW) is None
+    assert cached(made("either"), asking((b"x-api-key", b"ann"), more), NOW) is None
 
 
 def test_schemes_that_share_a_verifier_have_principals_of_their_own() -> None:
@@ -134,7 +135,7 @@ def test_schemes_that_share_a_verifier_have_principals_of_their_own() -> None:
     found = guard(*({name: scopes} for name, scopes in schemes.items()), given=dict.fromkeys(schemes, one))
     lines = ((b"x-api-key", b"bob"), (b"cookie", b"sid=bob"), (b"authorization", b"Bearer bob"))
     for _ in range(2):
-        known = [found.find_cached(asking(line), NOW) for line in lines]
+        known = [cached(found, asking(line), NOW) for line in lines]
         assert [each and each.identities[0][0] for each in known] == ["key", "sid", None]
         assert [each and each.id for each in known] == ["bob@keys", "bob@keys", None]
 
@@ -142,17 +143,17 @@ def test_schemes_that_share_a_verifier_have_principals_of_their_own() -> None:
 def test_a_proof_is_for_the_whole_decision() -> None:
     dpop = DPoP(url="https://agent.example")
     found = guard({"oauth": ["read"]}, given={"oauth": remembering()["oauth"]}, dpop=dpop)
-    assert found.find_cached(asking((b"authorization", b"Bearer ann")), NOW) is not None
-    assert found.find_cached(asking((b"authorization", b"DPoP ann")), NOW) is None
-    assert found.find_cached(asking((b"authorization", b"Bearer ann"), (b"dpop", b"x.y.z")), NOW) is None
+    assert cached(found, asking((b"authorization", b"Bearer ann")), NOW) is not None
+    assert cached(found, asking((b"authorization", b"DPoP ann")), NOW) is None
+    assert cached(found, asking((b"authorization", b"Bearer ann"), (b"dpop", b"x.y.z")), NOW) is None
 
 
 def test_schemes_that_share_a_header_or_have_none_are_for_the_whole_decision() -> None:
     oauth = remembering()["oauth"]
     shared = guard({"oauth": ["read"]}, {"oidc": ["read"]}, given={"oauth": oauth, "oidc": Words("i", ann="read")})
-    assert shared.find_cached(asking((b"authorization", b"Bearer ann")), NOW) is None
+    assert cached(shared, asking((b"authorization", b"Bearer ann")), NOW) is None
     beside = guard({"key": ["read"]}, {"query": []}, given={"key": remembering()["key"], "query": Words("q", ann="")})
-    assert beside.find_cached(asking((b"x-api-key", b"ann")), NOW) is None
+    assert cached(beside, asking((b"x-api-key", b"ann")), NOW) is None
 
 
 def test_credentials_that_can_be_guessed_are_for_the_whole_decision() -> None:
@@ -170,7 +171,7 @@ def test_credentials_that_can_be_guessed_are_for_the_whole_decision() -> None:
 
     found = guard({"key": ["read"]}, given={"key": Guessed("keys", ann="read")})
     assert cache_of(Guessed("keys", ann="read")) is not None
-    assert found.find_cached(asking((b"x-api-key", b"ann")), NOW) is None
+    assert cached(found, asking((b"x-api-key", b"ann")), NOW) is None
 
 
 class Stricter(Remembering):
@@ -208,7 +209,7 @@ def test_an_answer_that_is_no_identity_is_for_the_whole_decision(answer: Any) ->
             return answer
 
     found = guard({"key": ["read"]}, given={"key": Odd("keys", ann="read")})
-    assert found.find_cached(asking((b"x-api-key", b"ann")), NOW) is None
+    assert cached(found, asking((b"x-api-key", b"ann")), NOW) is None
 
 
 async def test_api_keys_are_answered_at_once_while_nothing_is_to_be_looked_up_or_noted() -> None:
@@ -249,9 +250,9 @@ async def test_tokens_are_answered_at_once_while_they_and_the_keys_are_valid() -
 def test_principals_are_kept_for_some_identities_only() -> None:
     words = Remembering("keys", ann="read")
     found = guard({"key": ["read"]}, given={"key": words})
-    first = found.find_cached(asking((b"x-api-key", b"ann")), NOW)
+    first = cached(found, asking((b"x-api-key", b"ann")), NOW)
     assert isinstance(first, Principal)
     for _ in range(5_000):  # as after look-ups, which make an identity anew
         words.identities["ann"] = words._identity("ann")
-        assert found.find_cached(asking((b"x-api-key", b"ann")), NOW) == first
+        assert cached(found, asking((b"x-api-key", b"ann")), NOW) == first
     assert len(found._principals) <= 4_096

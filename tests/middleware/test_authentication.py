@@ -36,6 +36,7 @@ from a2a_trust.middleware.card import CardReaders
 from a2a_trust.middleware.door import CardEnforcementMiddleware
 from a2a_trust.middleware.options import GuardRules, RequestRules
 from a2a_trust.middleware.protection import protect
+from tests.auth.deciding import cached
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof, scope_of
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.middleware.agent import (
@@ -1048,7 +1049,7 @@ async def test_a_caller_who_was_here_before_meets_the_same_application() -> None
     for _ in range(2):
         await called(app, {**scope, "headers": [*scope["headers"]]}, {"type": "http.request", "body": b""})
     whole, at_once = agent.scopes
-    assert app.access.guard.find_cached(http_scope(carried=carried), NOW) is principal_of(at_once)
+    assert cached(app.access.guard, http_scope(carried=carried), NOW) is principal_of(at_once)
     for name in whole.keys() | at_once.keys():
         if name != "auth":
             assert whole[name] == at_once[name]

@@ -256,7 +256,7 @@ def test_a_body_of_http_json_is_read_as_strictly() -> None:
     ],
 )
 def test_media_types_that_are_json(value: bytes) -> None:
-    check_media_type([(b"accept", b"*/*"), (b"Content-Type", value)])
+    check_media_type([value])
 
 
 @walk(
@@ -278,13 +278,13 @@ def test_media_types_that_are_json(value: bytes) -> None:
 )
 def test_media_types_that_another_reader_reads_otherwise(values: list[bytes]) -> None:
     with pytest.raises(CallRejectedError) as caught:
-        check_media_type([(b"content-type", value) for value in values])
+        check_media_type(values)
     assert (caught.value.error.code, caught.value.error.status) == (-32005, 415)
 
 
 def test_an_alias_of_the_media_type_is_a_second_one() -> None:
     with pytest.raises(CallRejectedError):
-        check_media_type([(b"content-type", b"application/json"), (b"content_type", b"text/plain")])
+        check_media_type([b"application/json", None])
 
 
 @walk(

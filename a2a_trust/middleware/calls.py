@@ -49,6 +49,7 @@ MAX_NAME: Final = 256
 _MEDIA_TYPE: Final = re.compile(
     rb'application/(?:a2a\+)?json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?', re.IGNORECASE
 )
+_JSON: Final = [b"application/json"]
 _NULL: Final = Raw(b"null")
 _VERSION: Final = Raw(b'"2.0"')
 _MAX_ID: Final = 1_024
@@ -160,6 +161,8 @@ def without_body(receive: Receive) -> Receive:
 
 def check_media_type(said: Sequence[bytes | None]) -> None:
     """Return when the media type is JSON in UTF-8. ``said``: the lines of Content-Type."""
+    if said == _JSON:
+        return
     if len(said) != 1 or said[0] is None or not _MEDIA_TYPE.fullmatch(said[0].strip(b" \t")):
         shown = b", ".join([b"content_type" if value is None else value for value in said])[:128].decode("latin-1")
         raise CallRejectedError(MEDIA_TYPE, f"the Content-Type is {shown!a}, not application/json")
@@ -237,7 +240,7 @@ def _id(given: Raw | None) -> bytes:
 
 
 def _begin(given: Raw, most: int) -> bytes:
-    return bytes(memoryview(given)[:most])  # a long value is not copied
+    return bytes(given) if len(given) <= most else bytes(memoryview(given)[:most])  # a long value is not copied
 
 
 _ID: Final = ("id",)

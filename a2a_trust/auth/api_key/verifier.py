@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from hmac import compare_digest
 from typing import Final, Protocol
 
@@ -47,7 +47,7 @@ from a2a_trust.auth.records import (
     revoke_record,
     scope_set,
 )
-from a2a_trust.base.cache import SingleFlight
+from a2a_trust.base.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, MalformedError
 
 DEFAULT_PREFIX: Final = "a2a"
@@ -66,6 +66,8 @@ _GATHERING: Final = 1.0
 """For so many seconds, last uses are gathered: look-ups wait while the store is written to."""
 _MOST_USES: Final = 32_768
 """Last uses that wait to be written."""
+_MOST_AT_ONCE: Final = 32_768
+"""Keys that are found without a look-up."""
 _KNOWN_BASE: Final = 400
 """The bytes of a cached key, without its owner and its scopes."""
 
@@ -348,6 +350,7 @@ class ApiKeyVerifier:
         )
         self.parts: Final[tuple[object, ...]] = (self._records, store)
         self._known, self._look_again_after = self._records.known, self._records.look_again_after
+        self._at_once: BoundedCache[bytes, _KnownKey] = BoundedCache(max_entries=_MOST_AT_ONCE)
         self._uses = _Uses(store, clock)
         if (watch := getattr(store, "watch", None)) is not None:
             watch(self._records.look_again)
@@ -382,13 +385,14 @@ class ApiKeyVerifier:
                 raise InvalidCredentialsError(_why_unknown(credential))
         if not now < key.nothing_until:
             self._check_and_note_use(key, now)
+        self._at_once.put(_short_digest(credential), key)
         return key.identity
 
     def remembered(self, credential: str, now: float) -> Identity | None:
         """The result of ``verify``, if it needs neither a look-up nor a note of the use; else None."""
         if not credential.isascii():
             return None
-        entry = self._known.entry(sha256(credential.encode()).digest())
+        entry = self._at_once.entry(_short_digest(credential))
         if entry is None:
             return None
         key = entry[0]
@@ -440,6 +444,11 @@ class _Uses:
                 self._outage = why
             else:
                 self._outage = ""
+
+
+def _short_digest(credential: str) -> bytes:
+    """Between other work, this takes 2 µs less than SHA-256, whose code in OpenSSL is far apart."""
+    return blake2b(credential.encode(), digest_size=32).digest()
 
 
 def _why_unknown(credential: str) -> str:

@@ -72,11 +72,14 @@ class HeaderLines:
         shown = []
         lengths, names, hidden = self._lengths, self._names, self._hidden
         for line in headers:
-            if len(line[0]) in lengths:
-                lowered = line[0].lower()
-                name = lowered.replace(b"_", b"-")
+            name = line[0]
+            if len(name) in lengths:
+                value: bytes | None = line[1]
+                if name not in names:  # most servers give names in lower case
+                    lowered = name.lower()
+                    name = lowered.replace(b"_", b"-")
+                    value = value if name == lowered else None
                 if name in names:
-                    value = line[1] if name == lowered else None
                     if name in found:
                         found[name].append(value)
                     else:

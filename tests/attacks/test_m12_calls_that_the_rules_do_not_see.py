@@ -18,8 +18,8 @@ from starlette.requests import Request
 
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from tests.middleware.agent import CALL, CARD, verifiers
-from tests.middleware.test_rules import GOOD, Behind, ask, guarded
+from tests.middleware.agent import CALL, CARD, KEY, verifiers
+from tests.middleware.test_rules import GOOD, Behind, Server, ask, guarded
 from tests.servers.environments import answer_of
 from tests.servers.serving import ROOT
 
@@ -249,3 +249,34 @@ def test_a_template_with_the_words_of_an_operation_admits_it() -> None:
     app = guarded(Behind(), may_use_tenant=lambda caller, tenant: False, other_paths=["/{tenant}/tasks", "/docs/rpc"])
     assert ask(app, "GET", "/acme/tasks", headers=GOOD).status_code == 299
     assert ask(app, "POST", "/docs/rpc", headers=GOOD).status_code == 299
+
+
+@pytest.mark.parametrize("path", ["/rpc", "/x/rpc", "/", "/rest/tasks/5"])
+@pytest.mark.parametrize("version", ["1.0", "1.1", "2", "3", None])
+@pytest.mark.parametrize("sizes", [[0], [5, 0], [0, 5]], ids=["at once", "at the front", "at the end"])
+def test_a_call_in_a_body_that_no_header_announces_is_not_seen(
+    sizes: list[int], version: str | None, path: str
+) -> None:
+    """HTTP/1 has no such body, but servers that translate events of a cloud may give one; HTTP/2 has it."""
+    behind = Behind()
+    body, (first, *_) = json.dumps(CALL).encode(), sizes
+    messages = [{"type": "http.request", "body": body[first:], "more_body": False}]
+    if len(sizes) > 1:
+        messages.insert(0, {"type": "http.request", "body": body[:first], "more_body": True})
+    server = Server(messages, method="GET", path=path, headers=[(b"x-api-key", KEY.encode())])
+    if version is not None:
+        server.scope["http_version"] = version
+    server.run(guarded(behind))
+    assert not any(behind.bodies)
+    reached = version in ("1.0", "1.1")
+    assert server.sent[0]["status"] == (299 if reached else 400)
+
+
+def test_a_body_that_is_announced_or_has_a_coding_is_read_before_the_application_is_asked() -> None:
+    for name, value in ((b"content-length", b"5"), (b"transfer-encoding", b"chunked"), (b"Transfer_Encoding", b"x")):
+        behind = Behind()
+        headers = [(b"x-api-key", KEY.encode()), (name, value)]
+        message = {"type": "http.request", "body": b"hello", "more_body": False}
+        server = Server([message], method="GET", headers=headers, http_version="1.1")
+        server.run(guarded(behind))
+        assert (server.sent[0]["status"], behind.bodies) == (400, []), name

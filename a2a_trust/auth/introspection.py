@@ -297,7 +297,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         decides = [issuer, sorted(self.audiences), endpoint, client_id, signed_answers is not None]
         self._configuration = hashlib.sha256(json.dumps(decides).encode()).digest()
         #: Forgotten tokens, whose shared answers are not read: perhaps they could not be removed.
-        self._not_shared: BoundedCache[bytes, bool] = BoundedCache(max_entries=_FORGOTTEN_TOKENS)
+        self._not_shared: BoundedCache[int, bool] = BoundedCache(max_entries=_FORGOTTEN_TOKENS)
         #: How often tokens were forgotten: answers to earlier introspection requests are not cached, nor waited for.
         self._forgotten = 0
 

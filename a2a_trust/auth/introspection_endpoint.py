@@ -297,7 +297,7 @@ class IntrospectionEndpoint:
             token = read_token(body.decode("ascii").strip())
             if token.typ != _JWT:
                 return f"its typ is not {_JWT}"
-            await token.verify_with(keys, now)
+            token.verify_with(await token.key_in(keys), now)
         except (UnicodeDecodeError, MalformedError, UnrecognizedCredentialsError):
             return "it is not a JWT of three parts that can be read; encrypted ones are not"
         except TrustError as error:

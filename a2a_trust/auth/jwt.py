@@ -22,7 +22,7 @@ of the issuer's keys ends that, so a withdrawn key stays valid for five minutes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
@@ -80,8 +80,6 @@ class TokenProfile(StrEnum):
 #: Not ``roles``: ID tokens may have them too.
 _OF_ACCESS_TOKENS: Final = frozenset({"scope", "scp", "azpacr", "appidacr"})
 _OF_OTHERS_IF_UNMARKED: Final = OF_OTHER_TOKENS | {"nonce"}
-#: The types of claims that are exact as they are read: they hold no others, and no number that could be rounded.
-_FLAT: Final = frozenset({str, int, bool, type(None)})
 
 
 class JwtVerifier(ClaimsVerifier):
@@ -162,14 +160,28 @@ class JwtVerifier(ClaimsVerifier):
         generation = self._keys.generation  # before the key: if a key is lost meanwhile, the result is not used again
         try:
             token = read_token(credential)  # 1
-            identity, good_from, good_until, size = await self._verify(token, now)
+            claims, text = strict_json.read_members(token.payload, what="claims")  # with rounded numbers
+            if type(claims) is not dict:
+                claims = _exact_claims(token.payload, claims, text or b"")
+            self._check_origin(token, claims)  # 2 and 3
+            good_from, good_until, bound_to = self._check_claims(claims, now)  # 4 to 6
+            key = await token.key_in(self._keys)  # 7
+            token.verify_with(key, now)
+            # Only now: exact numbers and claims that cannot be changed cost many times what their JSON weighs.
+            if text is not None:
+                claims = _exact_claims(token.payload, claims, text)
+                good_from, good_until, bound_to = self._check_claims(claims, now)
+            identity = self._identity_of(claims, self._issuer, claims["sub"], good_until, bound_to)
         except MalformedError as error:
             raise InvalidCredentialsError(f"token: {error}") from None
-        # Five minutes of the clock in both directions: a result from while it ran ahead is not used later.
-        good_from = max(good_from, now - _CACHED_SECONDS)
-        good_until = min(good_until, now + _CACHED_SECONDS)
-        verified = VerifiedToken(identity, sha256(token.signed.encode()).digest(), generation)
-        self._valid.put(digest, verified, since=good_from, until=good_until, size=size)
+        self._valid.put(
+            digest,
+            VerifiedToken(identity, hash(token.signed), generation),
+            # Five minutes of the clock in both directions: a result from while it ran ahead is not used later.
+            since=max(good_from, key.not_before, now - _CACHED_SECONDS),
+            until=min(good_until, key.not_after, now + _CACHED_SECONDS),
+            size=bytes_of(claims, identity.scopes, token.payload if text is None else None),
+        )
         return identity
 
     def remembered(self, credential: str, now: float) -> Identity | None:
@@ -184,17 +196,13 @@ class JwtVerifier(ClaimsVerifier):
             return None
         return entry[0].identity
 
-    async def _verify(self, token: SignedToken, now: float) -> tuple[Identity, float, float, int]:
-        """The identity, the first and last moment at which the token and its key are valid, and the size in bytes."""
-        members, text = strict_json.read_members(token.payload, what="claims")  # with rounded numbers
-        claims = members if type(members) is dict else _exact_claims(token.payload, members, text)
-        # 2
+    def _check_origin(self, token: SignedToken, claims: JSONObject) -> None:
+        """Rules 2 and 3."""
         if "iss" not in claims:
             raise UnrecognizedCredentialsError(
                 self._with_hint("iss", f"token: iss is not the issuer {shorten(self._issuer)}; it is missing")
             )
         self._check_issuer(claims)
-        # 3
         profile = self._profiles.get(token.typ)
         if profile is None:
             why = f"token: typ is not {' or '.join(self._profiles.values())}, but {shorten(token.typ)}"
@@ -202,18 +210,6 @@ class JwtVerifier(ClaimsVerifier):
                 why += "; for an issuer that writes this into access tokens pass profile=TokenProfile.PLAIN_JWT"
             raise InvalidCredentialsError(why)
         self._check_kind(claims, profile)
-        # 4 to 6
-        good_from, good_until, bound_to = self._check_claims(claims, now)
-        # 7
-        key = await token.verify_with(self._keys, now)
-        # Only now: exact numbers and claims that cannot be changed cost many times what their JSON weighs.
-        exact = _exact_claims(token.payload, claims, text)
-        if exact is not claims:
-            claims = exact
-            good_from, good_until, bound_to = self._check_claims(claims, now)
-        identity = self._identity_of(claims, self._issuer, claims["sub"], good_until, bound_to)
-        size = bytes_of(claims, identity.scopes)
-        return identity, max(good_from, key.not_before), min(good_until, key.not_after), size
 
     def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:
         """The rest of rule 3: what the claims say about the kind of token."""
@@ -282,16 +278,18 @@ class SignedToken(NamedTuple):
     kty: str
     typ: str
 
-    async def verify_with(self, keys: KeySource, now: float) -> PublicKey:
-        """Rule 7: the key that signed it. InvalidCredentialsError, KeySourceUnavailableError."""
-        key = await (keys.only_key(self.kty) if self.kid is None else keys.key(self.kid, self.kty))
+    def key_in(self, keys: KeySource) -> Awaitable[PublicKey]:
+        """The key that the header names. InvalidCredentialsError, KeySourceUnavailableError."""
+        return keys.only_key(self.kty) if self.kid is None else keys.key(self.kid, self.kty)
+
+    def verify_with(self, key: PublicKey, now: float) -> None:
+        """InvalidCredentialsError unless the key is valid now, and the signature is its own."""
         if not key.is_valid_at(now):
             raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
         try:
             verify_compact(self.signed, self.signature, key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
-        return key
 
 
 def read_token(text: str) -> SignedToken:
@@ -324,8 +322,7 @@ def _read_header(protected: str) -> tuple[str | None, str, str]:
 
 def _exact_claims(payload: bytes, claims: JSON, text: bytes) -> JSONObject:
     """The claims, exact: where they hold fractions, huge integers or further objects, the reader looks twice."""
-    if type(claims) is not dict or not _FLAT.issuperset(map(type, claims.values())):
-        claims, _ = strict_json.read_numbers(payload, claims, text, what="claims")
-        if type(claims) is not dict:
-            raise InvalidCredentialsError("token: the claims are not a JSON object")
-    return claims
+    exact, _ = strict_json.read_numbers(payload, claims, text, what="claims")
+    if type(exact) is not dict:
+        raise InvalidCredentialsError("token: the claims are not a JSON object")
+    return exact

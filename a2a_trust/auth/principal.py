@@ -69,7 +69,8 @@ class Identity:
     actors: tuple[Actor, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "claims", _read_only(self.claims, ""))
+        if type(self.claims) is not _ReadOnly:
+            object.__setattr__(self, "claims", read_only(self.claims))
 
 
 class _ReadOnly(Mapping[str, Any]):
@@ -101,24 +102,26 @@ class _ReadOnly(Mapping[str, Any]):
         return repr(dict(self._members))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _read_only, (dict(self._members), "")
+        return read_only, (dict(self._members),)
 
 
 _FLAT: Final = frozenset({str, int, float, bool, type(None)})
 _UNCHANGEABLE: Final = (str, int, float, NoneType, bytes, Decimal, date, time, timedelta, UUID, Enum)
 
 
-def _read_only(value: Any, name: str) -> Any:
+def read_only(value: Any, name: str = "") -> Any:
     """A copy of a claim that is read-only at any depth. ConfigurationError: its type is not supported."""
+    if type(value) is dict and _FLAT.issuperset(map(type, value.values())):
+        return _ReadOnly(value.copy())
     if isinstance(value, _ReadOnly):
         return value
     if isinstance(value, Mapping):
         within = f"{name}." if name else ""
         return _ReadOnly(
-            {key: item if type(item) in _FLAT else _read_only(item, f"{within}{key}") for key, item in value.items()}
+            {key: item if type(item) in _FLAT else read_only(item, f"{within}{key}") for key, item in value.items()}
         )
     if isinstance(value, list | tuple | set | frozenset):
-        items = [_read_only(item, f"{name}[{index}]") for index, item in enumerate(value)]
+        items = [read_only(item, f"{name}[{index}]") for index, item in enumerate(value)]
         return tuple(items) if isinstance(value, list | tuple) else frozenset(items)
     if isinstance(value, bytearray):
         return bytes(value)

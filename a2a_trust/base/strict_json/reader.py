@@ -47,6 +47,8 @@ _MAY_BE_ROUNDED: Final = re.compile(rb"[0-9][eE]|[0-9]{16}")
 _REST_OF_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"(:?)')
 _ASTRAL: Final = tuple(bytes([lead]) for lead in range(0xF0, 0xF5))
 """The first bytes of characters above U+FFFF."""
+#: Types of values that orjson reads exactly, and that hold no others. It reads an integer beyond 64 bits as a double.
+_FINAL: Final = frozenset({str, int, bool, type(None)})
 _ESCAPE: Final = re.compile(rb"(?s)\\.")
 
 
@@ -64,7 +66,8 @@ def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) ->
 
     Source: RFC 8259, RFC 7493 2, RFC 8785 3.1.
     """
-    return read(data, what=what, max_bytes=max_bytes)[0]
+    value, compact = read_members(data, what=what, max_bytes=max_bytes)
+    return value if compact is None else read_numbers(data, value, compact, what=what)[0]
 
 
 def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, Plain]:
@@ -75,14 +78,14 @@ def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> 
     shortest digits of a fraction, and without an exponent there is only one way to write them.
     """
     value, compact = read_members(data, what=what, max_bytes=max_bytes)
-    return read_numbers(data, value, compact, what=what)
+    return read_numbers(data, value, orjson.dumps(value) if compact is None else compact, what=what)
 
 
-def read_members(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, bytes]:
+def read_members(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, bytes | None]:
     """The first half of ``read``: the value, with rounded numbers and unchecked depth, and its text by orjson.
 
-    The value is final if it has no numbers and its shape is known. The text is empty if orjson rejects the document, or
-    if it has duplicate members: ``read_numbers`` reports the reason.
+    The text is None if the value is final: an object of strings, integers, booleans and null. The text is empty if
+    orjson rejects the document, or if it has duplicate members: ``read_numbers`` reports the reason.
     """
     if not isinstance(data, bytes):
         raise TypeError(f"{what}: pass the bytes of the document, not {type(data).__name__}")
@@ -90,6 +93,8 @@ def read_members(data: bytes, *, what: str = "document", max_bytes: int = MAX_BY
         raise MalformedError(f"{what}: {len(data)} bytes, more than the limit of {max_bytes}")
     try:
         value = orjson.loads(data)
+        if type(value) is dict and _is_final(value, data):
+            return value, None
         compact = orjson.dumps(value)
     except (ValueError, TypeError, RecursionError):
         # The exact reader rejects the same document, with one of our texts.
@@ -99,6 +104,13 @@ def read_members(data: bytes, *, what: str = "document", max_bytes: int = MAX_BY
     if data == compact or _delimiters(data) == _delimiters(compact):
         return value, compact
     return None, b""
+
+
+def _is_final(members: JSONObject, data: bytes) -> bool:
+    """Whether the members, by orjson, are all of the document, and exact."""
+    kinds = [*map(type, members.values())]
+    # Each name and each string of the document has two quotation marks at least, also of a member that orjson dropped.
+    return _FINAL.issuperset(kinds) and data.count(b'"') == 2 * (len(kinds) + kinds.count(str))
 
 
 def read_numbers(data: bytes, value: JSON, compact: bytes, *, what: str = "document") -> tuple[JSON, Plain]:

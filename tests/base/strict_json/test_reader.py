@@ -190,6 +190,21 @@ def test_marks_that_only_one_spelling_shows_do_not_make_up_for_a_dropped_member(
                 parse(document.encode())
 
 
+def test_an_object_is_final_only_if_orjson_reads_all_of_it_exactly() -> None:
+    for document in (b"{}", b'{"a": "x, y", "b": -1, "c": true, "d": null, "e\\n": 18446744073709551615}'):
+        assert strict_json.read_members(document) == (json.loads(document), None)
+    for document in (
+        b"[]",
+        b"1",
+        b'{"a":1.5}',
+        b'{"a":[]}',
+        b'{"a":{}}',
+        b'{"a":18446744073709551616}',
+        b'{"a":1,"a":1}',
+    ):
+        assert strict_json.read_members(document)[1] is not None
+
+
 def test_names_that_look_alike_are_different_members() -> None:
     assert parse('{"é":1,"e\u0301":2,"A":3,"a":4}'.encode()) == {"é": 1, "e\u0301": 2, "A": 3, "a": 4}
     document = json.dumps(dict.fromkeys(NAMES, 1), ensure_ascii=False).encode()

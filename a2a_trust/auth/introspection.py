@@ -54,7 +54,6 @@ from a2a_trust.auth.token_claims import (
     AccessTokenMark,
     ClaimsVerifier,
     ScopesFrom,
-    VerifiedToken,
     bytes_of,
     check_other_kinds,
     moments_of,
@@ -306,9 +305,9 @@ class IntrospectionVerifier(ClaimsVerifier):
         if len(credential) > MAX_TOKEN or not credential.isascii() or not credential:
             raise InvalidCredentialsError("token: empty, too long, or not ASCII")
         digest = hashlib.sha256(credential.encode()).digest()
-        known = self._valid.get(digest, now)  # 1
-        if known is not None:
-            return known.identity
+        known = self._valid.entry(digest)  # 1
+        if known is not None and known[1] <= now < known[2]:
+            return known[0]
         why = self._invalid.get(digest, now)
         if why is not None:
             raise InvalidCredentialsError(why)
@@ -401,7 +400,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         until = min(identity.expires_at, shared.asked + self._seconds)
         size = bytes_of(shared.answer, identity.scopes)
         self._were_valid.put(digest, True, until=min(identity.expires_at, shared.asked + _WAS_VALID_SECONDS))
-        self._valid.put(digest, VerifiedToken(identity, signed_part(credential)), since=since, until=until, size=size)
+        self._valid.put(digest, identity, since=since, until=until, size=size, notes=(signed_part(credential),))
 
     async def _look_up(self, credential: str, key: tuple[int, bytes], now: float) -> Identity | None:
         """The identity in an answer that another replica got; None if the server has to be asked."""

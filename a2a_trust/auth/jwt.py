@@ -37,7 +37,6 @@ from a2a_trust.auth.token_claims import (
     AccessTokenMark,
     ClaimsVerifier,
     ScopesFrom,
-    VerifiedToken,
     bytes_of,
     check_other_kinds,
     claim_of_kind,
@@ -154,9 +153,9 @@ class JwtVerifier(ClaimsVerifier):
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
         digest = sha256(credential.encode()).digest()
-        known = self._cached(digest, now)
-        if known is not None:
-            return known
+        known = self._valid.entry(digest)
+        if known is not None and known[1] <= now < known[2] and known[5] == self._keys.generation:
+            return known[0]
         generation = self._keys.generation  # before the key: if a key is lost meanwhile, the result is not used again
         try:
             token = read_token(credential)  # 1
@@ -176,11 +175,12 @@ class JwtVerifier(ClaimsVerifier):
             raise InvalidCredentialsError(f"token: {error}") from None
         self._valid.put(
             digest,
-            VerifiedToken(identity, hash(token.signed), generation),
+            identity,
             # Five minutes of the clock in both directions: a result from while it ran ahead is not used later.
             since=max(good_from, key.not_before, now - _CACHED_SECONDS),
             until=min(good_until, key.not_after, now + _CACHED_SECONDS),
             size=bytes_of(claims, identity.scopes, token.payload if text is None else None),
+            notes=(hash(token.signed), generation),
         )
         return identity
 
@@ -188,13 +188,10 @@ class JwtVerifier(ClaimsVerifier):
         """The result of ``verify_bound``, if the cache has it; else None."""
         if len(credential) > MAX_TOKEN or not credential.isascii():
             return None
-        return self._cached(sha256(credential.encode()).digest(), now)
-
-    def _cached(self, digest: bytes, now: float) -> Identity | None:
-        entry = self._valid.entry(digest)
-        if entry is None or not entry[1] <= now < entry[2] or entry[0].generation != self._keys.generation:
-            return None
-        return entry[0].identity
+        known = self._valid.entry(sha256(credential.encode()).digest())
+        if known is not None and known[1] <= now < known[2] and known[5] == self._keys.generation:
+            return known[0]
+        return None
 
     def _check_origin(self, token: SignedToken, claims: JSONObject) -> None:
         """Rules 2 and 3."""

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from a2a_trust.auth.principal import (
     Actor,
@@ -362,14 +362,6 @@ def signed_part(credential: str) -> int:
     return hash(credential.rpartition(".")[0] or credential)
 
 
-class VerifiedToken(NamedTuple):
-    """A cached token: its ``signed_part``, and the generation of the key source."""
-
-    identity: Identity
-    signed: int
-    generation: int = 0
-
-
 class ClaimsVerifier(BoundVerifier[str]):
     """The rules for claims that JWTs and opaque tokens share."""
 
@@ -399,7 +391,8 @@ class ClaimsVerifier(BoundVerifier[str]):
         self.issuers: Final = (issuer,)
         self.audiences: Final = audiences_of(audience, self._name)
         self.binding: Final = TokenBinding(binding)
-        self._valid: BoundedCache[bytes, VerifiedToken] = BoundedCache(
+        #: By the digest of the token. The first note is its ``signed_part``.
+        self._valid: BoundedCache[bytes, Identity] = BoundedCache(
             max_entries=remember, max_bytes=remember * _CACHE_BYTES
         )
 
@@ -407,7 +400,7 @@ class ClaimsVerifier(BoundVerifier[str]):
         """Remove a token from the cache, for example after its revocation, and every token with the same signed part:
         from an ECDSA signature (r, s) anybody can make a second one, (r, n - s)."""
         signed = signed_part(credential)
-        self._valid.remove_where(lambda verified: verified.signed == signed)
+        self._valid.remove_where(lambda entry: entry[4] == signed)
 
     def _check_issuer(self, claims: Mapping[str, Any]) -> None:
         if claims.get("iss", self._issuer) != self._issuer:  # no JSON value but a string equals a string

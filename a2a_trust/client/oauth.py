@@ -285,7 +285,7 @@ class OAuthClient(HoldsSecret):
 
     def forget(self, value: CredentialValue) -> None:
         value.until = -math.inf
-        self._tokens.remove_where(lambda each: each is value)
+        self._tokens.remove_where(lambda entry: entry[0] is value)
 
     def token(self, request: TokenRequest) -> Flow[CredentialValue]:
         """The token, from the cache or the server. TokenRequestError: it gives none. FetchError: it is unreachable."""

@@ -88,7 +88,6 @@ async def test_a_storm_of_good_tokens_does_not_fill_the_memory() -> None:
 async def test_the_memory_holds_no_token() -> None:
     judge, made = verifier(), token()
     await judge.verify(made, NOW)
-    kept = judge._valid.items()
-    assert len(kept) == 1
-    held = repr([(key, value, dict(value.identity.claims)) for key, value in kept])
+    assert len(judge._valid) == 1
+    held = repr([(key, entry, dict(entry[0].claims)) for key, entry in judge._valid._entries.items()])
     assert all(part not in held for part in made.split("."))

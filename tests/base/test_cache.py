@@ -85,10 +85,20 @@ def test_entries_are_removed_one_by_one_by_their_value_and_all() -> None:
         cache.put(number, number, size=2)
     cache.remove(0)
     cache.remove(99)
-    cache.remove_where(lambda value: value % 2 == 1)
+    cache.remove_where(lambda entry: entry[0] % 2 == 1)
     assert ([cache.get(number) for number in range(6)], cache._bytes) == ([None, None, 2, None, 4, None], 4)
     cache.remove_where(lambda _: True)
     assert (len(cache), cache._bytes, cache.get(2)) == (0, 0, None)
+
+
+def test_an_entry_has_the_notes_of_its_caller_and_is_removed_by_them() -> None:
+    cache: BoundedCache[str, int] = BoundedCache(max_entries=2, max_bytes=100)
+    for number, name in enumerate("abc"):
+        cache.put(name, number, until=10.0, size=3, notes=(name.upper(), number))
+    assert cache.entry("b") == (1, float("-inf"), 10.0, 3, "B", 1)
+    assert (cache.items(9.0), cache._bytes) == ([("b", 1), ("c", 2)], 6)
+    cache.remove_where(lambda entry: entry[4] == "B")
+    assert (cache.items(), cache._bytes) == ([("c", 2)], 3)
 
 
 def test_a_cache_without_room_keeps_nothing() -> None:
@@ -130,7 +140,7 @@ def test_threads_that_change_one_cache_leave_it_whole() -> None:
             found = cache.get((key + 1) % 100)
             assert found is None or found == (key + 1) % 100
             if step % 50 == 0:
-                cache.remove_where(lambda value: value % 10 == seed)
+                cache.remove_where(lambda entry: entry[0] % 10 == seed)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(change, range(4)))

@@ -380,8 +380,14 @@ def _flock(descriptor: int) -> _Lock:
 
 def _status(path: Path) -> os.stat_result | None:
     """The status of the file; None if it does not exist."""
+    before = None
     try:
-        return path.stat()
+        while True:
+            status = path.stat()
+            # The system may find a file that is being replaced without a name, but not twice.
+            if status.st_nlink > 0 or (before is not None and os.path.samestat(status, before)):
+                return status
+            before = status
     except FileNotFoundError:
         return None
 

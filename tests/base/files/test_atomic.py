@@ -421,3 +421,38 @@ def test_no_reserved_name_reaches_an_error(path: Path, monkeypatch: pytest.Monke
         write_atomically(path, b"new")
     assert (error.value.filename, error.value.__cause__) == (str(path), None)
     assert temporary(path).name not in str(error.value)
+
+
+REPLACING = """
+import os, sys
+path = sys.argv[1]
+print("ready", flush=True)
+while True:
+    with open(path + ".other", "wb") as file:
+        file.write(b"other")
+    os.replace(path + ".other", path)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how Linux finds a file that is being replaced")
+def test_a_file_that_others_replace_all_the_time_is_never_taken_for_a_deleted_one(tmp_path: Path) -> None:
+    """Linux may find the replaced file at the path, when it has no name any more."""
+    path = tmp_path / "file"
+    path.write_bytes(b"first")
+    with subprocess.Popen([sys.executable, "-c", REPLACING, path], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"ready\n"
+            nameless = 0
+            for _ in range(30_000):
+                found = atomic._status(path)
+                assert found is not None
+                nameless += found.st_nlink == 0
+        finally:
+            other.kill()
+    assert nameless == 0
+    with path.open("rb") as file:
+        path.unlink()
+        deleted = atomic._status(Path(f"/proc/self/fd/{file.fileno()}"))
+    assert deleted is not None
+    assert deleted.st_nlink == 0

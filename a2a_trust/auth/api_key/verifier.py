@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from hashlib import blake2b, sha256
+from hashlib import blake2s, sha256
 from hmac import compare_digest
 from typing import Final, Protocol
 
@@ -350,6 +350,7 @@ class ApiKeyVerifier:
         )
         self.parts: Final[tuple[object, ...]] = (self._records, store)
         self._known, self._look_again_after = self._records.known, self._records.look_again_after
+        #: By BLAKE2s, which takes 2 µs less than SHA-256 between other work: the code of OpenSSL is far apart.
         self._at_once: BoundedCache[bytes, _KnownKey] = BoundedCache(max_entries=_MOST_AT_ONCE)
         self._uses = _Uses(store, clock)
         if (watch := getattr(store, "watch", None)) is not None:
@@ -376,6 +377,9 @@ class ApiKeyVerifier:
         """The owner of the key. InvalidCredentialsError: unknown, expired or revoked; its text holds nothing secret."""
         if not credential.isascii():
             raise InvalidCredentialsError("the API key is unknown: it is not ASCII")
+        known = self.remembered(credential, now)
+        if known is not None:
+            return known
         digest = sha256(credential.encode()).digest()
         entry = self._known.entry(digest)
         key = None if entry is None else entry[0]
@@ -385,14 +389,14 @@ class ApiKeyVerifier:
                 raise InvalidCredentialsError(_why_unknown(credential))
         if not now < key.nothing_until:
             self._check_and_note_use(key, now)
-        self._at_once.put(_short_digest(credential), key)
+        self._at_once.put(blake2s(credential.encode()).digest(), key)
         return key.identity
 
     def remembered(self, credential: str, now: float) -> Identity | None:
         """The result of ``verify``, if it needs neither a look-up nor a note of the use; else None."""
         if not credential.isascii():
             return None
-        entry = self._at_once.entry(_short_digest(credential))
+        entry = self._at_once.entry(blake2s(credential.encode()).digest())
         if entry is None:
             return None
         key = entry[0]
@@ -444,11 +448,6 @@ class _Uses:
                 self._outage = why
             else:
                 self._outage = ""
-
-
-def _short_digest(credential: str) -> bytes:
-    """Between other work, this takes 2 µs less than SHA-256, whose code in OpenSSL is far apart."""
-    return blake2b(credential.encode(), digest_size=32).digest()
 
 
 def _why_unknown(credential: str) -> str:

@@ -160,8 +160,9 @@ class Guard:
         return self._schemes[name].takes_dpop
 
     def find_cached(self, lines: Mapping[bytes, Lines], scope: Any, now: float) -> Principal | None:
-        """The result of ``authenticate``, at once, for most callers that were here before; else None. ``lines`` are
-        those of ``headers``.
+        """The result of ``authenticate``, at once, for most callers that were here before; else None.
+
+        ``lines`` are the lines of the headers that ``self.headers`` names.
 
         The request has one credential, in a header that is for one scheme only. The scheme's verifier has cached the
         identity, which is bound to no key and satisfies an alternative alone. So there is nothing to count or to bind.

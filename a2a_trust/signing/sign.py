@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from a2a_trust.base.dates import CLOCK_SKEW, date_of
-from a2a_trust.base.strict_json import JSON, JSONObject
+from a2a_trust.base.strict_json import JSON, MAX_BYTES, JSONObject
 from a2a_trust.base.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 from a2a_trust.base.workers import on_all_cores
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
@@ -42,7 +42,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import signing_input, verify_jws
+from a2a_trust.keys.jws import signing_input, verify_compact, verify_jws
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, interface_host, url_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
@@ -50,7 +50,8 @@ from a2a_trust.signing.a2a_python import members_unread_in_0_3, rewritten_member
 from a2a_trust.signing.coverage import unprotected_members
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten
 from a2a_trust.signing.signature import MAX_SIGNATURES, Signature, content_type, parse_signature
-from a2a_trust.signing.verify import seconds, verify_each
+from a2a_trust.signing.verify import seconds
+from a2a_trust.signing.verify_signature import verify_signatures
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
 """Form of a companion -> the SDKs that it is for."""
@@ -235,9 +236,11 @@ def sign_with(
     signers: tuple[Signer, ...], claims: dict[str, Any], card: GivenCard, *, drop_broken: bool, companion: bool | None
 ) -> SignedCard:
     """Steps 2 to 7 of ``sign_card``, with the claims of ``make_claims``."""
-    signed = sign_unverified(signers, claims, card, drop_broken=drop_broken, companion=companion)
+    # 2.
+    original = _read_unambiguous(card, read_quickly)
+    signed = _sign(signers, claims, original, drop_broken=drop_broken, companion=companion)
     # 7.
-    check_own_work(orjson.dumps(signed.card), signed.payload, signers, claims.get("iat", 0.0))
+    _check_signed(_read_signed(original, signed.card), signed.payload, signers, claims.get("iat", 0.0))
     return signed
 
 
@@ -252,7 +255,18 @@ def sign_unverified(
 ) -> SignedCard:
     """Steps 2 to 6 of ``sign_card``: a caller that writes the card as text verifies that text."""
     # 2.
-    original = _read_unambiguous(card, read)
+    return _sign(signers, claims, _read_unambiguous(card, read), drop_broken=drop_broken, companion=companion)
+
+
+def _sign(
+    signers: tuple[Signer, ...],
+    claims: dict[str, Any],
+    original: UnambiguousCard,
+    *,
+    drop_broken: bool,
+    companion: bool | None,
+) -> SignedCard:
+    """Steps 3 to 6 of ``sign_card``."""
     entries, discarded = _read_signatures(original.card)
     # 3.
     full = _full_form(original)
@@ -467,10 +481,11 @@ def _sign_form(signer: Signer, projection: Projection, claims: JSONObject) -> JS
     """SigningError if a companion does not verify: our verifier does not count it, so nothing verifies it later."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
-    signature = base64url.encode(signer.sign(signing_input(protected, projection.payload)))
+    data = signing_input(protected, projection.payload)
+    signature = base64url.encode(signer.sign(data))
     if projection.form.is_lossy:
         try:
-            verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
+            verify_compact(data.decode("ascii"), signature, signer.public_key)
         except (InvalidSignatureError, MalformedError):
             raise _wrong_signature(signer) from None
     return {"protected": protected, "signature": signature}
@@ -494,12 +509,29 @@ def _add_signatures(original: JSONObject, members: JSONObject, signatures: list[
     return {name: signed[name] for name in dict.fromkeys((*original, "signatures")) if name in signed}
 
 
+def _read_signed(original: UnambiguousCard, card: JSONObject) -> UnambiguousCard:
+    """The signed card as its readers read it, printed and read again; MalformedError if they cannot.
+
+    A simple card without numbers stays simple with other signatures, so it is only printed: a seventh of signing.
+    """
+    if original.payload is not None and original.is_plain:
+        members = {name: value for name, value in card.items() if name != "signatures"}
+        payload = canonicalize_parsed(members, plain=original.is_plain)
+        if len(payload) + len(',"signatures":') + len(orjson.dumps(card["signatures"])) <= MAX_BYTES:
+            return original.as_signed(card, payload)
+    return read_quickly(orjson.dumps(card))
+
+
 def check_own_work(
     document: bytes, payload: bytes, signers: Sequence[Signer], now: float, read: Reader = read_quickly
 ) -> None:
     """Verify a signed card as its readers will; SigningError if a signer did not sign it, or not this ``payload``."""
+    _check_signed(read(document), payload, signers, now)
+
+
+def _check_signed(signed: UnambiguousCard, payload: bytes, signers: Sequence[Signer], now: float) -> None:
     trust = _trusting(tuple([signer.public_key for signer in signers]))
-    _, _, verified, failures = verify_each(document, trust, UnsafeAnyOrigin(), now, read)
+    verified, failures = verify_signatures(signed, trust, None, now)
     for signer in signers:
         thumbprint = signer.public_key.thumbprint
         payloads = [each.projection.payload for each in verified if each.trusted.key.thumbprint == thumbprint]

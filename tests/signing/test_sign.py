@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -20,6 +21,7 @@ from joserfc.jwk import ECKey
 
 from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.base.strict_json.jcs import canonicalize, canonicalize_received
+from a2a_trust.card.ambiguity import read_quickly
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
@@ -27,7 +29,7 @@ from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.signing.forms import Form, project
-from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.sign import _add_signatures, _read_signed, sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type
 from a2a_trust.signing.verify import verify_card
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
@@ -613,10 +615,47 @@ def test_what_does_not_pass_the_gate_is_not_signed(document: bytes) -> None:
         sign_card(document, ALICE)
 
 
-def test_a_card_that_its_signature_makes_too_large_for_verifiers_is_refused() -> None:
-    card = {"name": "x" * (MAX_BYTES - 100)}
+def plain_card() -> Card:
+    """A card without numbers, which is verified without being read again after it was signed."""
+    return {**full_card(), "capabilities": {"streaming": True}}
+
+
+@walk("card", [{"name": ""}, {**plain_card(), "description": ""}], ids=len)
+def test_a_card_that_its_signature_makes_too_large_for_verifiers_is_refused(card: Card) -> None:
+    *_, last = {"name", "description"} & card.keys()
+    card[last] = "x"
+    missing = MAX_BYTES - len(orjson.dumps(sign_card(card, ALICE, companion=False).card))
+    fits, is_too_large = ({**card, last: "x" * (1 + missing + more)} for more in (0, 1))
+    assert len(orjson.dumps(sign_card(fits, ALICE, companion=False).card)) == MAX_BYTES
     with pytest.raises(MalformedError, match="more than the"):
-        sign_card(card, ALICE)
+        sign_card(is_too_large, ALICE, companion=False)
+
+
+OTHERS = {"protected": "e30", "signature": "AA"}
+
+
+@walk("signatures", [[], [OTHERS], [{**OTHERS, "header": {"x": 1.5}}]], ids=str)
+@walk(
+    "changes", [{}, {"capabilities": {}}, {"securityRequirements": [{"schemes": {"bearer": {"list": []}}}]}, {"x": 1}]
+)
+def test_the_signed_card_that_is_verified_is_the_one_that_readers_read(changes: Card, signatures: list[Card]) -> None:
+    card = {**plain_card(), **changes, "signatures": signatures}
+    made = sign_card(card, ALICE, drop_broken=True).card
+    verified, read = _read_signed(read_quickly(served(card)), made), read_quickly(served(made))
+    assert (verified.payload, verified.dropped) == (read.payload, read.dropped)
+    assert (verified.signatures, verified.interfaces) == (read.signatures, read.interfaces)
+    assert (verified.generation, verified.card) == (read.generation, read.card)
+    assert verified.payload in (None, canonicalize(unsigned(made)))
+    assert (verified.payload is None) == ("x" in card or any("header" in each for each in made["signatures"]))
+
+
+def test_a_card_that_differs_from_the_signed_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(*arguments: Any) -> Card:
+        return {**_add_signatures(*arguments), "version": "2"}
+
+    monkeypatch.setattr("a2a_trust.signing.sign._add_signatures", add)
+    with pytest.raises(SigningError, match=r"does not verify"):
+        sign_card(full_card(), ALICE)
 
 
 def test_signatures_by_hand_over_the_served_card_are_what_sign_card_makes() -> None:

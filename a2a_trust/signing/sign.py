@@ -458,7 +458,8 @@ def _choose_companion(
             f"({shorten(rewritten)}); write the members of 1.0 beside them or in their place",
         )
     unread = next(members_unread_in_0_3(full.members), None) if form is Form.V0_3_PYTHON else None
-    companion = project(full.members, form, generation=full.generation, plain=original.is_plain)
+    is_simple = original.payload is not None
+    companion = project(full.members, form, generation=full.generation, plain=original.is_plain, is_simple=is_simple)
     withheld_for = tuple[str, ...]()
     if unread is not None:
         why = (

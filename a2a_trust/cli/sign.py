@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -215,7 +214,7 @@ def _write_card(work: _Work, job: _Job, folders: set[Path]) -> _Work:
         return work
     with FileToWrite(Path(work.target), Over.ANYTHING if work.read is None else Over.WHAT_WAS_READ) as file:
         file.lock()
-        if work.read is not None and sha256(data := file.read(strict_json.MAX_BYTES + 1)).digest() != work.read:
+        if work.read is not None and _digest(data := file.read(strict_json.MAX_BYTES + 1)) != work.read:
             work = _sign(work.name, work.target, data, job)
         if work.reason is not None:
             file.prepare(work.data)
@@ -284,7 +283,13 @@ def _work(job: _Job, name: str) -> _Work:
     except (TrustError, OSError) as error:
         return _rejected(name, target, error)
     in_place = name != "-" and Path(name).is_file() and os.path.realpath(name) == os.path.realpath(target)
-    return replace(work, read=sha256(data).digest()) if in_place else work
+    return replace(work, read=_digest(data)) if in_place else work
+
+
+def _digest(data: bytes) -> bytes:
+    from hashlib import sha256  # slow to import
+
+    return sha256(data).digest()
 
 
 def _check_targets(options: argparse.Namespace) -> None:

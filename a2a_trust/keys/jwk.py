@@ -13,7 +13,6 @@ Source: RFC 7517, RFC 7518 6, RFC 7638, RFC 8037; A2A 8.4.3 for ``exp``, ``nbf``
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import math
 import re
@@ -25,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -228,6 +228,8 @@ def _check_certificates(jwk: Mapping[str, object], spki: bytes) -> None:
     Certificates are never a source of trust. ``spki`` is the key as SubjectPublicKeyInfo in DER. ``x5t`` and
     ``x5t#S256``, if there, must be the thumbprints of that certificate. Neither the chain nor the validity is checked.
     """
+    import hashlib  # here, as in _key_certified_by
+
     chain = jwk.get("x5c")
     if not isinstance(chain, list) or not chain:
         raise MalformedError("JWK: x5c must be a non-empty list of certificates")
@@ -277,8 +279,9 @@ def _public_key(native: PublicKeyObject, algorithms: tuple[str, ...], kid: str |
         raise MalformedError(f"key: kid must be 1 to {MAX_KID} characters of well-formed text")
     jwk = _members(native)
     # RFC 7638 3: the required members in lexicographic order, nothing else, no blanks.
-    digest = hashlib.sha256(json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode()).digest()
-    thumbprint = base64url.encode(digest)
+    digest = hashes.Hash(hashes.SHA256())  # OpenSSL is loaded already, and hashlib loads another one
+    digest.update(json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode())
+    thumbprint = base64url.encode(digest.finalize())
     return PublicKey(
         alg=algorithms[0],
         kid=thumbprint if kid is None else kid,

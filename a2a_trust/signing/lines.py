@@ -20,13 +20,14 @@ from msgspec import MsgspecError, Raw
 from msgspec.json import Decoder
 
 from a2a_trust.base import strict_json
+from a2a_trust.base.dates import seconds
 from a2a_trust.base.strict_json import JSONObject
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError, with_option
 from a2a_trust.keys.trust.file import read_trust
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.reports import report_of_error, report_of_verified
-from a2a_trust.signing.verify import seconds, verify_card
+from a2a_trust.signing.verify import verify_card
 
 MAX_LINE_BYTES: Final = strict_json.MAX_BYTES + 8192
 """The longest line that is read: the largest card, with a name and an origin."""

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from a2a_trust.base.dates import CLOCK_SKEW, date_of
+from a2a_trust.base.dates import CLOCK_SKEW, date_of, seconds
 from a2a_trust.base.strict_json import JSON, MAX_BYTES, JSONObject
 from a2a_trust.base.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 from a2a_trust.base.workers import on_all_cores
@@ -50,7 +50,6 @@ from a2a_trust.signing.a2a_python import members_unread_in_0_3, rewritten_member
 from a2a_trust.signing.coverage import unprotected_members
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten
 from a2a_trust.signing.signature import MAX_SIGNATURES, Signature, content_type, parse_signature
-from a2a_trust.signing.verify import seconds
 from a2a_trust.signing.verify_signature import verify_signatures
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}

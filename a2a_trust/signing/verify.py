@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.base import strict_json
+from a2a_trust.base.dates import seconds
 from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.base.strict_json import JSONObject
@@ -379,15 +380,6 @@ def _host_of_card(urls: list[tuple[str, str]]) -> str:
             f"{text}write --origin URL instead of --origin-from-card",
         )
     return interface_host(urls[0][1])
-
-
-def seconds(now: float | datetime) -> float:
-    """A moment as seconds since the epoch; ConfigurationError for a datetime without a time zone."""
-    if isinstance(now, datetime):
-        if now.tzinfo is None:
-            raise ConfigurationError("a datetime needs a time zone; write datetime.now(timezone.utc)")
-        return now.timestamp()
-    return float(now)
 
 
 _MAX_CACHED_BYTES: Final = 65_536

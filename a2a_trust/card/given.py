@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
-from a2a_trust.base.files.watched import open_regular
+from a2a_trust.base.files.watched import open_regular, read_at_most
 from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.errors import ConfigurationError
 
@@ -46,7 +46,7 @@ def read_given(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, A
     if isinstance(card, Path):
         try:
             with open_regular(card) as file:
-                return file.read(MAX_BYTES + 1)  # the reader rejects a longer file
+                return read_at_most(file, MAX_BYTES + 1)  # the reader rejects a longer file
         except OSError as error:
             raise ConfigurationError(f"{what}: {card} cannot be read: {error.strerror}") from None
     if isinstance(card, str) and card.lstrip().startswith("{"):

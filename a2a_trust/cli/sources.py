@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import is_reserved
+from a2a_trust.base.files.watched import read_at_most
 from a2a_trust.base.strict_json import MAX_BYTES
 from a2a_trust.cli.file_names import NOT_SHOWN, is_secret
 from a2a_trust.cli.report import error_text, warn
@@ -56,7 +57,7 @@ def open_input(name: str) -> AbstractContextManager[BinaryIO]:
 def read_input(name: str) -> bytes:
     """The content of a file, or of standard input for ``-``: at most one byte more than the reader accepts."""
     with open_input(name) as file:
-        return file.read(MAX_BYTES + 1)
+        return read_at_most(file, MAX_BYTES + 1)
 
 
 def in_pipeline() -> bool:

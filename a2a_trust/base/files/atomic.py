@@ -28,7 +28,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Final, Self
 
-from a2a_trust.base.files.watched import Stamp, stamp_of, stamp_of_path
+from a2a_trust.base.files.watched import Stamp, read_at_most, stamp_of, stamp_of_path
 from a2a_trust.errors import ConfigurationError
 
 _ADVICE: Final = {
@@ -145,9 +145,9 @@ class FileToWrite:
         """At most ``size`` bytes of the content."""
         if self._file is not None:
             self._file.seek(0)
-            return self._file.read(size)
+            return read_at_most(self._file, size)
         with self.path.open("rb") as file:
-            return file.read(size)
+            return read_at_most(file, size)
 
     def prepare(self, data: bytes | Iterable[bytes], *, mode: int | None = None) -> None:
         """Write the new content, or its parts, to the disk, beside the old one. FileExistsError as ``commit``."""

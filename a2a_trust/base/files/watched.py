@@ -22,6 +22,8 @@ Stamp: TypeAlias = tuple[int, ...]
 RETRY_SECONDS: Final = 1.0
 """The time, after a failure, until the same content is tried again: the file system may have failed or be slow."""
 
+_USUAL_SIZE: Final = 65_536
+
 _T = TypeVar("_T")
 
 
@@ -51,6 +53,16 @@ def open_regular(path: Path) -> BinaryIO:
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
+
+
+def read_at_most(file: BinaryIO, size: int) -> bytes:
+    """The rest of a file, and at most ``size`` bytes.
+
+    Python takes memory for all bytes before it reads them. For a small file with a large limit that takes a fifth of
+    the time to verify the card in it.
+    """
+    start = file.read(min(size, _USUAL_SIZE))
+    return start if len(start) < _USUAL_SIZE else start + file.read(size - _USUAL_SIZE)
 
 
 def missing_file(path: Path, kind: str, maker: str) -> FileNotFoundError:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.base.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
+from a2a_trust.base.files.watched import Stamp, Watched, open_regular, read_at_most, stamp_of, stamp_of_path
+from tests.tables import walk
 
 
 class Clock:
@@ -125,3 +126,12 @@ def test_what_is_no_regular_file_is_refused_and_nobody_waits(put: object, tmp_pa
         open_regular(tmp_path / "x")
     with pytest.raises(OSError, match="not a regular file"):
         open_regular(Path("/dev/zero"))
+
+
+@walk("size", [0, 1, 65_535, 65_536, 65_537, 200_000])
+@walk("limit", [0, 1, 65_535, 65_536, 65_537, 1_048_577])
+def test_a_file_is_read_to_its_end_or_to_the_limit(size: int, limit: int, tmp_path: Path) -> None:
+    path, content = tmp_path / "file", os.urandom(size)
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        assert read_at_most(file, limit) == content[:limit]

@@ -29,7 +29,7 @@ def secret(subject: Subject) -> Iterator[Problem]:
         if kind is not None:
             where = "the name of a member" if is_name else "the text"
             yield Problem(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)
-        elif not is_name and _is_below_secret_name(path) and secret_shapes.stands_as_secret(text):
+        elif not is_name and secret_shapes.stands_as_secret(text) and _is_below_secret_name(path):
             yield Problem(pointer_of(path), "a generated text stands where secrets do, and everybody can read it", fix)
         elif not is_name and secret_shapes.has_secret_query(text):
             yield Problem(pointer_of(path), "the query of the URL has a secret, and everybody can read it", fix)

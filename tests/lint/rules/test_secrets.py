@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]
 
 import pytest
 
 from a2a_trust.lint.findings import Rule
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules import rules_of, secrets
+from a2a_trust.lint.secret_shapes import _KINDS, _SHORTEST, secret_kind
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having, old_card, rules_found
 from tests.signing.cards import Card
 from tests.tables import walk
@@ -130,3 +132,11 @@ def test_no_finding_repeats_a_secret(kind: str) -> None:
 def test_no_real_card_is_taken_to_hold_a_secret(vectors: Path) -> None:
     for path in sorted((vectors / "cards" / "files").glob("*.json")):
         assert not rules_found(path.read_bytes()) & {"secret", "possible-secret"}, path.name
+
+
+def test_no_kind_of_secret_is_shorter_than_the_texts_that_are_searched() -> None:
+    shortest = {kind: _parser.parse(pattern).getwidth()[0] for kind, pattern in _KINDS if "://" not in pattern}
+    assert min(shortest.values()) == _SHORTEST
+    assert len(shortest) == len(_KINDS) - 1
+    assert secret_kind("xoxb-Xk7pQ2mZ9v") == "a token of Slack"
+    assert secret_kind("ftp://a:b@c") == "a password in a URL"

@@ -163,9 +163,11 @@ def _command(name: str) -> ModuleType:
     module = f"a2a_trust.cli.{name.replace('-', '_')}"
     if module not in sys.modules:
         gc.disable()
-        import_module(module)
-        gc.freeze()
-        gc.enable()
+        try:
+            import_module(module)
+        finally:
+            gc.freeze()
+            gc.enable()
     return sys.modules[module]
 
 

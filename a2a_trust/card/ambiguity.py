@@ -77,15 +77,6 @@ class UnambiguousCard:
             self._card = read(self._document)
         return self._card
 
-    def as_signed(self, card: JSONObject, payload: bytes) -> UnambiguousCard:
-        """The card that was signed: this simple card with other signatures. ``payload`` is its ``spec`` form."""
-        from a2a_trust.card.simple import SimpleCard
-
-        simple = SimpleCard(payload, [], self.has_one_form, card["signatures"], self.interfaces, is_plain=True)
-        signed = UnambiguousCard(b"", simple)
-        signed._card = card
-        return signed
-
     @property
     def is_printed_alike(self) -> bool:
         """Whether Python's ``json.dumps`` is known to print its one form, too: ASCII only, and no numbers."""

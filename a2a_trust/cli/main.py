@@ -21,7 +21,6 @@ from a2a_trust.cli.file_names import NOT_SHOWN, is_secret, without_secrets
 
 TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
 if TYPE_CHECKING:
-    from types import ModuleType
     from typing import Any, NoReturn
 
 _EPILOG = """\
@@ -155,24 +154,16 @@ def _options(arguments: list[str]) -> argparse.Namespace | int:
         return end.code if isinstance(end.code, int) else 2
 
 
-def _command(name: str) -> ModuleType:
-    """The module of a command.
-
-    Modules stay until the process ends. So they are never searched for garbage: this saves a sixth of signing a card.
-    """
-    module = f"a2a_trust.cli.{name.replace('-', '_')}"
-    if module not in sys.modules:
+def _run(options: argparse.Namespace) -> int:
+    name = f"a2a_trust.cli.{options.command.replace('-', '_')}"
+    if name not in sys.modules:  # modules stay: to search them for garbage takes a sixth of signing a card
         gc.disable()
         try:
-            import_module(module)
+            import_module(name)
         finally:
             gc.freeze()
             gc.enable()
-    return sys.modules[module]
-
-
-def _run(options: argparse.Namespace) -> int:
-    command = _command(options.command)
+    command = sys.modules[name]
     from a2a_trust.cli.report import run_and_report, show_log
 
     if options.command == "serve" or ("verbose" not in options and "logging" not in sys.modules):

@@ -44,7 +44,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, T
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
-from a2a_trust.signing.sign import Arguments, check_own_work, make_claims, reason_to_sign, sign_unverified
+from a2a_trust.signing.sign import Arguments, card_to_sign, check_own_work, make_claims, reason_to_sign, sign_unverified
 
 #: Rules of lint whose errors make a card ambiguous or contradictory, or publish a secret. Such a card is signed only
 #: with --allow RULE.
@@ -330,10 +330,9 @@ def _check_lines(options: argparse.Namespace) -> None:
 
 def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
     options = job.options
-    read = reader_for(options)
-    signed = sign_unverified(
-        tuple(job.signers), job.claims, data, drop_broken=options.drop_broken, companion=options.companion, read=read
-    )
+    read, signers = reader_for(options), tuple(job.signers)
+    unsigned, drops = card_to_sign(data, read), options.drop_broken
+    signed = sign_unverified(signers, job.claims, unsigned, drop_broken=drops, companion=options.companion)
     original = strict_json.parse(data, what="card")
     if not original.get("name"):  # every generation requires it; key sets and package files do not have it
         raise MalformedError(
@@ -350,7 +349,7 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
     if reason is not None:
         # The text is what will be written, so that is verified.
         data = rewrite(data.decode("utf-8"), original, signed.card).encode("utf-8")
-        check_own_work(data, signed.payload, job.signers, job.now, read)
+        check_own_work(read(data), signed.payload, signers, job.now)
     entry = {
         "companion": signed.companion,
         "left_open": list(signed.left_open),

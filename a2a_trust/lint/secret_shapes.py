@@ -32,9 +32,6 @@ _KINDS: Final = (
 #: A secret begins where no pattern can go on from before, so that the search takes linear time.
 _SECRET: Final = re.compile("(?<![A-Za-z0-9_-])(?:" + "|".join(f"({pattern})" for _, pattern in _KINDS) + ")")
 
-#: No secret is shorter, except in a URL: the shortest is a token of Slack.
-_SHORTEST: Final = 15
-
 _SECRET_NAME: Final = re.compile(
     r"(?:^|[_. -])(?:password|passwd|secret|secret_key|api_?key|access_key|(?:access|refresh|auth|bearer)_token|token"
     r"|private_key|credentials?)$"
@@ -55,7 +52,7 @@ base64 (4.5 or so)."""
 
 def secret_kind(text: str) -> str | None:
     """The kind of secret that is certainly in the text; None without one."""
-    if len(text) < _SHORTEST and "://" not in text:  # most names: this saves half of the search
+    if len(text) < 15 and "://" not in text:  # no secret is shorter, and most names are
         return None
     for match in _SECRET.finditer(text):
         if not _PLACEHOLDER.search(match[0]):

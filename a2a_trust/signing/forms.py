@@ -83,17 +83,12 @@ class Projection:
 
 
 def project(
-    card: JSONObject,
-    form: Form,
-    *,
-    generation: Generation | None = None,
-    plain: Plain = Plain.NO,
-    is_simple: bool = False,
+    card: JSONObject, form: Form, *, generation: Generation | None = None, plain: Plain = Plain.NO, simple: bool = False
 ) -> Projection:
     """The card in one form. The card must be unambiguous; it is not changed.
 
     ``generation`` is the card's, if it is known already. ``plain`` is the result of ``strict_json.read`` for the
-    card; without it all checks are made. ``is_simple``: the card is simple, as ``card.simple`` says.
+    card; without it all checks are made. ``simple``: ``card.simple`` accepts it.
     """
     generation = generation or generation_of(card)
     members = {name: value for name, value in card.items() if name != "signatures"}
@@ -106,13 +101,10 @@ def project(
         if form is Form.V0_3_PYTHON:
             members = _prune(without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped, absent)
         else:
-            # To look only where a simple card may have something empty makes signing in two forms 8 % faster.
-            rest = {
-                name: value
-                for name, value in members.items()
-                if not is_simple or not value or name == "securityRequirements"
-            }
-            whole = {name: value for name, value in members.items() if name not in rest}
+            whole: JSONObject = {}
+            if simple:  # nothing else in it is empty: without a look at the rest, signing in two forms takes 8 % less
+                whole = {name: value for name, value in members.items() if value and name != "securityRequirements"}
+            rest = {name: value for name, value in members.items() if name not in whole}
             members = {**whole, **_prune(rest, MESSAGES, "AgentCard", None, dropped, absent)}
         meant = dropped if generation.is_legacy else [path for path in dropped if path not in absent]
     if form is Form.PRUNED_LEGACY:

@@ -42,7 +42,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import signing_input, verify_compact, verify_jws
+from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, interface_host, url_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
@@ -236,28 +236,14 @@ def sign_with(
 ) -> SignedCard:
     """Steps 2 to 7 of ``sign_card``, with the claims of ``make_claims``."""
     # 2.
-    original = _read_unambiguous(card, read_quickly)
-    signed = _sign(signers, claims, original, drop_broken=drop_broken, companion=companion)
+    original = card_to_sign(card, read_quickly)
+    signed = sign_unverified(signers, claims, original, drop_broken=drop_broken, companion=companion)
     # 7.
-    _check_signed(_read_signed(original, signed.card), signed.payload, signers, claims.get("iat", 0.0))
+    check_own_work(_read_signed(original, signed.card), signed.payload, signers, claims.get("iat", 0.0))
     return signed
 
 
 def sign_unverified(
-    signers: tuple[Signer, ...],
-    claims: dict[str, Any],
-    card: GivenCard,
-    *,
-    drop_broken: bool,
-    companion: bool | None,
-    read: Reader = read_quickly,
-) -> SignedCard:
-    """Steps 2 to 6 of ``sign_card``: a caller that writes the card as text verifies that text."""
-    # 2.
-    return _sign(signers, claims, _read_unambiguous(card, read), drop_broken=drop_broken, companion=companion)
-
-
-def _sign(
     signers: tuple[Signer, ...],
     claims: dict[str, Any],
     original: UnambiguousCard,
@@ -265,7 +251,7 @@ def _sign(
     drop_broken: bool,
     companion: bool | None,
 ) -> SignedCard:
-    """Steps 3 to 6 of ``sign_card``."""
+    """Steps 3 to 6 of ``sign_card``: a caller that writes the card as text verifies that text."""
     entries, discarded = _read_signatures(original.card)
     # 3.
     full = _full_form(original)
@@ -363,7 +349,7 @@ def _check_jku(jku: str) -> None:
         raise with_option(ConfigurationError(text), f"--{text}")
 
 
-def _read_unambiguous(card: GivenCard, read: Reader) -> UnambiguousCard:
+def card_to_sign(card: GivenCard, read: Reader) -> UnambiguousCard:
     """A copy of the card in plain JSON types, in its own order; MalformedError if readers could read it differently.
 
     A merged card with contradicting generations is rejected, too: one signature must not cover two meanings.
@@ -457,8 +443,8 @@ def _choose_companion(
             f"({shorten(rewritten)}); write the members of 1.0 beside them or in their place",
         )
     unread = next(members_unread_in_0_3(full.members), None) if form is Form.V0_3_PYTHON else None
-    is_simple = original.payload is not None
-    companion = project(full.members, form, generation=full.generation, plain=original.is_plain, is_simple=is_simple)
+    simple = original.payload is not None
+    companion = project(full.members, form, generation=full.generation, plain=original.is_plain, simple=simple)
     withheld_for = tuple[str, ...]()
     if unread is not None:
         why = (
@@ -481,11 +467,10 @@ def _sign_form(signer: Signer, projection: Projection, claims: JSONObject) -> JS
     """SigningError if a companion does not verify: our verifier does not count it, so nothing verifies it later."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
-    data = signing_input(protected, projection.payload)
-    signature = base64url.encode(signer.sign(data))
+    signature = base64url.encode(signer.sign(signing_input(protected, projection.payload)))
     if projection.form.is_lossy:
         try:
-            verify_compact(data.decode("ascii"), signature, signer.public_key)
+            verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
         except (InvalidSignatureError, MalformedError):
             raise _wrong_signature(signer) from None
     return {"protected": protected, "signature": signature}
@@ -510,26 +495,21 @@ def _add_signatures(original: JSONObject, members: JSONObject, signatures: list[
 
 
 def _read_signed(original: UnambiguousCard, card: JSONObject) -> UnambiguousCard:
-    """The signed card as its readers read it, printed and read again; MalformedError if they cannot.
+    """The signed card as its readers read it; MalformedError if they cannot."""
+    document = orjson.dumps(card)
+    if original.payload is None or not original.is_plain or len(document) > MAX_BYTES:
+        return read_quickly(document)
+    # A simple card without numbers stays simple with other signatures, so it is only printed: a tenth of signing.
+    from a2a_trust.card.simple import SimpleCard
 
-    A simple card without numbers stays simple with other signatures, so it is only printed: a seventh of signing.
-    """
-    if original.payload is not None and original.is_plain:
-        members = {name: value for name, value in card.items() if name != "signatures"}
-        payload = canonicalize_parsed(members, plain=original.is_plain)
-        if len(payload) + len(',"signatures":') + len(orjson.dumps(card["signatures"])) <= MAX_BYTES:
-            return original.as_signed(card, payload)
-    return read_quickly(orjson.dumps(card))
+    members = {name: value for name, value in card.items() if name != "signatures"}
+    payload, signatures = canonicalize_parsed(members, plain=original.is_plain), card["signatures"]
+    simple = SimpleCard(payload, [], original.has_one_form, signatures, original.interfaces, is_plain=True)
+    return UnambiguousCard(document, simple)
 
 
-def check_own_work(
-    document: bytes, payload: bytes, signers: Sequence[Signer], now: float, read: Reader = read_quickly
-) -> None:
+def check_own_work(signed: UnambiguousCard, payload: bytes, signers: Sequence[Signer], now: float) -> None:
     """Verify a signed card as its readers will; SigningError if a signer did not sign it, or not this ``payload``."""
-    _check_signed(read(document), payload, signers, now)
-
-
-def _check_signed(signed: UnambiguousCard, payload: bytes, signers: Sequence[Signer], now: float) -> None:
     trust = _trusting(tuple([signer.public_key for signer in signers]))
     verified, failures = verify_signatures(signed, trust, None, now)
     for signer in signers:
@@ -590,7 +570,7 @@ def reason_to_sign(
     if len(old) != len(new):
         return f"it has signatures by {', '.join(sorted({each.kid for each in old}))} that signing removes"
     try:
-        check_own_work(document, signed.payload, signers, now, read)
+        check_own_work(read(document), signed.payload, signers, now)
     except SigningError as error:
         return str(error)
     return None

@@ -51,7 +51,7 @@ def is_right(document: bytes) -> bool:
     if quick.has_one_form and quick.is_printed_alike:
         assert quick.payload == project(long.card, Form.PRUNED_LEGACY).payload
     for form in (Form.PRUNED, Form.PRUNED_LEGACY):
-        made, wanted = project(quick.card, form, is_simple=True), project(long.card, form)
+        made, wanted = project(quick.card, form, simple=True), project(long.card, form)
         assert (made.payload, made.dropped, made.uncovered) == (wanted.payload, wanted.dropped, wanted.uncovered)
     assert json.dumps(quick.card) == json.dumps(long.card)  # in the same order, too
     return True

@@ -7,6 +7,7 @@ from typing import Final
 
 from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.base.strict_json.pointer import Path
+from a2a_trust.card.places import WORDS_FOR_TOKENS
 from a2a_trust.card.schema import MESSAGES
 from a2a_trust.card.view import Alternative, NamedScheme
 from a2a_trust.lint.document import Subject, member_of, pointer_of, shown_name, spelling_of
@@ -112,11 +113,7 @@ def unused_scheme(subject: Subject) -> Iterator[Problem]:
 @rule(Severity.WARNING, "A card of 0.1 names a scheme with a word that does not say where its credential goes.", "A.2")
 def unplaced_scheme(subject: Subject) -> Iterator[Problem]:
     for pointer, alternative in _alternatives(subject):
-        if not pointer.startswith("/authentication"):
-            continue
-        from a2a_trust.card.places import WORDS_FOR_TOKENS  # slow to import, and cards of 0.1 are rare
-
-        for name, _ in alternative.schemes:
+        for name, _ in alternative.schemes if pointer.startswith("/authentication") else ():
             if name.lower() not in ("basic", *WORDS_FOR_TOKENS):
                 yield Problem(
                     pointer,

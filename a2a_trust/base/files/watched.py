@@ -54,8 +54,8 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_at_most(file: BinaryIO, size: int) -> bytes:
-    """The rest of a file, at most ``size`` bytes. Python first takes memory for all of them, which is slow."""
-    start = file.read(min(size, 65_536))  # a usual card: to verify it takes a fifth less
+    """The rest of a file, at most ``size`` bytes. Most files are short, and need no memory for ``size`` bytes."""
+    start = file.read(min(size, 65_536))  # then the card of a file is verified in a fifth less time
     return start if len(start) < 65_536 else start + file.read(size - 65_536)
 
 

@@ -13,14 +13,12 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from inspect import isasyncgen, isasyncgenfunction, iscoroutinefunction
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote
-
-from msgspec import structs
 
 from a2a_trust.auth.credentials import ClientCertificate, FromTls, InCookie, InQuery
 from a2a_trust.auth.peers import peer_extension
@@ -185,7 +183,7 @@ class _Answer:
 
         try:
             if rules.end_streams_with_credential and caller is not None and caller.is_authenticated:
-                came = structs.replace(seen, scope={**scope, "headers": request["headers"]})
+                came = replace(seen, scope={**scope, "headers": request["headers"]})
                 watched = WatchedAnswer(access, came, caller, _ignore, clock)
                 await watched.send({"type": "http.response.start", "headers": ()})
                 await watched.during(run())

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import isawaitable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
-
-from msgspec import Struct
 
 from a2a_trust.auth.credentials import (
     CERTIFICATES,
@@ -85,7 +84,8 @@ _LONGEST_CACHED: Final = 256
 """Characters of path and method of a cached rule; with a thousand rules, these are some megabytes at most."""
 
 
-class Seen(Struct):
+@dataclass(slots=True, repr=False)  # it has the credentials, and tracebacks show locals
+class Seen:
     """The request before its body, seen once.
 
     - ``scope``: a copy with its own list of headers, without values that only the guard may write. Servers may change
@@ -105,17 +105,14 @@ class Seen(Struct):
     root_path: str
     method: str | None
     is_public: bool
-    lines: Mapping[bytes, Lines] = {}
-    shown: list[tuple[bytes, bytes]] = []
-    length: Lines = []
-    media_type: Lines = []
+    lines: Mapping[bytes, Lines] = field(default_factory=dict)
+    shown: list[tuple[bytes, bytes]] = field(default_factory=list)
+    length: Lines = field(default_factory=list)
+    media_type: Lines = field(default_factory=list)
     is_empty: bool = False
     begun: float = 0.0
     seconds: tuple[float | None, float | None] = (None, None)
     target: Target | None = None
-
-    def __repr__(self) -> str:
-        return "Seen(…)"  # it has the credentials, and tracebacks may show locals
 
 
 class Admitted(NamedTuple):

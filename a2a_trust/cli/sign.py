@@ -44,7 +44,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, T
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
-from a2a_trust.signing.sign import Arguments, card_to_sign, check_own_work, make_claims, reason_to_sign, sign_unverified
+from a2a_trust.signing.sign import Arguments, card_to_sign, check_served, make_claims, reason_to_sign, sign_unchecked
 
 #: Rules of lint whose errors make a card ambiguous or contradictory, or publish a secret. Such a card is signed only
 #: with --allow RULE.
@@ -332,7 +332,7 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
     options = job.options
     read, signers = reader_for(options), tuple(job.signers)
     unsigned, drops = card_to_sign(data, read), options.drop_broken
-    signed = sign_unverified(signers, job.claims, unsigned, drop_broken=drops, companion=options.companion)
+    signed = sign_unchecked(signers, job.claims, unsigned, drop_broken=drops, companion=options.companion)
     original = strict_json.parse(data, what="card")
     if not original.get("name"):  # every generation requires it; key sets and package files do not have it
         raise MalformedError(
@@ -347,9 +347,9 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
     if options.check or options.if_needed:
         reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until, read=read)
     if reason is not None:
-        # The text is what will be written, so that is verified.
+        # The text is what will be written, so that is checked.
         data = rewrite(data.decode("utf-8"), original, signed.card).encode("utf-8")
-        check_own_work(read(data), signed.payload, signers, job.now)
+        check_served(read(data), signed)
     entry = {
         "companion": signed.companion,
         "left_open": list(signed.left_open),

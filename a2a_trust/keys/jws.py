@@ -89,16 +89,17 @@ def verify_jws(
     """
     claims = read_header(protected)
     check_unprotected(header, claims)
-    _verify(claims, signature, signing_input(protected, payload), key)
+    verify_signed(claims, signature, signing_input(protected, payload), key)
     return claims
 
 
 def verify_compact(signed: str, signature: str, key: PublicKey) -> None:
     """As ``verify_jws``, for the compact serialization: ``signed`` is its text before the last dot (RFC 7515 7.1)."""
-    _verify(read_header(signed.partition(".")[0]), signature, signed.encode("ascii"), key)
+    verify_signed(read_header(signed.partition(".")[0]), signature, signed.encode("ascii"), key)
 
 
-def _verify(claims: Mapping[str, Any], signature: str, signed: bytes, key: PublicKey) -> None:
+def verify_signed(claims: Mapping[str, Any], signature: str, signed: bytes, key: PublicKey) -> None:
+    """As ``verify_jws``, for a header that ``read_header`` has read, and the signing input that it begins."""
     algorithm = algorithm_of(claims["alg"])
     if algorithm is None or algorithm.name != key.alg:
         raise InvalidSignatureError(f"the header's alg is not {key.alg}, the algorithm of the key")

@@ -42,7 +42,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import signing_input, verify_jws
+from a2a_trust.keys.jws import signing_input, verify_jws, verify_signed
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, interface_host, url_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
@@ -184,8 +184,8 @@ def sign_card(
     3. Drop what the specification's form drops: the rest is signed in full.
     4. Keep the signatures of others.
     5. Choose the form of the companion, for the SDKs that cannot check the full one.
-    6. Sign every form with every signer.
-    7. Verify the signed card as its readers will.
+    6. Sign every form with every signer, and verify each signature.
+    7. Check that readers find what was signed in the signed card.
 
     Errors:
 
@@ -237,13 +237,13 @@ def sign_with(
     """Steps 2 to 7 of ``sign_card``, with the claims of ``make_claims``."""
     # 2.
     original = card_to_sign(card, read_quickly)
-    signed = sign_unverified(signers, claims, original, drop_broken=drop_broken, companion=companion)
+    signed = sign_unchecked(signers, claims, original, drop_broken=drop_broken, companion=companion)
     # 7.
-    check_own_work(_read_signed(original, signed.card), signed.payload, signers, claims.get("iat", 0.0))
+    _check_result(signed, original)
     return signed
 
 
-def sign_unverified(
+def sign_unchecked(
     signers: tuple[Signer, ...],
     claims: dict[str, Any],
     original: UnambiguousCard,
@@ -251,7 +251,7 @@ def sign_unverified(
     drop_broken: bool,
     companion: bool | None,
 ) -> SignedCard:
-    """Steps 3 to 6 of ``sign_card``: a caller that writes the card as text verifies that text."""
+    """Steps 3 to 6 of ``sign_card``: a caller that writes the card as text checks that text."""
     entries, discarded = _read_signatures(original.card)
     # 3.
     full = _full_form(original)
@@ -322,6 +322,12 @@ def make_claims(
         raise ConfigurationError("sign_card: write iat and exp as seconds since the epoch, or as aware datetimes")
     if "exp" in times and times["exp"] <= times.get("iat", 0.0):
         raise ConfigurationError("sign_card: exp must be later than iat")
+    for signer in signers:
+        if not signer.public_key.is_valid_at(now if iat is None or iat is False else begin):
+            raise SigningError(
+                f"sign_card: the key {signer.kid!a} is revoked or not valid at the moment of the signature, according "
+                "to nbf, exp or revoked in its JWK; sign with another key"
+            )
     claims: dict[str, Any] = {name: int(value) if value.is_integer() else value for name, value in times.items()}
     if jku is not None:
         _check_jku(jku)
@@ -464,16 +470,17 @@ def _choose_companion(
 
 
 def _sign_form(signer: Signer, projection: Projection, claims: JSONObject) -> JSONObject:
-    """SigningError if a companion does not verify: our verifier does not count it, so nothing verifies it later."""
+    """A signature of a form; SigningError if it does not verify."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
-    signature = base64url.encode(signer.sign(signing_input(protected, projection.payload)))
-    if projection.form.is_lossy:
-        try:
-            verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
-        except (InvalidSignatureError, MalformedError):
-            raise _wrong_signature(signer) from None
-    return {"protected": protected, "signature": signature}
+    signed = signing_input(protected, projection.payload)
+    made = {"protected": protected, "signature": base64url.encode(signer.sign(signed))}
+    try:
+        read = parse_signature(made)
+        verify_signed(read.header, read.signature, signed, signer.public_key)
+    except (InvalidSignatureError, MalformedError):
+        raise _wrong_signature(signer) from None
+    return made
 
 
 def _wrong_signature(signer: Signer) -> SigningError:
@@ -494,21 +501,26 @@ def _add_signatures(original: JSONObject, members: JSONObject, signatures: list[
     return {name: signed[name] for name in dict.fromkeys((*original, "signatures")) if name in signed}
 
 
-def _read_signed(original: UnambiguousCard, card: JSONObject) -> UnambiguousCard:
-    """The signed card as its readers read it; MalformedError if they cannot."""
-    document = orjson.dumps(card)
-    if original.payload is None or not original.is_plain or len(document) > MAX_BYTES:
-        return read_quickly(document)
-    # A simple card without numbers stays simple with other signatures, so it is only printed: a tenth of signing.
-    from a2a_trust.card.simple import SimpleCard
-
-    members = {name: value for name, value in card.items() if name != "signatures"}
-    payload, signatures = canonicalize_parsed(members, plain=original.is_plain), card["signatures"]
-    simple = SimpleCard(payload, [], original.has_one_form, signatures, original.interfaces, is_plain=True)
-    return UnambiguousCard(document, simple)
+def _check_result(signed: SignedCard, original: UnambiguousCard) -> None:
+    """Step 7 of ``sign_card``. The result is read again, unless it is a simple card whose members print ``payload``."""
+    document = orjson.dumps(signed.card)
+    members = {name: value for name, value in signed.card.items() if name != "signatures"}
+    is_simple = original.payload is not None and original.is_plain and len(document) <= MAX_BYTES
+    if not is_simple or canonicalize_parsed(members, plain=original.is_plain) != signed.payload:
+        check_served(read_quickly(document), signed)
 
 
-def check_own_work(signed: UnambiguousCard, payload: bytes, signers: Sequence[Signer], now: float) -> None:
+def check_served(served: UnambiguousCard, signed: SignedCard) -> None:
+    """SigningError unless readers of a card find what was signed, and its signatures, which are verified."""
+    payload = served.payload
+    if payload is None:
+        form = Form.SERVED if served.generation.is_legacy else Form.SPEC
+        payload = project(served.card, form, generation=served.generation, plain=served.is_plain).payload
+    if (payload, served.signatures) != (signed.payload, signed.card["signatures"]):
+        raise SigningError("the signed card differs from the card that was given; nothing was signed")
+
+
+def _check_as_readers(signed: UnambiguousCard, payload: bytes, signers: Sequence[Signer], now: float) -> None:
     """Verify a signed card as its readers will; SigningError if a signer did not sign it, or not this ``payload``."""
     trust = _trusting(tuple([signer.public_key for signer in signers]))
     verified, failures = verify_signatures(signed, trust, None, now)
@@ -570,7 +582,7 @@ def reason_to_sign(
     if len(old) != len(new):
         return f"it has signatures by {', '.join(sorted({each.kid for each in old}))} that signing removes"
     try:
-        check_own_work(read(document), signed.payload, signers, now)
+        _check_as_readers(read(document), signed.payload, signers, now)
     except SigningError as error:
         return str(error)
     return None

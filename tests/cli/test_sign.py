@@ -11,6 +11,7 @@ from typing import Literal
 
 import pytest
 
+from a2a_trust.cli.card_text import rewrite
 from a2a_trust.keys import base64url
 from a2a_trust.keys.files import load_private_key
 from tests.cli.conftest import CARD, COMMAND, Run
@@ -75,6 +76,18 @@ def test_what_is_no_card_is_left_as_it_is(text: str, run: Run, card: Path, tmp_p
     assert "other.json" in done.err
     assert "not an Agent Card" in done.err
     assert (path.read_text(), card.read_bytes()) == (text, before)
+
+
+@pytest.mark.parametrize(("old", "new"), [("Invoice", "Other"), ('"signature": "', '"signature": "AA')])
+def test_a_text_that_differs_from_what_was_signed_is_not_written(
+    old: str, new: str, run: Run, card: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = card.read_bytes()
+    monkeypatch.setattr("a2a_trust.cli.sign.rewrite", lambda *texts: rewrite(*texts).replace(old, new))
+    done = run("card.json", "--key", "key.pem")
+    assert done.code != 0
+    assert "the signed card differs from the card that was given" in done.err
+    assert card.read_bytes() == before
 
 
 def test_signing_again_replaces_the_own_signature_in_its_place(run: Run, card: Path, key: Path, tmp_path: Path) -> None:

@@ -577,7 +577,7 @@ async def test_a_store_that_is_down_is_asked_neither_by_junk_nor_by_good_keys(
         assert (await verifier.verify(key, NOW)).subject == "alice"
     assert store.reads == 2  # the second for a key that nobody has
     assert len(caplog.records) == 1
-    assert len(verifier._known) == 1
+    assert len(verifier._records.known) == 1
 
 
 @pytest.mark.parametrize("age", [1.5, 3.0])
@@ -699,7 +699,7 @@ async def test_a_key_that_is_deleted_is_unknown() -> None:
     clock.at += 2
     with pytest.raises(InvalidCredentialsError, match="unknown"):
         await verifier.verify(issued.text, NOW)
-    assert len(verifier._known) == 0
+    assert len(verifier._records.known) == 0
 
 
 async def test_a_new_key_is_known_at_once_also_when_it_was_tried_before() -> None:

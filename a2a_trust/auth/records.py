@@ -291,6 +291,8 @@ class RecordCache(Generic[_K, _R, _C]):
         self._stale_if_error = stale_if_error
         self._clock = clock
         self.known: BoundedCache[_K, _C] = BoundedCache(max_entries=_MOST_RECORDS, max_bytes=_MOST_BYTES)
+        #: The records that ``keep_at_once`` was given, by other keys.
+        self.at_once: BoundedCache[bytes, _C] = BoundedCache(max_entries=_MOST_RECORDS, max_bytes=_MOST_BYTES)
         self._look_ups = LookUps(self._find)
         self._reading = Reading(None, -math.inf)
         #: All readings that may be younger than ``refresh``, for ``look_again``.
@@ -415,5 +417,11 @@ class RecordCache(Generic[_K, _R, _C]):
         if record is None:
             self.known.remove(key)
         else:
-            subject, scopes = record.identity.subject, record.identity.scopes
-            self.known.put(key, record, size=self._size + sum(map(getsizeof, (subject, scopes, *scopes))))
+            self.known.put(key, record, size=self._size_of(record))
+
+    def keep_at_once(self, key: bytes, record: _C) -> None:
+        self.at_once.put(key, record, size=self._size_of(record))
+
+    def _size_of(self, record: _C) -> int:
+        subject, scopes = record.identity.subject, record.identity.scopes
+        return self._size + sum(map(getsizeof, (subject, scopes, *scopes)))

@@ -391,7 +391,8 @@ class ClaimsVerifier(BoundVerifier[str]):
         self.issuers: Final = (issuer,)
         self.audiences: Final = audiences_of(audience, self._name)
         self.binding: Final = TokenBinding(binding)
-        #: By the digest of the token. The first note is its ``signed_part``.
+        #: By the digest of the token. The first note is its ``signed_part``; of a JWT, the second is the generation of
+        #: the keys.
         self._valid: BoundedCache[bytes, Identity] = BoundedCache(
             max_entries=remember, max_bytes=remember * _CACHE_BYTES
         )

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
@@ -30,7 +31,9 @@ def check_reports(options: argparse.Namespace) -> None:
         if (name := vars(options)[member]) is None or not Path(name).exists():
             continue
         check_not_secret([Path(name)], ())
-        if not Path(name).is_file() or beginning.match(Path(name).read_bytes()) is None:
+        with nullcontext() if not Path(name).is_file() else Path(name).open("rb") as file:
+            is_report = file is not None and beginning.match(file.read(4_096)) is not None
+        if not is_report:
             option = member.replace("_", "-")
             raise ConfigurationError(f"--{option} {name}: it is not an earlier report, so it stays; name another file")
 

@@ -289,6 +289,24 @@ def test_errors_of_json_rpc_are_its_own(content: bytes, headers: dict[str, str],
     assert answer.headers["cache-control"] == "private, no-store"
 
 
+@walk("alias", [("Content_Type", "application/json"), ("content_type", "text/plain"), ("content-type", "text/plain")])
+def test_a_second_line_of_the_media_type_also_under_an_alias_is_refused_at_the_door(alias: tuple[str, str]) -> None:
+    behind = Behind()
+    headers = [*JSON.items(), alias]
+    answer = ask(guarded(behind), "POST", "/rpc", content=json.dumps(CALL), headers=headers)
+    assert answer.json()["error"]["code"] == -32005
+    assert behind.calls == []
+
+
+@walk("alias", ["X_Api_Key", "x_api-key", "X-API-KEY"])
+def test_a_second_key_also_under_an_alias_is_neither_accepted_nor_shown(alias: str) -> None:
+    behind = Behind()
+    for first, second in ((KEY, KEY), (KEY, "x"), ("x", KEY)):
+        headers = [("X-API-Key", first), (alias, second), ("Content-Type", "application/json")]
+        assert ask(guarded(behind), "POST", "/rpc", content=json.dumps(CALL), headers=headers).status_code == 401
+    assert behind.calls == []
+
+
 @walk(
     ("method", "path", "content", "headers", "status"),
     [

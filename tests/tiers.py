@@ -24,7 +24,6 @@ _FOLDERS: Final = {
     "faults": "long",
     "frameworks": "real",
     "fuzz": "long",
-    "mutants": "long",
     "packaging": "real",
     "pipelines": "real",
     "real": "real",

@@ -46,6 +46,7 @@ sys.exit(main(Path(sys.argv[1]), "package", ["room/rule.py"], count=None, seed=0
 """
 
 
+@pytest.mark.long
 def test_the_report_names_what_no_test_notices_and_what_only_attacks_notice(tmp_path: Path) -> None:
     for name, text in (
         ("package/__init__.py", ""),

@@ -278,7 +278,7 @@ def _signature(entry: JSON, outcome: VerifiedSignature | str | None) -> dict[str
     header = signature.header
     report: dict[str, Any] = {
         "kid": signature.kid,
-        "alg": signature.alg,
+        "alg": header["alg"],
         "jku": header.get("jku") if type(header.get("jku")) is str else None,
         "issued": rfc3339(header.get("iat")),
         "not_before": rfc3339(header.get("nbf")),

@@ -6,14 +6,14 @@ not check ``kid`` and ``typ``, which have their own rules for cards and tokens, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, wraps
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
+from cryptography.hazmat.primitives.asymmetric import ec, padding
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from a2a_trust.base import strict_json
@@ -31,6 +31,8 @@ MAX_SIGNATURE: Final = 2048
 _MAX_CACHED_HEADER: Final = 512
 """Headers up to this length, in characters of base64url, are cached; a header with a ``jku`` has about 250."""
 
+_Read = TypeVar("_Read")
+
 _HASHES: Final = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
 _ORDER_OCTETS: Final = {"256": 32, "384": 48, "512": 66}  # P-521 has 521 bits
 
@@ -47,17 +49,24 @@ RSA_PADDING: Final[dict[str, tuple[padding.AsymmetricPadding, hashes.HashAlgorit
 """RFC 7518 3.3 and 3.5: padding and hash."""
 
 
+def cached_if_small(read: Callable[[str], _Read]) -> Callable[[str], _Read]:
+    """``read`` with a cache, for a protected header: it is not verified yet, and anybody can send large ones."""
+    read_cached = lru_cache(maxsize=1024)(read)
+
+    @wraps(read)
+    def read_any(protected: str) -> _Read:
+        return read_cached(protected) if len(protected) <= _MAX_CACHED_HEADER else read(protected)
+
+    return read_any
+
+
+@cached_if_small
 def read_header(protected: str) -> Mapping[str, Any]:
     """The protected header of a JWS, decoded and checked (RFC 7515 4); read-only.
 
     MalformedError: it is not canonical base64url of a JSON object with a string ``alg``, or it has ``crit`` or ``b64``,
     which demand extensions that this package does not have.
     """
-    # Headers are not verified yet, and anybody can send them: only small ones are cached.
-    return _read_cached(protected) if len(protected) <= _MAX_CACHED_HEADER else _read(protected)
-
-
-def _read(protected: str) -> Mapping[str, Any]:
     if len(protected) > MAX_HEADER:
         raise MalformedError(f"protected header: longer than {MAX_HEADER} characters")
     header = strict_json.parse(base64url.decode(protected, "protected header"), what="protected header")
@@ -68,9 +77,6 @@ def _read(protected: str) -> Mapping[str, Any]:
     if type(header.get("alg")) is not str:
         raise MalformedError("protected header: alg is missing or not a string")
     return MappingProxyType(header)
-
-
-_read_cached: Final = lru_cache(maxsize=1024)(_read)
 
 
 def signing_input(protected: str, payload: bytes) -> bytes:
@@ -114,14 +120,14 @@ def verify_signed(claims: Mapping[str, Any], signature: str, signed: bytes, key:
 
 def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:
     """Return if the signature is by the key over the data; otherwise raise InvalidSignature or ValueError."""
-    native = key.native
-    if isinstance(native, ec.EllipticCurvePublicKey):
-        hash_alg, octets = ECDSA[key.alg]
+    native: Any = key.native  # whose type is that of the algorithm
+    if (ecdsa := ECDSA.get(key.alg)) is not None:
+        hash_alg, octets = ecdsa
         if len(signature) != 2 * octets:  # RFC 7518 3.4: r || s, each as long as the curve's order
             raise InvalidSignature
         r, s = int.from_bytes(signature[:octets], "big"), int.from_bytes(signature[octets:], "big")
         native.verify(encode_dss_signature(r, s), data, hash_alg)
-    elif isinstance(native, ed25519.Ed25519PublicKey):
+    elif key.alg == "EdDSA":
         native.verify(signature, data)
     else:
         native.verify(signature, data, *RSA_PADDING[key.alg])

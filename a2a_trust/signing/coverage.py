@@ -17,7 +17,7 @@ from a2a_trust.card.schema import LEGACY_MEMBERS, MESSAGES, MESSAGES_0_3, Field,
 from a2a_trust.card.view import interface_urls
 from a2a_trust.errors import FailureReason, InvalidSignatureError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import verify_jws
+from a2a_trust.keys.jws import signing_input, verify_signed
 from a2a_trust.keys.trust.store import SigningTool
 from a2a_trust.signing.forms import Form, Messages, Projection, pointers_of, project, without_defaults
 from a2a_trust.signing.signature import RejectedError, Signature
@@ -77,28 +77,27 @@ class CardForms:
 
     def with_bytes_of(self, signed: Projection, forms: Iterable[Form]) -> Projection | None:
         """The first of the forms that has the same bytes, which the signature covers, too."""
-        made = map(self._project, self._possible(forms))
-        return next((each for each in made if each.payload == signed.payload), None)
+        for made in self._in(forms):
+            if made.payload == signed.payload:
+                return made
+        return None
 
-    def _possible(self, forms: Iterable[Form]) -> list[Form]:
-        return [form for form in forms if form is not Form.V0_3_PYTHON or self._served.generation.is_legacy]
+    def _in(self, forms: Iterable[Form]) -> Iterator[Projection]:
+        """The card in each of the forms. A card of 1.0 has no form of 0.3."""
+        for form in forms:
+            if form is not Form.V0_3_PYTHON or self._served.generation.is_legacy:
+                yield self._project(form)
 
     def _find_signed(self, signature: Signature, key: PublicKey, signer: SigningTool | None) -> Projection | None:
         forms = (*_FORMS_OF.get(signer, ()), *_FORMS) if signature.marker is None else (signature.marker,)
         tried: list[bytes] = []
-        for form in self._possible(forms):
-            made = self._project(form)
+        for made in self._in(forms):
             if made.payload in tried:
                 continue
             tried.append(made.payload)
+            signed = signing_input(signature.protected, made.payload)
             try:
-                verify_jws(
-                    protected=signature.protected,
-                    payload=made.payload,
-                    signature=signature.signature,
-                    key=key,
-                    header=signature.unprotected,
-                )
+                verify_signed(signature.header, signature.signature, signed, key)
             except InvalidSignatureError:
                 continue
             return made

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from a2a_trust.base.strict_json import JSON
 from a2a_trust.errors import FailureReason, MalformedError, UnsignedCardError
-from a2a_trust.keys.jws import check_unprotected, read_header
+from a2a_trust.keys.algorithms import Algorithm, algorithm_of
+from a2a_trust.keys.jws import cached_if_small, check_unprotected, read_header
 from a2a_trust.signing.forms import Form
 
 MAX_SIGNATURES: Final = 16
@@ -46,26 +48,27 @@ class RejectedError(Exception):
 class Signature(NamedTuple):
     """A well-formed signature that is not verified yet.
 
-    ``protected`` and ``signature`` are the base64url texts, ``header`` is the decoded protected header.
+    ``protected`` and ``signature`` are the base64url texts, ``header`` is the decoded protected header, from which all
+    that follows it was read.
     """
 
     protected: str
     signature: str
+    unprotected: Mapping[str, Any] | None
     header: Mapping[str, Any]
     kid: str
-    alg: str
-    unprotected: Mapping[str, Any] | None
+    algorithm: Algorithm | None
+    """None: ``alg`` is not a signature algorithm for cards."""
     marker: Form | None
     """The form that the form marker names; None without it, as in signatures of other tools."""
-
-    @property
-    def is_companion(self) -> bool:
-        return self.marker is not None and self.marker.is_lossy
-
-    @property
-    def is_jwt(self) -> bool:
-        """Whether this is the header of a JWT, whose claims may be a card by chance or by an attacker's choice."""
-        return bool(self.header.get("typ", "").upper().endswith("JWT"))
+    is_companion: bool
+    is_jwt: bool
+    """Whether this is the header of a JWT, whose claims may be a card by chance or by an attacker's choice."""
+    issued: float
+    """The protected ``iat``; without one -inf, so that leaving ``iat`` out gives no advantage over other signatures."""
+    starts: float
+    expires: float
+    """The later of ``iat`` and ``nbf``, and ``exp``; without them -inf and inf."""
 
 
 def signature_entries(entries: JSON) -> list[JSON]:
@@ -84,8 +87,17 @@ def parse_signature(entry: JSON) -> Signature:
     protected, signature, unprotected = entry.get("protected"), entry.get("signature"), entry.get("header")
     if type(protected) is not str or type(signature) is not str:
         raise MalformedError("signature: protected and signature must be strings")
+    if unprotected is not None:
+        check_unprotected(unprotected, read_header(protected))
+    return Signature(protected, signature, unprotected, *_read_protected(protected))
+
+
+@cached_if_small
+def _read_protected(
+    protected: str,
+) -> tuple[Mapping[str, Any], str, Algorithm | None, Form | None, bool, bool, float, float, float]:
+    """What ``Signature`` has of the protected header."""
     header = read_header(protected)
-    check_unprotected(unprotected, header)
     kid, typ, cty = header.get("kid"), header.get("typ", "JOSE"), header.get("cty")
     if type(kid) is not str or not kid:
         raise MalformedError("protected header: kid is missing or not a string (A2A 8.4.2)")
@@ -95,12 +107,8 @@ def parse_signature(entry: JSON) -> Signature:
     for name in ("iat", "nbf", "exp"):
         if name in header and type(header[name]) not in (int, float):
             raise MalformedError(f"protected header: {name} is not a number of seconds")
-    return Signature(
-        protected=protected,
-        signature=signature,
-        header=header,
-        kid=kid,
-        alg=header["alg"],
-        unprotected=unprotected,
-        marker=FORM_MARKERS.get(cty) if type(cty) is str else None,  # every other cty is from another tool
-    )
+    marker = FORM_MARKERS.get(cty) if type(cty) is str else None  # every other cty is from another tool
+    is_companion, is_jwt = marker is not None and marker.is_lossy, typ.upper().endswith("JWT")
+    issued = header.get("iat", -inf)
+    starts, expires = max(issued, header.get("nbf", -inf)), header.get("exp", inf)
+    return header, kid, algorithm_of(header["alg"]), marker, is_companion, is_jwt, issued, starts, expires

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 Document: TypeAlias = bytes | Path | Mapping[str, Any]
 Origin: TypeAlias = str | UnsafeAnyOrigin | OriginFromCard
 
+_OPENNESS: Final = attrgetter("openness")
+
 
 class Coverage(Enum):
     """How much of the served card must be signed."""
@@ -229,7 +231,7 @@ def _covered_by_all(counted: list[VerifiedSignature], failures: tuple[SignatureF
     """
     if len(counted) == 1:
         return counted[0]
-    for signature in sorted(counted, key=attrgetter("openness"), reverse=True):
+    for signature in sorted(counted, key=_OPENNESS, reverse=True):
         if all(
             signature.projection.payload == other.projection.payload
             or is_within(signature.projection.members, other.projection.members)
@@ -250,23 +252,27 @@ def _result(
     host: str | None,
     served: _Served,
 ) -> VerifiedCard:
-    projection, is_whole = common.projection, all(signature.is_whole for signature in counted)
-    issued = min([signature.issued for signature in counted])
-    bound = host is not None and not any(isinstance(each.trusted.origins, UnsafeAnyOrigin) for each in counted)
+    projection, bound, is_whole, on_first_use = common.projection, host is not None, True, False
+    valid_from, valid_until, issued = -inf, inf, inf
+    for each in counted:
+        bound = bound and not isinstance(each.trusted.origins, UnsafeAnyOrigin)
+        is_whole, on_first_use = is_whole and each.is_whole, on_first_use or each.trusted.on_first_use
+        valid_from, valid_until = max(valid_from, each.valid_from), min(valid_until, each.valid_until)
+        issued = min(issued, each.issued)
     return VerifiedCard(
         payload=projection.payload,
         key=common.trusted.key,
-        keys=tuple([signature.trusted.key for signature in sorted(counted, key=attrgetter("openness"))]),
+        keys=tuple([each.trusted.key for each in sorted(counted, key=_OPENNESS)]),
         form=projection.form,
         origin=host if bound else None,
         dropped=projection.dropped,
         unverified=() if is_whole else UNVERIFIED_BY_PRUNING,
         warnings=_warnings(common, is_whole=is_whole, bound=bound),
         ignored=failures,
-        valid_from=max([signature.valid_from for signature in counted]),
-        valid_until=min([signature.valid_until for signature in counted]),
+        valid_from=valid_from,
+        valid_until=valid_until,
         issued=None if issued == -inf else issued,
-        on_first_use=any(signature.trusted.on_first_use for signature in counted),
+        on_first_use=on_first_use,
         _served=served,
     )
 

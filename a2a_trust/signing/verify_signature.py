@@ -19,13 +19,11 @@ Source: A2A 8.4.3, RFC 7515 5.2.
 
 from __future__ import annotations
 
-from math import inf
 from typing import Final, NamedTuple
 
 from a2a_trust.base.dates import CLOCK_SKEW, date_of
 from a2a_trust.card.ambiguity import UnambiguousCard
 from a2a_trust.errors import FailureReason, MalformedError, SignatureFailure
-from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.trust.origins import Origins, UnsafeAnyOrigin, interface_host
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.coverage import CardForms, find_coverage
@@ -52,7 +50,7 @@ class VerifiedSignature(NamedTuple):
     valid_from: float
     valid_until: float
     issued: float
-    """The protected ``iat``; without one -inf, so that leaving ``iat`` out gives no advantage over other signatures."""
+    """As in ``Signature``."""
 
     @property
     def openness(self) -> tuple[bool, int]:
@@ -125,21 +123,20 @@ def _verify_by_key(
         interfaces=interfaces,
         valid_from=max(trusted.not_before, starts),
         valid_until=min(trusted.not_after, expires),
-        issued=signature.header.get("iat", -inf),
+        issued=signature.issued,
     )
 
 
 def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> tuple[TrustedKey, ...]:
     """The trusted keys that the header names for this host, at least one. ``jku`` is not used."""
-    algorithm = algorithm_of(signature.alg)
-    if algorithm is None:
+    if signature.algorithm is None:
         # An unknown algorithm with the kid of a trusted key is an attack; with another kid, the signer is unknown.
         if trust.knows(signature.kid):
             raise RejectedError(
                 FailureReason.WRONG_ALGORITHM, "the header's alg is not a signature algorithm for cards"
             )
         raise RejectedError(FailureReason.UNKNOWN_KEY, "no trusted key has this kid")
-    kty = algorithm.kty
+    kty = signature.algorithm.kty
     entries = trust.named(signature.kid, kty)
     if not entries:
         raise RejectedError(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")
@@ -159,21 +156,19 @@ def _check_validity(trusted: TrustedKey, now: float) -> None:
 
 def _check_times(signature: Signature, now: float) -> tuple[float, float]:
     """The period in which the protected header allows the signature: its begin, and its end (exclusive)."""
-    header = signature.header
-    expires = header.get("exp", inf)
-    starts = max(header.get("iat", -inf), header.get("nbf", -inf)) - CLOCK_SKEW
-    if now >= expires:
+    starts = signature.starts - CLOCK_SKEW
+    if now >= signature.expires:
         raise RejectedError(
-            FailureReason.EXPIRED, f"the signature expired at {date_of(expires)}; its publisher must sign again"
+            FailureReason.EXPIRED,
+            f"the signature expired at {date_of(signature.expires)}; its publisher must sign again",
         )
     if now < starts:
         raise RejectedError(FailureReason.NOT_YET_VALID, "the signature begins in the future (protected iat or nbf)")
-    return starts, expires
+    return starts, signature.expires
 
 
 def _check_header(signature: Signature, trusted: TrustedKey) -> None:
-    algorithm = algorithm_of(signature.alg)
-    if algorithm is None or algorithm.name != trusted.key.alg:
+    if signature.algorithm is None or signature.algorithm.name != trusted.key.alg:
         raise RejectedError(
             FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg}, the algorithm of the key"
         )

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from a2a_trust import TrustStore, generate_signer, sign_card
 from a2a_trust.base import strict_json
-from a2a_trust.card import simple as module
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, _are_simple_params, read_quickly
 from a2a_trust.card.simple import SimpleCard, read_simple_card
 from a2a_trust.errors import TrustError
@@ -327,7 +326,7 @@ def test_programs_read_the_first_card_quickly(monkeypatch: pytest.MonkeyPatch) -
     signer = generate_signer()
     document = json.dumps(sign_card(full_card(), signer).card).encode()
     reading = Mock(side_effect=read_simple_card)
-    monkeypatch.setattr(module, "read_simple_card", reading)
+    monkeypatch.setattr("a2a_trust.card.ambiguity._simple_reader", lambda: reading)
     verify(document, trust_in(signer))
     reading.assert_called_once()
 

@@ -55,7 +55,8 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     (
         "signing/verify_signature.py",
         "_check_header",
-        "algorithm is None or algorithm.name != trusted.key.alg  ->  algorithm.name != trusted.key.alg",
+        "signature.algorithm is None or signature.algorithm.name != trusted.key.alg  ->  "
+        "signature.algorithm.name != trusted.key.alg",
     ): "an unknown algorithm has no candidates; for the type checker",
     ("signing/coverage.py", "CardForms.signed_by", "condition asked not in self._signed is True"): _ONLY_TIME,
     ("signing/coverage.py", "CardForms._project", "condition made is None is True"): _ONLY_TIME,
@@ -148,8 +149,8 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
         "_without_moments",
         "'iat' in signature.header  ->  'iat' not in signature.header",
     ): "two results are compared, and either way they are equal or not",
-    ("keys/jws.py", "", "1024  ->  1025"): "any number of cached headers does",
-    ("keys/jws.py", "", "1024  ->  1023"): "any number of cached headers does",
+    ("keys/jws.py", "cached_if_small", "1024  ->  1025"): "any number of cached headers does",
+    ("keys/jws.py", "cached_if_small", "1024  ->  1023"): "any number of cached headers does",
     ("auth/guard.py", "Guard._verify_guesses", "condition evidence.failed is True"): _ONLY_TIME,
     ("auth/introspection.py", "", "512  ->  513"): "any estimate does",
     ("auth/introspection.py", "", "512  ->  511"): "any estimate does",
@@ -177,12 +178,12 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ("keys/jws.py", "", "512  ->  511"): "any limit of that size does",
     (
         "keys/jws.py",
-        "read_header",
-        "_read_cached(protected) if len(protected) <= _MAX_CACHED_HEADER else _read(protected)  ->  _read(protected)",
+        "cached_if_small.read_any",
+        "read_cached(protected) if len(protected) <= _MAX_CACHED_HEADER else read(protected)  ->  read(protected)",
     ): _LONG_WAY,
     (
         "keys/jws.py",
-        "read_header",
+        "cached_if_small.read_any",
         "len(protected) <= _MAX_CACHED_HEADER  ->  len(protected) < _MAX_CACHED_HEADER",
     ): "any limit of that size does",
     (

@@ -16,7 +16,7 @@ no numbers. ``params`` of extensions may have numbers, so they are read, checked
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import attrgetter
 from threading import Lock
@@ -76,9 +76,7 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
 
     ``are_simple_params`` is the check of ``params``: whether they are unambiguous, and have nothing empty in them.
     """
-    # An escaped quotation mark in this spelling would be printed as another one, and they are counted below. Most cards
-    # have no backslash, which is found faster.
-    if len(document) > MAX_BYTES or (b"\\" in document and b"\\u0022" in document):
+    if len(document) > MAX_BYTES:
         return None
     try:
         card = _decoder().decode(document)
@@ -91,38 +89,53 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
         if not _put_canonical_params(extension, are_simple_params):
             return None
     for skill in card.skills:
-        if skill.securityRequirements and not all(map(_has_scopes, skill.securityRequirements)):
+        if skill.securityRequirements and _without_scopes(skill.securityRequirements):
             return None
-    dropped = _without_empty_scopes(card)
+    without_scopes = _without_scopes(card.securityRequirements or ())
+    dropped: list[Path] = []
+    for at, name, scopes in without_scopes:
+        if scopes.list == []:
+            scopes.list = UNSET
+            dropped.append((((((None, "securityRequirements"), at), "schemes"), name), "list"))
     payload = _encode(card)
-    # msgspec keeps the last of two members with one name, and leaves out members at a default: then quotation marks are
-    # missing.
-    quotes = payload.count(b'"') + 2 * len(dropped) + (0 if signatures is None else 2 + 8 * len(signatures))
-    if document.count(b'"') != quotes or b"__proto__" in payload or not has_plain_names(payload):
+    if with_params or len(document) != len(payload) + _printed_length(signatures):
+        # msgspec keeps the last of two members with one name, and leaves out members at a default: then quotation marks
+        # are missing. One that is escaped in this spelling would be printed as another one.
+        quotes = payload.count(b'"') + 2 * len(dropped) + (0 if signatures is None else 2 + 8 * len(signatures))
+        if document.count(b'"') != quotes or b"\\u0022" in document:
+            return None
+    if b"__proto__" in payload or not has_plain_names(payload):
         return None
     return SimpleCard(
         payload,
         dropped,
-        not dropped and all(map(_has_scopes, card.securityRequirements or ())) and _encode(card.capabilities) != b"{}",
+        not without_scopes and _encode(card.capabilities) != b"{}",
         signatures,
         [(f"/supportedInterfaces/{at}/url", each.url) for at, each in enumerate(card.supportedInterfaces)],
         not with_params,
     )
 
 
-def _has_scopes(requirement: Any) -> bool:
-    return all(scopes.list for scopes in requirement.schemes.values())
+def _printed_length(signatures: list[dict[str, str]] | None) -> int:
+    """The least number of bytes that a document needs for its signatures.
+
+    Without numbers no text of a card is shorter than the printed one. So a document of this length has nothing that is
+    not printed.
+    """
+    if signatures is None:
+        return 0
+    texts = sum([len(each["protected"]) + len(each["signature"]) for each in signatures])
+    return texts + len('"signatures":[],') + len('{"protected":"","signature":""},') * len(signatures) - 1
 
 
-def _without_empty_scopes(card: Any) -> list[Path]:
-    """Leave out the empty lists of scopes in requirements of the card; returns where they were."""
-    dropped: list[Path] = []
-    for at, requirement in enumerate(card.securityRequirements or ()):
-        for name, scopes in requirement.schemes.items():
-            if scopes.list == []:
-                scopes.list = UNSET
-                dropped.append((((((None, "securityRequirements"), at), "schemes"), name), "list"))
-    return dropped
+def _without_scopes(requirements: Iterable[Any]) -> list[tuple[int, str, Any]]:
+    """The index of the requirement, the scheme and its ``StringList``, for each scheme that is without scopes."""
+    return [
+        (at, name, scopes)
+        for at, requirement in enumerate(requirements)
+        for name, scopes in requirement.schemes.items()
+        if not scopes.list
+    ]
 
 
 def _put_canonical_params(extension: Any, are_simple: Callable[[JSON], bool]) -> bool:

@@ -107,10 +107,11 @@ class CardForms:
         made = self._made.get(form)
         if made is None:
             served = self._served
-            is_one = form in (Form.SPEC, Form.PRUNED) or (form is Form.PRUNED_LEGACY and served.is_printed_alike)
             if served.payload is not None and (form is Form.SPEC or (form is Form.SERVED and not served.dropped)):
                 made = Projection(form, served.generation, served.payload, pointers_of(served.dropped))
-            elif served.has_one_form and is_one:  # the card has nothing that any form would drop
+            elif served.has_one_form and (  # the card has nothing that any form would drop
+                form in (Form.SPEC, Form.PRUNED) or (form is Form.PRUNED_LEGACY and served.is_printed_alike)
+            ):
                 made = self._project(Form.SERVED).as_form(form)
             else:
                 made = project(served.card, form, generation=served.generation, plain=served.is_plain)

@@ -139,9 +139,8 @@ def shorten(texts: Iterable[str], between: str = ", ") -> str:
 
 
 def pointers_of(paths: list[Path]) -> tuple[str, ...]:
-    return tuple(
-        pointer_of(str(step)[:MAX_POINTER] for step in steps_to(path))[:MAX_POINTER] for path in paths[:MAX_POINTERS]
-    )
+    first = paths[:MAX_POINTERS]
+    return tuple([pointer_of(str(step)[:MAX_POINTER] for step in steps_to(path))[:MAX_POINTER] for path in first])
 
 
 def _drop_absent(members: JSONObject, message: str, path: Path, dropped: list[Path]) -> JSONObject:

@@ -335,7 +335,9 @@ def verify_cards(
 
 def text_of(document: Document) -> bytes:
     """The card as text, so that all documents go through the same reader; values that are not JSON are rejected."""
-    if not isinstance(document, bytes | Mapping | Path):
+    if isinstance(document, bytes):
+        return document
+    if not isinstance(document, Mapping | Path):
         raise ConfigurationError(
             "verify_card: the first argument must be the card, as the bytes that were served, as a Path or as a dict, "
             f"and is {type(document).__name__}; write verify_card(card, trust, origin=…)"
@@ -352,7 +354,7 @@ def check_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -> T
         "write verify_card(document, TrustFile('trust.toml'), origin=url), or TrustStore([TrustedKey(…)])",
     )
     store = trust.trust_store()
-    if not isinstance(policy, Policy):
+    if not isinstance(policy, (AnyKey, Threshold)):
         raise ConfigurationError(
             'policy: write named("bank"), all_of("bank", "auditor") or n_of(2, …), with the names of trust entries'
         )
@@ -369,7 +371,7 @@ def check_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -> T
 
 def _host_of_origin(origin: Origin) -> str | None:
     try:
-        return None if isinstance(origin, UnsafeAnyOrigin | OriginFromCard) else host_of(origin)
+        return None if isinstance(origin, (UnsafeAnyOrigin, OriginFromCard)) else host_of(origin)
     except (MalformedError, TypeError):
         raise ConfigurationError(
             'origin: write the URL or host from which the card was fetched, as in origin="https://agent.example.com", '
@@ -457,7 +459,7 @@ def count_signatures(
     ``failures`` go into the error. PolicyNotMetError: trusted keys have signed, but not enough parties.
     CardVerificationError: no signature counts.
     """
-    best_first = sorted(verified, key=_preference)
+    best_first = verified if len(verified) == 1 else sorted(verified, key=_preference)
     counted: list[VerifiedSignature] = []
     for policy in policies:
         if isinstance(policy, AnyKey):

@@ -115,15 +115,9 @@ def _verify_by_key(
     projection, is_whole = find_coverage(signed, forms, signature.marker, trusted.signer)
     interfaces = forms.interfaces(projection)
     _check_interfaces(interfaces, trusted.origins)
+    valid_from, valid_until = max(trusted.not_before, starts), min(trusted.not_after, expires)
     return VerifiedSignature(
-        position=position,
-        trusted=trusted,
-        projection=projection,
-        is_whole=is_whole,
-        interfaces=interfaces,
-        valid_from=max(trusted.not_before, starts),
-        valid_until=min(trusted.not_after, expires),
-        issued=signature.issued,
+        position, trusted, projection, is_whole, interfaces, valid_from, valid_until, signature.issued
     )
 
 

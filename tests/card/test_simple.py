@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from a2a_trust import TrustStore, generate_signer, sign_card
 from a2a_trust.base import strict_json
+from a2a_trust.card import simple as module
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, _are_simple_params, read_quickly
 from a2a_trust.card.simple import SimpleCard, read_simple_card
 from a2a_trust.errors import TrustError
@@ -277,7 +278,8 @@ def _changed(document: bytes, random: Random) -> bytes:
 def test_no_change_makes_the_two_ways_differ(random: Random, other: Card, data: st.DataObject, value: Any) -> None:
     """Changes of the text of a card, any card, and any value in any place of a card."""
     given: Card = card()
-    text = write(given, random) if random.random() < 0.5 else json.dumps(given, separators=(",", ":"))
+    shown = given if random.random() < 0.5 else {**given, "capabilities": {"streaming": True}}  # without numbers
+    text = write(shown, random) if random.random() < 0.5 else json.dumps(shown, separators=(",", ":"))
     for _ in range(20):
         is_right(_changed(text.encode("utf-8", "surrogatepass"), random))
     is_right(json.dumps(other).encode())
@@ -329,6 +331,37 @@ def test_programs_read_the_first_card_quickly(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("a2a_trust.card.ambiguity._simple_reader", lambda: reading)
     verify(document, trust_in(signer))
     reading.assert_called_once()
+
+
+def test_no_text_of_a_card_is_shorter_than_the_printed_one() -> None:
+    """``read_simple_card`` relies on it: a document as long as its print has no member twice, and none at a default."""
+    letters = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
+    raw = "".join(letter for letter in letters if letter >= " " and letter not in '"\\')
+    escaped = "".join(letter for letter in letters if letter not in raw[:1000] and letter < "\x7f")
+    assert len(raw) + len(escaped) == len(letters)
+    assert len(module._encode(raw)) == len(raw.encode()) + 2
+    assert len(module._encode(escaped)) == len(json.dumps(escaped)) == 2 * 7 + 6 * 27 + 2
+
+
+@walk(
+    ("old", "new"),
+    [
+        ('"name":"', '"name":"x","name":"'),
+        ('"description":"', '"description":"","description":"'),
+        ('"uri":"x:y"', '"uri":"x:y","required":false'),
+        ('"version":"', '"version":"0","version":"'),
+        ('{"protected":"e30"', '{"protected":"e30","protected":"e30"'),
+    ],
+    ids=range(5),
+)
+def test_a_printed_card_with_one_more_member_is_not_simple(old: str, new: str) -> None:
+    plain: Card = {**card(), "capabilities": {"streaming": True, "extensions": [{"uri": "x:y"}]}}
+    document = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    found = usual(document.encode())
+    assert found is not None
+    assert len(document.encode()) == len(found.payload) + module._printed_length(found.signatures)
+    assert document.count(old) > 0
+    assert usual(document.replace(old, new, 1).encode()) is None
 
 
 THREADS = """

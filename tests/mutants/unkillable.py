@@ -63,7 +63,8 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     (
         "signing/coverage.py",
         "CardForms._project",
-        "condition served.has_one_form and is_one is False",
+        "condition served.has_one_form and (form in (Form.SPEC, Form.PRUNED) or "
+        "(form is Form.PRUNED_LEGACY and served.is_printed_alike)) is False",
     ): _ONLY_TIME,
     (
         "signing/coverage.py",

@@ -20,7 +20,7 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject, Plain
 from a2a_trust.base.strict_json.pointer import Path, pointer_of, steps_to
 from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Generation, Kind, Presence
-from a2a_trust.card.view import generation_of, interface_urls
+from a2a_trust.card.view import generation_of, interface_urls, without_signatures
 from a2a_trust.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ def check_card(card: JSON) -> bool:
     """
     if type(card) is not dict:
         raise _rejection(None, f"a JSON object is needed, this is {_type_name(card)}")
-    members = {name: value for name, value in card.items() if name != "signatures"}
-    return _message("AgentCard").check_members(members, None)
+    return _message("AgentCard").check_members(without_signatures(card), None)
 
 
 def field_of(message: str, name: str) -> Field | None:

@@ -14,7 +14,7 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import DEFAULTS_0_3, SCHEME_MEMBERS, SCHEME_TYPES, Generation, proto_name
-from a2a_trust.card.view import Alternative, CardView, Interface, generation_of, read_card
+from a2a_trust.card.view import Alternative, CardView, Interface, generation_of, read_card, without_signatures
 from a2a_trust.errors import ConfigurationError, MalformedError
 
 
@@ -38,7 +38,7 @@ def merged_card(card: GivenCard) -> JSONObject:
         legacy["supportsAuthenticatedExtendedCard"] = True
     if view.requirements is not None:
         legacy["security"] = legacy_requirements(view.requirements)
-    merged = {**legacy, **{name: value for name, value in original.items() if name != "signatures"}}
+    merged = {**legacy, **without_signatures(original)}
     for member in SCHEME_MEMBERS:
         if merged.get(member):
             merged[member] = {name: scheme_in_both_shapes(scheme) for name, scheme in merged[member].items()}
@@ -117,7 +117,7 @@ class CardSecurity:
             raise ConfigurationError("security: a card of A2A 0.1 has no place for it; write the whole card yourself")
         is_current = not generation.is_legacy
         is_legacy = generation.is_legacy or "url" in original
-        added: JSONObject = {name: value for name, value in original.items() if name != "signatures"}
+        added = without_signatures(original)
         schemes = _take(added, "securitySchemes") or {}
         if not isinstance(schemes, Mapping):
             raise ConfigurationError("security: /securitySchemes of the card must be an object")

@@ -175,6 +175,13 @@ def generation_of(card: Mapping[str, JSON]) -> Generation:
     return Generation.V0_1 if "authentication" in card else Generation.V0_3
 
 
+def without_signatures(card: Mapping[str, Any]) -> JSONObject:
+    """A copy of the card without ``signatures``, in its own order."""
+    members = dict(card)
+    members.pop("signatures", None)
+    return members
+
+
 def interface_urls(card: JSONObject) -> list[tuple[str, str]]:
     """JSON pointer and URL of every interface of the card, in its order.
 

@@ -120,7 +120,7 @@ def verify_signed(claims: Mapping[str, Any], signature: str, signed: bytes, key:
 
 def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:
     """Return if the signature is by the key over the data; otherwise raise InvalidSignature or ValueError."""
-    native: Any = key.native  # whose type is that of the algorithm
+    native: Any = key.native  # of the type for its alg
     if (ecdsa := ECDSA.get(key.alg)) is not None:
         hash_alg, octets = ecdsa
         if len(signature) != 2 * octets:  # RFC 7518 3.4: r || s, each as long as the curve's order

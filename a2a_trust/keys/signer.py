@@ -97,14 +97,14 @@ class LocalSigner(HoldsSecret):
 
     def sign(self, data: bytes) -> bytes:
         """The signature over ``data`` in the form of JOSE. Source: RFC 7518 3.3 to 3.5, RFC 8037 3.1."""
-        key = self._key
-        if isinstance(key, ed25519.Ed25519PrivateKey):
-            return key.sign(data)
-        if isinstance(key, ec.EllipticCurvePrivateKey):
-            hash_alg, octets = ECDSA[self.alg]
+        key: Any = self._key  # of the type for its alg
+        alg = self.public_key.alg
+        if (ecdsa := ECDSA.get(alg)) is not None:
+            hash_alg, octets = ecdsa
             r, s = decode_dss_signature(key.sign(data, hash_alg))
             return r.to_bytes(octets, "big") + s.to_bytes(octets, "big")
-        return key.sign(data, *RSA_PADDING[self.alg])
+        signature: bytes = key.sign(data) if alg == "EdDSA" else key.sign(data, *RSA_PADDING[alg])
+        return signature
 
     def __repr__(self) -> str:
         return f"LocalSigner(alg={self.alg!r}, kid={self.kid!r})"

@@ -25,7 +25,7 @@ from a2a_trust.base.strict_json import JSON, JSONObject, Plain
 from a2a_trust.base.strict_json.jcs import canonicalize_parsed
 from a2a_trust.base.strict_json.pointer import Path, pointer_of, steps_to
 from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
-from a2a_trust.card.view import generation_of
+from a2a_trust.card.view import generation_of, without_signatures
 
 MAX_POINTERS: Final = 100
 MAX_POINTER: Final = 512
@@ -91,7 +91,7 @@ def project(
     card; without it all checks are made. ``simple``: ``card.simple`` accepts it.
     """
     generation = generation or generation_of(card)
-    members = {name: value for name, value in card.items() if name != "signatures"}
+    members = without_signatures(card)
     dropped: list[Path] = []
     meant: list[Path] = []
     if form is Form.SPEC and not generation.is_legacy:

@@ -30,7 +30,7 @@ from a2a_trust.base.workers import on_all_cores
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.card.given import GivenCard, read_given
 from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS
-from a2a_trust.card.view import interface_urls, read_card
+from a2a_trust.card.view import interface_urls, read_card, without_signatures
 from a2a_trust.errors import (
     ConfigurationError,
     FailureReason,
@@ -289,6 +289,8 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
             raise ConfigurationError(
                 f"sign_card: alg and kid of the signer {signer.kid!a} must be the same as in its public_key"
             )
+    if len(signers) == 1:
+        return
     if len({signer.kid for signer in signers}) < len(signers):
         raise ConfigurationError("sign_card: two signers have the same kid; give one of them another kid")
     if len({signer.public_key.thumbprint for signer in signers}) < len(signers):
@@ -393,11 +395,11 @@ def _full_form(original: UnambiguousCard) -> Projection:
     A card of 0.1 to 0.3 is signed as it is. SigningError: an interface has a URL that all verifiers reject.
     MalformedError: an integer that readers would round.
     """
-    members = {name: value for name, value in original.card.items() if name != "signatures"}
+    members = without_signatures(original.card)
     form, normalized = Form.SERVED if original.generation.is_legacy else Form.SPEC, tuple[str, ...]()
     if form is Form.SPEC and not original.has_one_form and (original.payload is None or original.dropped):
         members, normalized = present_members(members)
-    for pointer, url in interface_urls(members):
+    for pointer, url in original.interfaces if original.payload is not None else interface_urls(members):
         try:
             interface_host(url)
         except MalformedError as error:
@@ -491,20 +493,20 @@ def _wrong_signature(signer: Signer) -> SigningError:
 
 
 def _add_signatures(original: JSONObject, members: JSONObject, signatures: list[JSON]) -> JSONObject:
-    """The signed card, in the order of the original; without ``signatures`` there, they come last."""
+    """The signed card, in the order of the original, which ``members`` has. New ``signatures`` come last."""
     if len(signatures) > MAX_SIGNATURES:
         raise SigningError(
             f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers reject; remove some of them, "
             "or sign with fewer keys"
         )
     signed = {**members, "signatures": signatures}
-    return {name: signed[name] for name in dict.fromkeys((*original, "signatures")) if name in signed}
+    return {name: signed[name] for name in original if name in signed} if "signatures" in original else signed
 
 
 def _check_result(signed: SignedCard, original: UnambiguousCard) -> None:
     """Step 7 of ``sign_card``. The result is read again, unless it is a simple card whose members print ``payload``."""
     document = orjson.dumps(signed.card)
-    members = {name: value for name, value in signed.card.items() if name != "signatures"}
+    members = without_signatures(signed.card)
     is_simple = original.payload is not None and original.is_plain and len(document) <= MAX_BYTES
     if not is_simple or canonicalize_parsed(members, plain=original.is_plain) != signed.payload:
         check_served(read_quickly(document), signed)

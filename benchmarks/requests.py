@@ -234,8 +234,8 @@ def rows_served(setting: Setting) -> Iterator[Row]:
     """Processor time of uvicorn per request over a connection that stays open."""
     text = _call({"text": "Words of a long question. " * 72})
     for title, body, names, target in (
-        ("GET", b"", tuple(GUARDS), 1.25),
-        (f"POST of {len(text):,} bytes", text, _TAKES_BODIES, 1.35),
+        ("GET", b"", tuple(GUARDS), 1.4),
+        (f"POST of {len(text):,} bytes", text, _TAKES_BODIES, 1.6),
     ):
         with ExitStack() as stack:
             contenders = [

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -74,13 +75,13 @@ def read_url(text: str) -> Url:
     """The parts of a URL; MalformedError if two readers could read it differently."""
     if len(text) > MAX_URL or not _VISIBLE.fullmatch(text):
         raise MalformedError("URL: too long, or with blanks, backslashes, control or non-ASCII characters")
-    match = _URL.fullmatch(text)
-    host = None if match is None else _in_one_spelling(match["host"].lower())
-    port = None if match is None or match["port"] is None else int(match["port"])
-    if match is None or host is None or not (port is None or 1 <= port <= 65535):
-        raise MalformedError("URL: ambiguous host or port; write https://host/path or host:port")
-    scheme = match["scheme"] or ""
-    return Url(scheme.lower(), host, port, match["path"] or "", match["query"], match["fragment"])
+    if (match := _URL.fullmatch(text)) is not None:
+        scheme, authority, digits, path, query, fragment = match.groups()
+        host = _in_one_spelling(authority.lower())
+        port = None if digits is None else int(digits)
+        if host is not None and (port is None or 1 <= port <= 65535):
+            return Url((scheme or "").lower(), host, port, path or "", query, fragment)
+    raise MalformedError("URL: ambiguous host or port; write https://host/path or host:port")
 
 
 def read_host(text: str) -> str:
@@ -96,6 +97,7 @@ def read_host(text: str) -> str:
     return host
 
 
+@lru_cache(maxsize=1024)  # the URLs of a card have few hosts
 def _in_one_spelling(host: str) -> str | None:
     if not _HOST.fullmatch(host):
         return None

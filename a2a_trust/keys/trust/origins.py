@@ -22,7 +22,6 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, Final
 
-from a2a_trust.base.net.addresses import address_of
 from a2a_trust.base.net.urls import Url, read_host, read_url
 from a2a_trust.errors import ConfigurationError, MalformedError
 
@@ -62,8 +61,7 @@ def origin_of(url: str) -> str:
 
 
 def _is_mapped(host: str) -> bool:
-    address = address_of(host)
-    return isinstance(address, IPv6Address) and address.ipv4_mapped is not None
+    return host.startswith("[") and IPv6Address(host[1:-1]).ipv4_mapped is not None
 
 
 def interface_host(url: str) -> str:
@@ -141,9 +139,7 @@ class Origins:
 
     def covers(self, host: str) -> bool:
         """Whether the host, in the form that ``host_of`` returns, is among these."""
-        return host in self._exact or any(
-            host.endswith(suffix) and len(host) > len(suffix) for suffix in self._suffixes
-        )
+        return host in self._exact or (host.endswith(self._suffixes) and not host.startswith("."))
 
     def __repr__(self) -> str:
         return f"Origins({', '.join(map(repr, self.patterns))})"

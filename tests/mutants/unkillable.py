@@ -58,6 +58,7 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
         "signature.algorithm is None or signature.algorithm.name != trusted.key.alg  ->  "
         "signature.algorithm.name != trusted.key.alg",
     ): "an unknown algorithm has no candidates; for the type checker",
+    ("signing/signature.py", "parse_signature", "condition unprotected is not None is True"): _ONLY_TIME,
     ("signing/coverage.py", "CardForms.signed_by", "condition asked not in self._signed is True"): _ONLY_TIME,
     ("signing/coverage.py", "CardForms._project", "condition made is None is True"): _ONLY_TIME,
     (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json.jcs import canonicalize, canonicalize_received
 from a2a_trust.card.schema import MESSAGES, Kind, Presence, proto_name
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING, unprotected_members
+from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING, shows_whole, unprotected_members
 from a2a_trust.signing.forms import (
     MAX_POINTER,
     MAX_POINTERS,
@@ -294,6 +294,28 @@ def test_members_that_a2a_python_0_3_reads_alike_without_them_are_not_unprotecte
     ):
         changed = {**card, **changes}
         assert unprotected_members(changed, project(changed, Form.V0_3_PYTHON)) == expected
+
+
+@walk(
+    ("changes", "expected"),
+    [
+        ({}, False),
+        ({"security": None}, False),  # null is no value that a pruner dropped: readers take it for absent
+        ({"security": [{"key": []}]}, True),
+        ({"security": []}, True),
+        ({"skills": [None]}, False),
+        ({"skills": [{"id": "a", "tags": []}]}, True),
+        ({"skills": [{"id": "a", "tags": ["b"]}]}, False),
+        ({"skills": [{"id": "a", "tags": [""]}]}, True),
+        ({"capabilities": None}, False),
+        ({"x-vendor": {}}, False),
+    ],
+    ids=repr,
+)
+def test_an_empty_value_of_a_known_member_shows_that_nothing_was_pruned(changes: Card, expected: bool) -> None:
+    plain = {"url": "https://old.example.com/a2a", "capabilities": {"streaming": True}, "security": [{"key": ["a"]}]}
+    card: Card = {**plain, **changes}
+    assert shows_whole(project(card, Form.SERVED)) is expected
 
 
 @walk("form", Form)

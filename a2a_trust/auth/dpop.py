@@ -34,7 +34,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, Invali
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
-from a2a_trust.keys.jws import read_header, verify_compact
+from a2a_trust.keys.jws import read_header, verify_signed
 
 MAX_PROOF: Final = 8192
 MAX_JTI: Final = 512
@@ -171,7 +171,7 @@ class DPoP:
         key = self._key(protected, jkt)
         payload = base64url.decode(encoded, "payload")
         try:
-            verify_compact(signed, signature, key)
+            verify_signed(read_header(protected), signature, signed.encode("ascii"), key)
         except InvalidSignatureError:
             raise _proof_error("the signature is not by the key in its header") from None
         claims = strict_json.parse(payload, what="claims", max_bytes=MAX_PROOF)

@@ -27,7 +27,7 @@ from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.discovery import IssuerKeys, KeySource
 from a2a_trust.auth.principal import CredentialKind, Identity, KeyBinding, TokenBinding
@@ -55,7 +55,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import read_header, verify_compact
+from a2a_trust.keys.jws import read_header, verify_signed
 
 MAX_TOKEN: Final = 16_384
 """The longest token, in characters."""
@@ -153,10 +153,12 @@ class JwtVerifier(ClaimsVerifier):
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
         digest = sha256(credential.encode()).digest()
-        known = self._valid.entry(digest)
-        if known is not None and known[1] <= now < known[2] and known[5] == self._keys.generation:
-            return known[0]
         generation = self._keys.generation  # before the key: if a key is lost meanwhile, the result is not used again
+        known = self._valid.entry(digest)
+        if known is not None:
+            identity, since, until, _, _, made_in = known
+            if since <= now < until and made_in == generation:
+                return identity
         try:
             token = read_token(credential)  # 1
             claims, text = strict_json.read_members(token.payload, what="claims")  # with rounded numbers
@@ -189,9 +191,10 @@ class JwtVerifier(ClaimsVerifier):
         if len(credential) > MAX_TOKEN or not credential.isascii():
             return None
         known = self._valid.entry(sha256(credential.encode()).digest())
-        if known is not None and known[1] <= now < known[2] and known[5] == self._keys.generation:
-            return known[0]
-        return None
+        if known is None:
+            return None
+        identity, since, until, _, _, generation = known
+        return identity if since <= now < until and generation == self._keys.generation else None
 
     def _check_origin(self, token: SignedToken, claims: JSONObject) -> None:
         """Rules 2 and 3."""
@@ -271,6 +274,7 @@ class SignedToken(NamedTuple):
     signed: str
     payload: bytes
     signature: str
+    header: Mapping[str, Any]
     kid: str | None
     kty: str
     typ: str
@@ -284,7 +288,7 @@ class SignedToken(NamedTuple):
         if not key.is_valid_at(now):
             raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
         try:
-            verify_compact(self.signed, self.signature, key)
+            verify_signed(self.header, self.signature, self.signed.encode("ascii"), key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
 
@@ -300,8 +304,8 @@ def read_token(text: str) -> SignedToken:
 
 
 @lru_cache(maxsize=128)
-def _read_header(protected: str) -> tuple[str | None, str, str]:
-    """``kid``, the key type of ``alg``, and ``typ`` in lower case and without ``application/``.
+def _read_header(protected: str) -> tuple[Mapping[str, Any], str | None, str, str]:
+    """The header, ``kid``, the key type of ``alg``, and ``typ`` in lower case and without ``application/``.
 
     One issuer's tokens have few different headers; each is checked once.
     """
@@ -314,7 +318,7 @@ def _read_header(protected: str) -> tuple[str | None, str, str]:
         raise InvalidCredentialsError("token: kid is not a string")
     if type(typ) is not str:
         raise InvalidCredentialsError("token: typ is not a string")
-    return kid, algorithm.kty, typ.lower().removeprefix("application/")
+    return header, kid, algorithm.kty, typ.lower().removeprefix("application/")
 
 
 def _exact_claims(payload: bytes, claims: JSON, text: bytes) -> JSONObject:

@@ -99,13 +99,8 @@ def verify_jws(
     return claims
 
 
-def verify_compact(signed: str, signature: str, key: PublicKey) -> None:
-    """As ``verify_jws``, for the compact serialization: ``signed`` is its text before the last dot (RFC 7515 7.1)."""
-    verify_signed(read_header(signed.partition(".")[0]), signature, signed.encode("ascii"), key)
-
-
 def verify_signed(claims: Mapping[str, Any], signature: str, signed: bytes, key: PublicKey) -> None:
-    """As ``verify_jws``, for a header that ``read_header`` has read, and the signing input that it begins."""
+    """As ``verify_jws``, for a header that ``read_header`` has read. ``signed`` is the signing input with it."""
     algorithm = algorithm_of(claims["alg"])
     if algorithm is None or algorithm.name != key.alg:
         raise InvalidSignatureError(f"the header's alg is not {key.alg}, the algorithm of the key")
@@ -120,7 +115,7 @@ def verify_signed(claims: Mapping[str, Any], signature: str, signed: bytes, key:
 
 def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:
     """Return if the signature is by the key over the data; otherwise raise InvalidSignature or ValueError."""
-    native: Any = key.native  # of the type for its alg
+    native: Any = key.native  # of the kind that its alg names: an object of another kind takes none of these arguments
     if (ecdsa := ECDSA.get(key.alg)) is not None:
         hash_alg, octets = ecdsa
         if len(signature) != 2 * octets:  # RFC 7518 3.4: r || s, each as long as the curve's order

@@ -24,7 +24,7 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON
 from a2a_trust.errors import InvalidCredentialsError, InvalidSignatureError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import verify_compact
+from a2a_trust.keys.jws import verify_signed
 from a2a_trust.keys.signer import Signer, sign_jwt
 from a2a_trust.keys.trust.origins import host_of
 
@@ -73,7 +73,7 @@ def verify_push_token(
         raise InvalidCredentialsError(f"push token: typ is not {TYPE}")
     for key in keys:
         with suppress(InvalidSignatureError):
-            verify_compact(token.signed, token.signature, key)
+            verify_signed(token.header, token.signature, token.signed.encode("ascii"), key)
             break
     else:
         raise InvalidCredentialsError("push token: it is not signed by a key that is trusted for the agent now")

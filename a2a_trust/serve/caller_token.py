@@ -22,7 +22,7 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.cache import BoundedCache
 from a2a_trust.errors import InvalidCredentialsError, InvalidSignatureError, MalformedError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import verify_compact
+from a2a_trust.keys.jws import verify_signed
 from a2a_trust.keys.signer import sign_jwt
 from a2a_trust.middleware.protection import SigningKeys
 
@@ -125,7 +125,7 @@ def verify_caller_token(
         key = next((each for each in keys if each.kid == read.kid and each.is_valid_at(now)), None)
         if key is None:
             raise InvalidCredentialsError("caller token: its key is unknown, revoked or expired")
-        verify_compact(read.signed, read.signature, key)
+        verify_signed(read.header, read.signature, read.signed.encode("ascii"), key)
         _, until = moments_of(claims, now, _SKEW)
         if until is None or until - claims.get("iat", 0) > LIFETIME or type(claims.get("sub")) is not str:
             raise InvalidCredentialsError("caller token: its times or its sub are wrong")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.keys.jws import verify_compact
+from a2a_trust.keys.jws import verify_signed
 from tests.auth.test_jwt import ED, NOW, Keys, claims, token, verifier
 from tests.tiers import IS_LONG_FORM
 
@@ -24,11 +24,11 @@ def verifications(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by one with every signature that is verified, by the real function."""
     verified: list[str] = []
 
-    def counted(signed: str, *rest: Any) -> None:
-        verified.append(signed)
-        verify_compact(signed, *rest)
+    def counted(header: Any, signature: str, *rest: Any) -> None:
+        verified.append(signature)
+        verify_signed(header, signature, *rest)
 
-    monkeypatch.setattr("a2a_trust.auth.jwt.verify_compact", counted)
+    monkeypatch.setattr("a2a_trust.auth.jwt.verify_signed", counted)
     return verified
 
 

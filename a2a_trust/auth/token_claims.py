@@ -204,12 +204,15 @@ def actors_of(claims: Mapping[str, Any], issuer: str) -> tuple[Actor, ...]:
     return tuple(actors)
 
 
+_OF_MOMENTS: Final = frozenset({int, float, type(None)})
+
+
 def moments_of(claims: Mapping[str, Any], now: float, skew: float) -> tuple[float, float | None]:
     """From when and until when (None: always) a token is valid; InvalidCredentialsError: it is not valid ``now``."""
     exp, nbf, iat = claims.get("exp"), claims.get("nbf"), claims.get("iat")
-    for name, moment in (("exp", exp), ("nbf", nbf), ("iat", iat)):
-        if moment is not None and type(moment) is not int and type(moment) is not float:
-            raise InvalidCredentialsError(f"token: {name} is not a number")
+    if not _OF_MOMENTS.issuperset((type(exp), type(nbf), type(iat))):
+        wrong = next(name for name in ("exp", "nbf", "iat") if type(claims.get(name)) not in _OF_MOMENTS)
+        raise InvalidCredentialsError(f"token: {wrong} is not a number")
     if exp is not None and exp <= now:
         raise InvalidCredentialsError("token: it has expired")
     good_from = max(nbf or 0, iat or 0) - skew
@@ -221,9 +224,6 @@ def moments_of(claims: Mapping[str, Any], now: float, skew: float) -> tuple[floa
 def shorten(value: object) -> str:
     """A claim for the audit trail, escaped and cut, because a caller may have chosen it."""
     return json.dumps(value, default=repr)[:200]
-
-
-_NO_SCOPE: Final = frozenset({""})
 
 
 class ScopeClaims:
@@ -258,7 +258,7 @@ class ScopeClaims:
                 value = value[step]
             else:
                 words += _words(value, name)
-        return frozenset(words) - _NO_SCOPE
+        return frozenset(filter(None, words))
 
     @staticmethod
     def _by_function(function: _ScopesFunction, claims: Mapping[str, Any]) -> frozenset[str]:
@@ -269,7 +269,7 @@ class ScopeClaims:
             raise InvalidCredentialsError(f"token: scopes_from raised {type(error).__name__}") from None
         if scopes is None or not all(type(scope) is str for scope in scopes):
             raise InvalidCredentialsError("token: scopes_from did not return a list of strings")
-        return scopes - _NO_SCOPE
+        return scopes - {""}
 
 
 def _path_of(name: str) -> tuple[str, ...]:

@@ -6,24 +6,19 @@ for example by a requirement without scopes. Then each key signs twice: the full
 
 A card of 0.1 to 0.3 is signed as it is. Its companion is in the form of a2a-python 0.3, never in the pruned form, which
 has neither ``url`` nor ``security``.
-
-To know whether a card has to be signed again, it is signed now, and compared with the result, except for moments and
-the bytes of signatures. So every choice of signing counts: keys, algorithms, companions, ``jku``, dropped members.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
-from math import inf
 from typing import Any, Final, Literal
 
 import orjson
 
-from a2a_trust.base.dates import CLOCK_SKEW, date_of, seconds
+from a2a_trust.base.dates import seconds
 from a2a_trust.base.strict_json import JSON, MAX_BYTES, JSONObject
 from a2a_trust.base.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 from a2a_trust.base.workers import on_all_cores
@@ -33,7 +28,6 @@ from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_ME
 from a2a_trust.card.view import interface_urls, read_card, without_signatures
 from a2a_trust.errors import (
     ConfigurationError,
-    FailureReason,
     InvalidSignatureError,
     MalformedError,
     SigningError,
@@ -41,16 +35,12 @@ from a2a_trust.errors import (
     with_option,
 )
 from a2a_trust.keys import base64url
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import signing_input, verify_jws, verify_signed
+from a2a_trust.keys.jws import signing_input, verify_signed
 from a2a_trust.keys.signer import LocalSigner, Signer
-from a2a_trust.keys.trust.origins import UnsafeAnyOrigin, interface_host, url_of
-from a2a_trust.keys.trust.store import TrustedKey, TrustStore
+from a2a_trust.keys.trust.origins import interface_host, url_of
 from a2a_trust.signing.a2a_python import members_unread_in_0_3, rewritten_members
-from a2a_trust.signing.coverage import unprotected_members
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten
 from a2a_trust.signing.signature import MAX_SIGNATURES, Signature, content_type, parse_signature
-from a2a_trust.signing.verify_signature import verify_signatures
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
 """Form of a companion -> the SDKs that it is for."""
@@ -418,7 +408,7 @@ def _keep_others(
 ) -> list[JSON]:
     """The signatures of others. If dropping members may break them, SigningError, or none with ``drop_broken``."""
     kids = {signer.kid for signer in signers}
-    others = [entry for entry in entries if (each := _signature_in(entry)) is None or each.kid not in kids]
+    others = [entry for entry in entries if (each := signature_in(entry)) is None or each.kid not in kids]
     if not others or not normalized:
         return others
     if not drop_broken:
@@ -430,7 +420,7 @@ def _keep_others(
     return []
 
 
-def _signature_in(entry: JSON) -> Signature | None:
+def signature_in(entry: JSON) -> Signature | None:
     try:
         return parse_signature(entry)
     except MalformedError:
@@ -443,6 +433,8 @@ def _choose_companion(
     """The form for the companion (None without one), sentences about SDKs that reject the card, ``withheld_for``."""
     if original.has_one_form and not full.generation.is_legacy:
         return None, (), ()
+    from a2a_trust.signing.coverage import unprotected_members  # with the trust store, which most cards do not need
+
     form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
     rejections: tuple[str, ...] = ()
     if rewritten := rewritten_members(full.members):
@@ -520,123 +512,3 @@ def check_served(served: UnambiguousCard, signed: SignedCard) -> None:
         payload = project(served.card, form, generation=served.generation, plain=served.is_plain).payload
     if (payload, served.signatures) != (signed.payload, signed.card["signatures"]):
         raise SigningError("the signed card differs from the card that was given; nothing was signed")
-
-
-def _check_as_readers(signed: UnambiguousCard, payload: bytes, signers: Sequence[Signer], now: float) -> None:
-    """Verify a signed card as its readers will; SigningError if a signer did not sign it, or not this ``payload``."""
-    trust = _trusting(tuple([signer.public_key for signer in signers]))
-    verified, failures = verify_signatures(signed, trust, None, now)
-    for signer in signers:
-        thumbprint = signer.public_key.thumbprint
-        payloads = [each.projection.payload for each in verified if each.trusted.key.thumbprint == thumbprint]
-        if not payloads:
-            kid, reasons = ascii(signer.kid[:64])[1:-1], (FailureReason.BAD_SIGNATURE, FailureReason.MALFORMED)
-            if any(each.kid == kid and each.reason in reasons for each in failures):
-                raise _wrong_signature(signer)
-            raise SigningError(f"the signed card does not verify: {shorten(map(str, failures), '; ')}")
-        if payload not in payloads:
-            raise SigningError("the signed card differs from the card that was given; nothing was signed")
-
-
-@lru_cache(maxsize=64)
-def _trusting(keys: tuple[PublicKey, ...]) -> TrustStore:
-    return TrustStore(TrustedKey(key=key, origins=UnsafeAnyOrigin()) for key in keys)
-
-
-_MEMBERS: Final = frozenset({"protected", "signature"})
-"""The members of an entry that ``sign_card`` makes. Others are not signed, and signing again removes them."""
-
-
-def reason_to_sign(
-    document: bytes,
-    card: JSONObject,
-    signed: SignedCard,
-    signers: Sequence[Signer],
-    *,
-    now: float,
-    until: float,
-    read: Reader = read_quickly,
-) -> str | None:
-    """The reason for which ``card`` has to be signed again, for people; None if it need not be signed.
-
-    ``document`` is the text of ``card``, and ``signed`` is the result of ``sign_card`` now. Each signature by
-    ``signers`` in ``signed`` must be in ``card``, too: by the same key, with the same protected header, over this
-    card. Only the moments may differ: ``exp`` must be after ``until`` (seconds since the epoch), and not later than in
-    ``signed``, apart from a clock that is slow. All other members, and the signatures of others, must be equal in both.
-    """
-    if signed.normalized:
-        return f"signing drops {shorten(signed.normalized)}"
-    old, kept = _split(card.get("signatures"), signers)
-    new, _ = _split(signed.card["signatures"], signers)
-    if len(kept) + len(new) != len(_as_list(signed.card["signatures"])) or signed.discarded:
-        return "signing removes entries of signatures"
-    for wanted in new:
-        found = [each for each in old if _without_moments(each) == _without_moments(wanted)]
-        if not found:
-            return _why_missing(wanted, old)
-        if reason := _why_outdated(found[0], wanted, signed, signers, until):
-            return reason
-    if signed.withheld_for and any(each.is_companion for each in old):
-        return (
-            f"it has a companion signature that does not protect {', '.join(signed.withheld_for)}; signing removes it, "
-            "or keeps it with --companion"
-        )
-    if len(old) != len(new):
-        return f"it has signatures by {', '.join(sorted({each.kid for each in old}))} that signing removes"
-    try:
-        _check_as_readers(read(document), signed.payload, signers, now)
-    except SigningError as error:
-        return str(error)
-    return None
-
-
-def _split(entries: JSON, signers: Sequence[Signer]) -> tuple[list[Signature], list[JSON]]:
-    """The signatures that name these signers, as they make them, and the other entries."""
-    kids, ours, others = {signer.kid for signer in signers}, list[Signature](), list[JSON]()
-    for entry in _as_list(entries):
-        signature = _signature_in(entry)
-        if signature is not None and signature.kid in kids and type(entry) is dict and entry.keys() == _MEMBERS:
-            ours.append(signature)
-        else:
-            others.append(entry)
-    return ours, others
-
-
-def _as_list(entries: JSON) -> list[JSON]:
-    return entries if type(entries) is list else []
-
-
-def _without_moments(signature: Signature) -> tuple[bytes, bool]:
-    header: dict[str, Any] = {name: value for name, value in signature.header.items() if name not in ("iat", "exp")}
-    return canonicalize(header), "iat" in signature.header
-
-
-def _why_missing(wanted: Signature, old: list[Signature]) -> str:
-    if not any(each.kid == wanted.kid for each in old):
-        return f"not signed by {wanted.kid}"
-    if wanted.is_companion:
-        return f"the companion signature by {wanted.kid} is missing"
-    return f"its signature by {wanted.kid} has other settings than the ones asked for now"
-
-
-def _why_outdated(
-    signature: Signature, wanted: Signature, signed: SignedCard, signers: Sequence[Signer], until: float
-) -> str | None:
-    """The reason for which a signature with the header of the wanted one is not that signature; None if it is."""
-    payload = signed.payload
-    if signed.companion is not None and wanted.is_companion:
-        payload = project(signed.card, signed.companion).payload
-    key = next(signer.public_key for signer in signers if signer.kid == signature.kid)
-    try:
-        verify_jws(protected=signature.protected, payload=payload, signature=signature.signature, key=key)
-    except (InvalidSignatureError, MalformedError):
-        return (
-            f"its signature by {signature.kid} is wrong: the card was changed after signing, or the key is another one"
-        )
-    end = signature.header.get("exp", inf)
-    if end <= until:
-        return f"its signature by {signature.kid} expires at {date_of(end)}"
-    if end > wanted.header.get("exp", inf) + CLOCK_SKEW:
-        when = "never expires" if end == inf else f"expires at {date_of(end)}"
-        return f"its signature by {signature.kid} {when}, later than asked"
-    return None

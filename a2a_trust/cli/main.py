@@ -53,8 +53,13 @@ exit codes:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit code. While it runs, SIGTERM and SIGHUP end it as Ctrl-C does."""
+    """Run the command and return its exit code. While it runs, SIGTERM and SIGHUP end it as Ctrl-C does.
+
+    Without ``argv`` the process is the command's own, and its modules are not searched for garbage any more.
+    """
     arguments = sys.argv[1:] if argv is None else argv
+    if argv is None:
+        gc.freeze()  # the search at the end takes a tenth of --help
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks must not end a command
@@ -66,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
             _flush()
             return options
         with _end_on_signals(came):
-            code = _run(options)
+            code = _run(options, owns_process=argv is None)
             _flush()
     except BaseException as error:
         if came or isinstance(error, KeyboardInterrupt):
@@ -154,15 +159,18 @@ def _options(arguments: list[str]) -> argparse.Namespace | int:
         return end.code if isinstance(end.code, int) else 2
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, *, owns_process: bool) -> int:
     name = f"a2a_trust.cli.{options.command.replace('-', '_')}"
     if name not in sys.modules:  # modules stay: to search them for garbage takes a sixth of signing a card
+        collects = gc.isenabled()
         gc.disable()
         try:
             import_module(name)
         finally:
-            gc.freeze()
-            gc.enable()
+            if owns_process:
+                gc.freeze()
+            if collects:
+                gc.enable()
     command = sys.modules[name]
     from a2a_trust.cli.report import run_and_report, show_log
 
@@ -304,7 +312,13 @@ def _parser(*called: str) -> _Parser:
         action=_PrintCompletion,
         help="print a script that completes commands, options and files in this shell, and exit",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar=f"{{{','.join(COMMANDS)}}}")
+    # A command of the list is never called. To make a parser for each one would take a tenth of --help.
+    commands = parser.add_subparsers(  # type: ignore[call-overload]
+        dest="command",
+        required=True,
+        metavar=f"{{{','.join(COMMANDS)}}}",
+        parser_class=_Parser if called else lambda **_: parser,
+    )
     for name, (summary, add_arguments) in COMMANDS.items():
         if name in called:
             add_arguments(commands.add_parser(name, help=summary, description=summary))

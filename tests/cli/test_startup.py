@@ -37,6 +37,21 @@ def test_signing_loads_nothing_heavy(card: Path, key: Path, tmp_path: Path) -> N
     assert not modules & {*HEAVY, "logging", "msgspec"}
 
 
+def test_signing_loads_nothing_that_verifies_cards(card: Path, key: Path, tmp_path: Path) -> None:
+    """Policies, the trust store and what verifies with them are for --if-needed only."""
+    verifying = {
+        f"a2a_trust.{name}"
+        for name in ("keys.trust.store", "keys.trust.policy", "signing.verify_signature", "signing.renewal")
+    }
+    for arguments, expected in (["-o", "signed.json"], set()), (["--if-needed"], verifying):
+        script = SCRIPT.replace('name.split(".")[0]', "name")
+        done = subprocess.run(
+            [sys.executable, "-c", script, "card.json", "--key", "key.pem", *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        assert verifying & {*done.stderr.rpartition("LOADED ")[2].split()} == expected, arguments
+
+
 def test_verifying_a_file_loads_no_network(card: Path, key: Path, tmp_path: Path) -> None:
     (tmp_path / "key.pub").write_bytes(load_private_key(key).public_key.to_pem())
     loaded("card.json", "--key", "key.pem", cwd=tmp_path)
@@ -46,6 +61,41 @@ def test_verifying_a_file_loads_no_network(card: Path, key: Path, tmp_path: Path
         assert not modules & {*HEAVY, "anyio", "httpcore", "msgspec", "sqlite3"}
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_a_program_that_calls_the_command_keeps_its_collector(*, collects: bool, tmp_path: Path) -> None:
+    """Also when the command cannot be imported."""
+    (tmp_path / "card.json").write_text("{}")
+    program = f"""
+import gc, sys
+from a2a_trust.cli.main import main
+{"gc.enable" if collects else "gc.disable"}()
+codes = [int(main(arguments)) for arguments in (["--help"], ["lint", "card.json"])]
+sys.modules["a2a_trust.cli.trusted"] = None
+try:
+    main(["verify", "card.json", "--any-origin", "--jwks", "keys.json"])
+except ImportError:
+    codes.append("missing")
+print("AFTER", codes, gc.isenabled(), gc.get_freeze_count())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == f"AFTER [0, 1, 'missing'] {collects} 0"
+
+
+def test_the_own_process_of_a_command_searches_no_modules_for_garbage(tmp_path: Path) -> None:
+    program = """
+import atexit, gc, sys
+from a2a_trust.cli.main import main
+atexit.register(lambda: print("AFTER", gc.isenabled(), gc.get_freeze_count() > 5_000))
+sys.exit(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "AFTER True True"
+
+
 EACH = """
 import sys
 from a2a_trust.cli.main import main
@@ -53,6 +103,10 @@ for arguments in ARGUMENTS:
     code = main(arguments)
     print("LOADED", " ".join(arguments), code, *sorted(sys.modules), sep="\\t")
 """
+
+
+#: ``--no-such-option`` looks for similar ones.
+_UNUSED_BY_HELP = {"--help": ("typing", "pathlib", "shutil", "difflib"), "--no-such-option": ()}
 
 
 @pytest.mark.parametrize("mistake", ["--help", "--no-such-option"])
@@ -74,7 +128,9 @@ def test_help_and_mistakes_load_nothing_that_works(mistake: str) -> None:
     for _, arguments, code, *modules in lines:
         assert code == ("0" if mistake == "--help" else "2"), arguments
         assert "argparse" in modules
-        assert not {*modules} & {*HEAVY, "cryptography", "orjson", "json", "sqlite3"}, arguments
+        assert not {*modules} & {*HEAVY, "cryptography", "orjson", "json", "sqlite3", *_UNUSED_BY_HELP[mistake]}, (
+            arguments
+        )
         assert {name for name in modules if name.startswith("a2a_trust")} == ours, arguments
 
 

@@ -9,7 +9,6 @@ Only --if-needed and --check import this: verification with the trust store take
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import inf
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.errors import InvalidSignatureError, MalformedError
-from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
@@ -73,18 +71,13 @@ def reason_to_sign(
 
 def _why_unverified(served: UnambiguousCard, payload: bytes, signers: Sequence[Signer], now: float) -> str | None:
     """The reason for which readers do not find this ``payload``, signed by each signer; None if they do."""
-    trust = _trusting(tuple([signer.public_key for signer in signers]))
+    trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
     verified, failures = verify_signatures(served, trust, None, now)
     for signer in signers:
         thumbprint = signer.public_key.thumbprint
         if payload not in [each.projection.payload for each in verified if each.trusted.key.thumbprint == thumbprint]:
             return f"the signed card does not verify: {shorten(map(str, failures), '; ') or 'it was changed'}"
     return None
-
-
-@lru_cache(maxsize=64)
-def _trusting(keys: tuple[PublicKey, ...]) -> TrustStore:
-    return TrustStore(TrustedKey(key=key, origins=UnsafeAnyOrigin()) for key in keys)
 
 
 def _split(entries: JSON, signers: Sequence[Signer]) -> tuple[list[Signature], list[JSON]]:

@@ -51,6 +51,8 @@ class HeaderPlace:
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
+    """The name of a parameter or a cookie, whose value is the key."""
+
     kind: ClassVar[str]
     name: str
 

@@ -67,12 +67,16 @@ class OAuth2Scheme:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIdConnectScheme:
+    """OpenID Connect, with the URL of its provider's metadata."""
+
     name: str
     discovery_url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutualTlsScheme:
+    """Client certificates."""
+
     name: str
 
 

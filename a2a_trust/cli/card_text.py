@@ -20,8 +20,7 @@ _BETWEEN: Final = re.compile(r"[ \t\r\n,:]*")
 _DECODER: Final = json.JSONDecoder()
 
 
-@dataclass(frozen=True, slots=True)
-class _MemberText:
+class _MemberText(NamedTuple):
     """The text of one member of the outermost object: blanks, name, colon with blanks, value, blanks."""
 
     lead: str

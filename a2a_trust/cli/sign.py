@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.files.atomic import FileToWrite, Over, flush_folder
@@ -109,8 +109,7 @@ class _Status(StrEnum):
     """It could be signed, but another card could not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class _Job(NamedTuple):
     """How all cards are signed: ``claims`` come from ``make_claims``.
 
     A signature that expires before ``until`` has to be made again.

@@ -7,8 +7,7 @@ removed as a whole, so all pointers stay valid in the card.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject
@@ -26,8 +25,7 @@ _MAX_ERRORS: Final = 50
 """The largest number of errors: a document with more is not a card."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(NamedTuple):
     """A card for lint.
 
     - ``card``: the whole card, unchecked; {} if ``unreadable`` says why there is no card.

@@ -57,8 +57,7 @@ class Problem(NamedTuple):
 _Check: TypeAlias = Callable[[Subject], Iterator[Problem]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule. ``section`` is of A2A 1.0.1; ``is_fixable``: ``fix_card`` fixes it, and no meaning changes."""
 
     id: str

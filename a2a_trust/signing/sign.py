@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -48,8 +48,7 @@ _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-
 _REQUIREMENTS: Final = frozenset({*REQUIREMENT_MEMBERS, "authentication"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
+class Arguments(NamedTuple):
     """The names of arguments in notes; the command line writes the names of its options instead."""
 
     companion: str = "companion=True"

@@ -50,8 +50,8 @@ def reason_to_sign(
     if signed.normalized:
         return f"signing drops {shorten(signed.normalized)}"
     old, kept = _split(card.get("signatures"), signers)
-    new, _ = _split(signed.card["signatures"], signers)
-    if len(kept) + len(new) != len(_as_list(signed.card["signatures"])) or signed.discarded:
+    new, others = _split(signed.card["signatures"], signers)
+    if len(kept) != len(others) or signed.discarded:
         return "signing removes entries of signatures"
     for wanted in new:
         found = [each for each in old if _without_moments(each) == _without_moments(wanted)]
@@ -83,17 +83,13 @@ def _why_unverified(served: UnambiguousCard, payload: bytes, signers: Sequence[S
 def _split(entries: JSON, signers: Sequence[Signer]) -> tuple[list[Signature], list[JSON]]:
     """The signatures that name these signers, as they make them, and the other entries."""
     kids, ours, others = {signer.kid for signer in signers}, list[Signature](), list[JSON]()
-    for entry in _as_list(entries):
+    for entry in entries if type(entries) is list else ():
         signature = signature_in(entry)
         if signature is not None and signature.kid in kids and type(entry) is dict and entry.keys() == _MEMBERS:
             ours.append(signature)
         else:
             others.append(entry)
     return ours, others
-
-
-def _as_list(entries: JSON) -> list[JSON]:
-    return entries if type(entries) is list else []
 
 
 def _without_moments(signature: Signature) -> tuple[bytes, bool]:

@@ -53,13 +53,10 @@ exit codes:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit code. While it runs, SIGTERM and SIGHUP end it as Ctrl-C does.
-
-    Without ``argv`` the process is the command's own, and its modules are not searched for garbage any more.
-    """
+    """Run the command and return its exit code. While it runs, SIGTERM and SIGHUP end it as Ctrl-C does."""
     arguments = sys.argv[1:] if argv is None else argv
-    if argv is None:
-        gc.freeze()  # the search at the end takes a tenth of --help
+    if argv is None:  # the process is ours: to search its modules for garbage at the end takes a tenth of --help
+        gc.freeze()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks must not end a command

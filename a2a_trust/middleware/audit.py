@@ -282,8 +282,6 @@ def _log_rejected(
 
 @dataclass(slots=True)
 class _Repeats:
-    """How often one cause came again since it was logged, and when that is logged."""
-
     detail: str
     ends: float
     repeats: int = 0

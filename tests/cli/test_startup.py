@@ -63,12 +63,12 @@ def test_verifying_a_file_loads_no_network(card: Path, key: Path, tmp_path: Path
 
 RENDERED = """
 import sys
-from a2a_trust import protect
 from a2a_trust.cli.main import main
 main(["card.json", "--key", "key.pem"])
 classes = {c for n, m in list(sys.modules.items()) if n.startswith("a2a_trust") for c in vars(m).values()
            if isinstance(c, type) and c.__module__ == n and hasattr(c, "__dataclass_fields__")}
 print("RECORDS", len(classes), *(c.__name__ for c in classes if (c.__doc__ or "").startswith(f"{c.__name__}(")))
+from a2a_trust import protect
 print("WAITING", "anyio" in sys.modules, "anyio._core._synchronization" in sys.modules)
 """
 
@@ -80,7 +80,7 @@ def test_no_start_renders_signatures_or_loads_what_only_threads_need(card: Path,
     )
     records, waiting = done.stdout.splitlines()[-2:]
     word, count, *rendered = records.split()
-    assert (word, int(count) > 40, rendered) == ("RECORDS", True, [])
+    assert (word, int(count) > 15, rendered) == ("RECORDS", True, [])
     assert waiting == "WAITING True False"
 
 

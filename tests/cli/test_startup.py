@@ -119,6 +119,24 @@ sys.exit(main())
     assert done.stdout.splitlines()[-1] == "AFTER True True"
 
 
+def test_the_list_of_commands_is_shown_with_one_parser_and_without_patterns_of_secrets() -> None:
+    """A parser for each command takes a tenth of --help, and the patterns 3 %."""
+    program = """
+import argparse, re, sys
+parsers, init = [], argparse.ArgumentParser.__init__
+def counted(parser, *args, **settings):
+    parsers.append(parser)
+    init(parser, *args, **settings)
+argparse.ArgumentParser.__init__ = counted
+from a2a_trust.cli import file_names
+from a2a_trust.cli.main import main
+code = main(["--help"])
+print("MADE", code, len(parsers), [name for name, value in vars(file_names).items() if isinstance(value, re.Pattern)])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "MADE 0 1 []"
+
+
 EACH = """
 import sys
 from a2a_trust.cli.main import main

@@ -1,7 +1,7 @@
 """The one function that verifies a JWS (RFC 7515).
 
-It takes the parts of the JSON serialization with a detached payload, as in cards (RFC 7515 7.2.2, appendix F). It does
-not check ``kid`` and ``typ``, which have their own rules for cards and tokens, and not whether the key is trusted.
+Before it, ``read_header`` decodes the protected header, and ``check_unprotected`` checks the other one, which only
+cards have (RFC 7515 7.2.1). It does not check ``kid`` and ``typ``, nor whether the key is trusted.
 """
 
 from __future__ import annotations
@@ -84,23 +84,12 @@ def signing_input(protected: str, payload: bytes) -> bytes:
     return b"%b.%b" % (protected.encode("ascii"), base64url.encode_bytes(payload))
 
 
-def verify_jws(
-    *, protected: str, payload: bytes, signature: str, key: PublicKey, header: Mapping[str, Any] | None = None
-) -> Mapping[str, Any]:
-    """Verify a JWS: ``signature`` must be a signature by ``key`` over ``payload``. Returns its protected header.
-
-    ``protected`` and ``signature`` are base64url texts, ``header`` is the unprotected header. MalformedError: a part is
-    not as RFC 7515 requires. InvalidSignatureError: the header's ``alg`` is not the key's, or the signature does
-    not verify. Source: RFC 7515 5.2, RFC 8725 3.1.
-    """
-    claims = read_header(protected)
-    check_unprotected(header, claims)
-    verify_signed(claims, signature, signing_input(protected, payload), key)
-    return claims
-
-
 def verify_signed(claims: Mapping[str, Any], signature: str, signed: bytes, key: PublicKey) -> None:
-    """As ``verify_jws``, for a header that ``read_header`` has read. ``signed`` is the signing input with it."""
+    """Return if ``signature``, in base64url, is by ``key`` over ``signed``: a signing input with the header ``claims``.
+
+    MalformedError: it is not base64url. InvalidSignatureError: the header's ``alg`` is not the key's, or the signature
+    does not verify. Source: RFC 7515 5.2, RFC 8725 3.1.
+    """
     algorithm = algorithm_of(claims["alg"])
     if algorithm is None or algorithm.name != key.alg:
         raise InvalidSignatureError(f"the header's alg is not {key.alg}, the algorithm of the key")

@@ -17,7 +17,7 @@ from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.base.strict_json.jcs import canonicalize
 from a2a_trust.card.ambiguity import Reader, UnambiguousCard, read_quickly
 from a2a_trust.errors import InvalidSignatureError, MalformedError
-from a2a_trust.keys.jws import verify_jws
+from a2a_trust.keys.jws import signing_input, verify_signed
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
@@ -114,7 +114,7 @@ def _why_outdated(
         payload = project(signed.card, signed.companion).payload
     key = next(signer.public_key for signer in signers if signer.kid == signature.kid)
     try:
-        verify_jws(protected=signature.protected, payload=payload, signature=signature.signature, key=key)
+        verify_signed(signature.header, signature.signature, signing_input(signature.protected, payload), key)
     except (InvalidSignatureError, MalformedError):
         return (
             f"its signature by {signature.kid} is wrong: the card was changed after signing, or the key is another one"

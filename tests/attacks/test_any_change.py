@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from a2a_trust import CardVerifier, TrustedKey, TrustError, TrustStore, sign_card, verify_card
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
-from a2a_trust.keys.jws import verify_jws
 from a2a_trust.signing import Coverage
 from a2a_trust.signing.signature import FORM_MARKERS
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.verifying import HOST, NOW, ORIGIN
+from tests.jws import verify_jws
 
 #: No deadline: the machine may be busy with other things.
 

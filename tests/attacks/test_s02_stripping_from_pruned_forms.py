@@ -24,7 +24,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import LocalSigner, SigningTool
 from a2a_trust.signing import Coverage, Form
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.signature import FORM_MARKERS
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.verifying import HOST, refusal, verified

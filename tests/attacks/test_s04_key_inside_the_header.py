@@ -20,11 +20,11 @@ from cryptography.x509.oid import NameOID
 from a2a_trust import TrustStore
 from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignatureError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin, named
-from a2a_trust.keys.jws import verify_jws
 from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.recording import events_outside
 from tests.attacks.verifying import HOST, refusal, verified
+from tests.jws import verify_jws
 from tests.tables import walk
 
 

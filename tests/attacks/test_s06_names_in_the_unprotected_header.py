@@ -13,9 +13,9 @@ import pytest
 from a2a_trust import CardVerifier, MalformedError, TrustStore
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys import LocalSigner
-from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
+from tests.jws import verify_jws
 from tests.tables import walk
 
 FULL: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}

@@ -17,9 +17,9 @@ from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignat
 from a2a_trust.keys import LocalSigner, read_jwks
 from a2a_trust.keys.algorithms import ALGORITHMS
 from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
-from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, Sign, b64, entry, served, signs, unb64
 from tests.attacks.verifying import HOST, refusal, verified
+from tests.jws import verify_jws
 from tests.tables import walk
 
 OWNERS = ["owner", "rsa_owner", "ed_owner", "p384_owner"]

@@ -15,9 +15,9 @@ from a2a_trust import ConfigurationError, MalformedError, Origins, TrustedKey, T
 from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignatureError, UntrustedCardError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_object
-from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
 from tests.attacks.verifying import HOST, refusal, verified
+from tests.jws import verify_jws
 from tests.tables import walk
 
 WRONG, UNKNOWN, BAD = FailureReason.WRONG_ALGORITHM, FailureReason.UNKNOWN_KEY, FailureReason.BAD_SIGNATURE

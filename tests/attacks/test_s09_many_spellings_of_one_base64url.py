@@ -14,9 +14,9 @@ from a2a_trust import MalformedError, TrustStore
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys import LocalSigner, read_jwks
 from a2a_trust.keys.jwk import private_key_from_jwk, private_key_to_jwk, public_key_from_jwk
-from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
 from tests.attacks.verifying import refusal, verified
+from tests.jws import verify_jws
 from tests.tables import walk
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"

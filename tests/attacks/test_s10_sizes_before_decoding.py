@@ -28,11 +28,12 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import LocalSigner, read_jwks
 from a2a_trust.keys.jwk import MAX_KEYS
-from a2a_trust.keys.jws import MAX_HEADER, MAX_SIGNATURE, verify_jws
+from a2a_trust.keys.jws import MAX_HEADER, MAX_SIGNATURE
 from a2a_trust.signing import Coverage
 from a2a_trust.signing.signature import MAX_SIGNATURES
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, served, signs
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
+from tests.jws import verify_jws
 from tests.tables import walk
 
 BASE: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_trust.keys.jwk import public_key_from_jwk
-from a2a_trust.keys.jws import verify_jws
 from tests.client.agents import Asked
+from tests.jws import verify_jws
 
 __all__ = ["Proof", "ath_of", "proof_in"]
 

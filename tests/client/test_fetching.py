@@ -48,7 +48,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import SigningTool, named
 from a2a_trust.keys.trust.jwks_cache import JwksCache
 from a2a_trust.signing import Coverage
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
 

@@ -34,7 +34,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.signing import Coverage, Form
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.sign import sign_card
 from tests.interop.left_out import left_out
 from tests.interop.made_cards import CANONICAL_TRAPS

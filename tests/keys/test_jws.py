@@ -10,8 +10,9 @@ import pytest
 
 from a2a_trust.errors import InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.jws import read_header, signing_input, verify_jws
+from a2a_trust.keys.jws import read_header, signing_input
 from a2a_trust.keys.signer import generate_signer
+from tests.jws import verify_jws
 from tests.tables import walk
 
 SIGNER = generate_signer(kid="k")

@@ -16,8 +16,9 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
 from a2a_trust.keys.files import private_key_bytes, read_private_key
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.keys.jws import RSA_PADDING, signing_input, verify_jws
+from a2a_trust.keys.jws import RSA_PADDING, signing_input
 from a2a_trust.keys.signer import LocalSigner, Signer, generate_signer
+from tests.jws import verify_jws
 from tests.tables import walk
 
 SIGNATURE_OCTETS = {"ES256": 64, "ES384": 96, "ES512": 132, "EdDSA": 64}

@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json.jcs import canonicalize, canonicalize_received
 from a2a_trust.card.schema import MESSAGES, Kind, Presence, proto_name
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING, shows_whole, unprotected_members
+from a2a_trust.signing.coverage import shows_whole
 from a2a_trust.signing.forms import (
     MAX_POINTER,
     MAX_POINTERS,
+    UNVERIFIED_BY_PRUNING,
     Form,
     present_members,
     project,
     shorten,
+    unprotected_members,
 )
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
 from tests.tables import walk

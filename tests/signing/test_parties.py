@@ -20,8 +20,7 @@ from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.policy import AnyKey, OriginPolicy, Threshold, all_of, n_of, named
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
-from a2a_trust.signing.forms import Form, project
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, project
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import Coverage, count_signatures
 from a2a_trust.signing.verify_signature import verify_signatures

@@ -26,13 +26,13 @@ from a2a_trust.card.ambiguity import read_quickly
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.sign import _add_signatures, check_served, sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type
 from a2a_trust.signing.verify import verify_card
+from tests.jws import verify_jws
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
 from tests.signing.making import ANYWHERE, entry, header_of, served, signed_in, trust_in
 from tests.tables import walk

@@ -24,8 +24,7 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.policy import all_of, named
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
-from a2a_trust.signing.forms import Form
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES
 from a2a_trust.signing.verify import Coverage, verify_card

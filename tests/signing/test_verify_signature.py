@@ -21,8 +21,7 @@ from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import Origins
 from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import SigningTool, TrustedKey, TrustStore
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
-from a2a_trust.signing.forms import Form
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import content_type
 from a2a_trust.signing.verify import Coverage

@@ -13,25 +13,14 @@ from typing import Final
 
 from a2a_trust.base.strict_json import JSON, JSONObject
 from a2a_trust.card.ambiguity import UnambiguousCard, is_full
-from a2a_trust.card.schema import LEGACY_MEMBERS, MESSAGES, MESSAGES_0_3, Field, Kind, proto_name
+from a2a_trust.card.schema import MESSAGES, MESSAGES_0_3, Field, Kind
 from a2a_trust.card.view import interface_urls
 from a2a_trust.errors import FailureReason, InvalidSignatureError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import signing_input, verify_signed
 from a2a_trust.keys.trust.store import SigningTool
-from a2a_trust.signing.forms import Form, Messages, Projection, pointers_of, project, without_defaults
+from a2a_trust.signing.forms import Form, Messages, Projection, pointers_of, project
 from a2a_trust.signing.signature import RejectedError, Signature
-
-UNVERIFIED_BY_PRUNING: Final = (
-    "/securityRequirements",
-    "/securitySchemes",
-    "/supportedInterfaces",
-    "/skills/*/securityRequirements",
-    "/skills/*/security",
-    "/capabilities/extensions/*/params",
-    *(f"/{member}" for member in LEGACY_MEMBERS),
-)
-"""The members that a pruned form may hide: it verifies neither their presence nor their absence."""
 
 _FORMS_OF: Final[Mapping[SigningTool | None, tuple[Form, ...]]] = {
     SigningTool.A2A_PYTHON: (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED),
@@ -186,34 +175,3 @@ def _is_dropped_empty(value: JSON, messages: Messages, field: Field) -> bool:
     if field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
         return any(item == {} or (type(item) is dict and _holds_empty(item, messages, field.message)) for item in items)
     return "" in items
-
-
-def unprotected_members(card: JSONObject, companion: Projection) -> tuple[str, ...]:
-    """The entries of ``UNVERIFIED_BY_PRUNING`` at which the companion drops or changes a value of the card.
-
-    A member that a2a-python 0.3 reads alike without it does not count: one at a default of its models, or the ``type``
-    of a scheme.
-    """
-    if companion.form is Form.V0_3_PYTHON:
-        card = without_defaults(card, [])
-        schemes: JSONObject = card.get("securitySchemes") or {}
-        typeless = {name: {key: scheme[key] for key in scheme if key != "type"} for name, scheme in schemes.items()}
-        card = {**card, "securitySchemes": typeless or None}
-    return tuple(
-        pointer
-        for pointer in UNVERIFIED_BY_PRUNING
-        if list(_values(card, pointer.split("/")[1:])) != list(_values(companion.members, pointer.split("/")[1:]))
-    )
-
-
-def _values(holder: JSON, steps: list[str]) -> Iterator[JSON]:
-    """The values at a pointer, whose ``*`` is every element of a list. A member may have its name in ``a2a.proto``."""
-    if not steps:
-        yield holder
-    elif type(holder) is list:
-        for item in holder:
-            yield from _values(item, steps[1:])
-    elif type(holder) is dict:
-        for name in {steps[0], proto_name(steps[0])}:
-            if holder.get(name) is not None:
-                yield from _values(holder[name], steps[1:])

@@ -14,7 +14,7 @@ scopes, a mutual TLS scheme and an empty allow-list, so a signature in such a fo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -24,12 +24,33 @@ from a2a_trust.base import strict_json
 from a2a_trust.base.strict_json import JSON, JSONObject, Plain
 from a2a_trust.base.strict_json.jcs import canonicalize_parsed
 from a2a_trust.base.strict_json.pointer import Path, pointer_of, steps_to
-from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
+from a2a_trust.card.schema import (
+    DEFAULTS_0_3,
+    LEGACY_MEMBERS,
+    MESSAGES,
+    MESSAGES_0_3,
+    Field,
+    Generation,
+    Kind,
+    Presence,
+    proto_name,
+)
 from a2a_trust.card.view import generation_of, without_signatures
 
 MAX_POINTERS: Final = 100
 MAX_POINTER: Final = 512
 """The limits for reported pointers, their number and their length: an unknown party's card must not fill the memory."""
+UNVERIFIED_BY_PRUNING: Final = (
+    "/securityRequirements",
+    "/securitySchemes",
+    "/supportedInterfaces",
+    "/skills/*/securityRequirements",
+    "/skills/*/security",
+    "/capabilities/extensions/*/params",
+    *(f"/{member}" for member in LEGACY_MEMBERS),
+)
+"""The members that a pruned form may hide: it verifies neither their presence nor their absence."""
+
 _DEFAULT_OF: Final = {**DEFAULTS_0_3, **{proto_name(name): value for name, value in DEFAULTS_0_3.items()}}
 _GONE: Final = object()
 
@@ -252,6 +273,37 @@ def without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:
         else:
             kept[name] = value
     return kept
+
+
+def unprotected_members(card: JSONObject, companion: Projection) -> tuple[str, ...]:
+    """The entries of ``UNVERIFIED_BY_PRUNING`` at which the companion drops or changes a value of the card.
+
+    A member that a2a-python 0.3 reads alike without it does not count: one at a default of its models, or the ``type``
+    of a scheme.
+    """
+    if companion.form is Form.V0_3_PYTHON:
+        card = without_defaults(card, [])
+        schemes: JSONObject = card.get("securitySchemes") or {}
+        typeless = {name: {key: scheme[key] for key in scheme if key != "type"} for name, scheme in schemes.items()}
+        card = {**card, "securitySchemes": typeless or None}
+    return tuple(
+        pointer
+        for pointer in UNVERIFIED_BY_PRUNING
+        if list(_values(card, pointer.split("/")[1:])) != list(_values(companion.members, pointer.split("/")[1:]))
+    )
+
+
+def _values(holder: JSON, steps: list[str]) -> Iterator[JSON]:
+    """The values at a pointer, whose ``*`` is every element of a list. A member may have its name in ``a2a.proto``."""
+    if not steps:
+        yield holder
+    elif type(holder) is list:
+        for item in holder:
+            yield from _values(item, steps[1:])
+    elif type(holder) is dict:
+        for name in {steps[0], proto_name(steps[0])}:
+            if holder.get(name) is not None:
+                yield from _values(holder[name], steps[1:])
 
 
 def _dump(members: JSONObject) -> bytes:

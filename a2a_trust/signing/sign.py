@@ -39,7 +39,7 @@ from a2a_trust.keys.jws import signing_input, verify_signed
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust.origins import interface_host, url_of
 from a2a_trust.signing.a2a_python import members_unread_in_0_3, rewritten_members
-from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten
+from a2a_trust.signing.forms import Form, Projection, present_members, project, shorten, unprotected_members
 from a2a_trust.signing.signature import MAX_SIGNATURES, Signature, content_type, parse_signature
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
@@ -432,8 +432,6 @@ def _choose_companion(
     """The form for the companion (None without one), sentences about SDKs that reject the card, ``withheld_for``."""
     if original.has_one_form and not full.generation.is_legacy:
         return None, (), ()
-    from a2a_trust.signing.coverage import unprotected_members  # with the trust store, which most cards do not need
-
     form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
     rejections: tuple[str, ...] = ()
     if rewritten := rewritten_members(full.members):

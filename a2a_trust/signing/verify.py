@@ -37,8 +37,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
 from a2a_trust.keys.trust.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust.store import TrustSource, TrustStore, check_trust_source
-from a2a_trust.signing.coverage import UNVERIFIED_BY_PRUNING
-from a2a_trust.signing.forms import Form, is_within, shorten
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, is_within, shorten
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
 
 if TYPE_CHECKING:

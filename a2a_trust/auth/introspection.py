@@ -307,7 +307,7 @@ class IntrospectionVerifier(ClaimsVerifier):
         digest = hashlib.sha256(credential.encode()).digest()
         known = self._valid.entry(digest)  # 1
         if known is not None:
-            identity, since, until, *_ = known
+            identity, since, until, _, _ = known
             if since <= now < until:
                 return identity
         why = self._invalid.get(digest, now)

@@ -98,7 +98,7 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
             scopes.list = UNSET
             dropped.append((((((None, "securityRequirements"), at), "schemes"), name), "list"))
     payload = _encode(card)
-    if with_params or len(document) != len(payload) + _printed_length(signatures):
+    if with_params or len(document) != len(payload) + _length(signatures):
         # msgspec keeps the last of two members with one name, and leaves out members at a default: then quotation marks
         # are missing. One that is escaped in this spelling would be printed as another one.
         quotes = payload.count(b'"') + 2 * len(dropped) + (0 if signatures is None else 2 + 8 * len(signatures))
@@ -116,16 +116,11 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
     )
 
 
-def _printed_length(signatures: list[dict[str, str]] | None) -> int:
-    """The least number of bytes that a document needs for its signatures.
-
-    Without numbers no text of a card is shorter than the printed one. So a document of this length has nothing that is
-    not printed.
-    """
-    if signatures is None:
-        return 0
-    texts = sum([len(each["protected"]) + len(each["signature"]) for each in signatures])
-    return texts + len('"signatures":[],') + len('{"protected":"","signature":""},') * len(signatures) - 1
+def _length(signatures: list[dict[str, str]] | None) -> int:
+    """How long the member ``signatures`` is in print. Without numbers no text of a card is shorter than its print, so a
+    document that is only as long as its print has nothing else in it."""
+    lengths = [len('{"protected":"","signature":""},') + sum(map(len, each.values())) for each in signatures or ()]
+    return 0 if signatures is None else len('"signatures":[],') - 1 + sum(lengths)
 
 
 def _without_scopes(requirements: Iterable[Any]) -> list[tuple[int, str, Any]]:

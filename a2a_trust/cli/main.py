@@ -157,18 +157,12 @@ def _options(arguments: list[str]) -> argparse.Namespace | int:
 
 
 def _run(options: argparse.Namespace, *, owns_process: bool) -> int:
-    name = f"a2a_trust.cli.{options.command.replace('-', '_')}"
-    if name not in sys.modules:  # modules stay: to search them for garbage takes a sixth of signing a card
-        collects = gc.isenabled()
+    if owns_process:  # modules stay: to search them for garbage takes a sixth of signing a card
         gc.disable()
-        try:
-            import_module(name)
-        finally:
-            if owns_process:
-                gc.freeze()
-            if collects:
-                gc.enable()
-    command = sys.modules[name]
+    command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
+    if owns_process:
+        gc.freeze()
+        gc.enable()
     from a2a_trust.cli.report import run_and_report, show_log
 
     if options.command == "serve" or ("verbose" not in options and "logging" not in sys.modules):

@@ -166,12 +166,10 @@ class Agents:
             return
         await self._pass_on(path or "/", scope, receive, send)
 
-    def _guarded(self) -> list[GuardedAgent]:
-        return [agent.guarded for agent in self._agents.values() if agent.guarded is not None]
-
     async def _close(self) -> None:
-        for each in self._guarded():
-            await each.door.access.guard.aclose()
+        for agent in self._agents.values():
+            if agent.guarded is not None:
+                await agent.guarded.door.access.guard.aclose()
 
     def card_for(self, method: str, path: str) -> tuple[str, CardView] | None:
         """As for a ``Door``; None also for paths of no agent."""

@@ -359,7 +359,7 @@ def test_a_printed_card_with_one_more_member_is_not_simple(old: str, new: str) -
     document = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
     found = usual(document.encode())
     assert found is not None
-    assert len(document.encode()) == len(found.payload) + module._printed_length(found.signatures)
+    assert len(document.encode()) == len(found.payload) + module._length(found.signatures)
     assert document.count(old) > 0
     assert usual(document.replace(old, new, 1).encode()) is None
 

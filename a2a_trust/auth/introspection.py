@@ -306,10 +306,8 @@ class IntrospectionVerifier(ClaimsVerifier):
             raise InvalidCredentialsError("token: empty, too long, or not ASCII")
         digest = hashlib.sha256(credential.encode()).digest()
         known = self._valid.entry(digest)  # 1
-        if known is not None:
-            identity, since, until, _, _ = known
-            if since <= now < until:
-                return identity
+        if known is not None and known[1] <= now < known[2]:
+            return known[0]
         why = self._invalid.get(digest, now)
         if why is not None:
             raise InvalidCredentialsError(why)

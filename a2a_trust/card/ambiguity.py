@@ -50,21 +50,19 @@ class UnambiguousCard:
 
     def __init__(self, document: bytes, simple: SimpleCard | None = None) -> None:
         self._document = document
-        self._card: JSONObject | None
-        self.generation: Generation
-        self.payload: bytes | None
-        self.dropped: list[Path]
+        self._card: JSONObject | None = None
+        self.generation: Generation = Generation.V1_0
+        self.payload: bytes | None = None
+        self.dropped: list[Path] = []
         self.is_plain: Plain
         self.has_one_form: bool
         self.interfaces: list[tuple[str, str]]
         self.signatures: JSON
         if simple is not None:
-            self._card, self.generation = None, Generation.V1_0
             self.is_plain, self.has_one_form = Plain.YES if simple.is_plain else Plain.NO, simple.has_one_form
             self.payload, self.dropped = simple.payload, simple.dropped
             self.signatures, self.interfaces = simple.signatures, simple.interfaces
             return
-        self.payload, self.dropped = None, []
         self._card, self.is_plain = strict_json.read(document, what="card")
         self.has_one_form = check_card(self._card)
         self.generation = generation_of(self._card)

@@ -85,9 +85,8 @@ def read_simple_card(document: bytes, are_simple_params: Callable[[JSON], bool])
     signatures = None if card.signatures is UNSET else to_builtins(card.signatures)
     card.signatures = UNSET
     with_params = [each for each in card.capabilities.extensions or () if each.params is not UNSET]
-    for extension in with_params:
-        if not _put_canonical_params(extension, are_simple_params):
-            return None
+    if not all(_put_canonical_params(each, are_simple_params) for each in with_params):
+        return None
     for skill in card.skills:
         if skill.securityRequirements and _without_scopes(skill.securityRequirements):
             return None

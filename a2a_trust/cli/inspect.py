@@ -56,9 +56,8 @@ from a2a_trust.errors import (
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust.store import TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
-from a2a_trust.signing.reports import report_of_error
 from a2a_trust.signing.signature import MAX_SIGNATURES, parse_signature, signature_entries
-from a2a_trust.signing.verify import verify_document, verify_each
+from a2a_trust.signing.verify import report_of_error, verify_document, verify_each
 from a2a_trust.signing.verify_signature import VerifiedSignature
 
 _LONGEST: Final = 240

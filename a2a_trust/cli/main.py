@@ -304,12 +304,9 @@ def _parser(*called: str) -> _Parser:
         help="print a script that completes commands, options and files in this shell, and exit",
     )
     # A command of the list is never called. To make a parser for each one would take a tenth of --help.
-    commands = parser.add_subparsers(  # type: ignore[call-overload]
-        dest="command",
-        required=True,
-        metavar=f"{{{','.join(COMMANDS)}}}",
-        parser_class=_Parser if called else lambda **_: parser,
-    )
+    kind: Any = _Parser if called else lambda **_: parser
+    names = f"{{{','.join(COMMANDS)}}}"
+    commands = parser.add_subparsers(dest="command", required=True, metavar=names, parser_class=kind)
     for name, (summary, add_arguments) in COMMANDS.items():
         if name in called:
             add_arguments(commands.add_parser(name, help=summary, description=summary))

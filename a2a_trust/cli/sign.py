@@ -44,7 +44,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, T
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
-from a2a_trust.signing.sign import Arguments, card_to_sign, check_served, make_claims, sign_unchecked
+from a2a_trust.signing.sign import Arguments, card_to_sign, check_served, make_claims, reason_to_sign, sign_unchecked
 
 #: Rules of lint whose errors make a card ambiguous or contradictory, or publish a secret. Such a card is signed only
 #: with --allow RULE.
@@ -344,8 +344,6 @@ def _sign(name: str, target: str, data: bytes, job: _Job) -> _Work:
         raise _RejectedCardError(name, rejected)
     reason: str | None = ""
     if options.check or options.if_needed:
-        from a2a_trust.signing.renewal import reason_to_sign  # it verifies, which signing does not need
-
         reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until, read=read)
     if reason is not None:
         # The text is what will be written, so that is checked.

@@ -41,8 +41,7 @@ from a2a_trust.cli.report import (
 )
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FailureReason, PartialSignatureError, TrustError
-from a2a_trust.signing.reports import report_of_error, report_of_verified
-from a2a_trust.signing.verify import VerifiedCard, verify_document
+from a2a_trust.signing.verify import VerifiedCard, report_of_error, report_of_verified, verify_document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

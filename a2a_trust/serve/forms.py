@@ -270,7 +270,8 @@ def _form(hint: Any) -> Any:
     if get_origin(hint) is Literal:
         return hint
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return Annotated[Literal[tuple(map(_word, hint))], AfterValidator(partial(_member, hint))]
+        members = {_word(each): each for each in hint}
+        return Annotated[Literal[tuple(members)], AfterValidator(members.__getitem__)]
     origin, inner = get_origin(hint) or hint, get_args(hint)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return types.GenericAlias(dict, (str, _form(inner[1])))
@@ -332,10 +333,6 @@ def _union(hints: tuple[Any, ...]) -> Any:
 
 def _word(member: Enum) -> str:
     return member.value if isinstance(member.value, str) else member.name
-
-
-def _member(kind: type[Enum], word: str) -> Enum:
-    return next(each for each in kind if _word(each) == word)
 
 
 PROTECT: Final[type[Table]] = table_of(protect, named=False)

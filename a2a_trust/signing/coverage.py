@@ -66,10 +66,7 @@ class CardForms:
 
     def with_bytes_of(self, signed: Projection, forms: Iterable[Form]) -> Projection | None:
         """The first of the forms that has the same bytes, which the signature covers, too."""
-        for made in self._in(forms):
-            if made.payload == signed.payload:
-                return made
-        return None
+        return next((made for made in self._in(forms) if made.payload == signed.payload), None)
 
     def _in(self, forms: Iterable[Form]) -> Iterator[Projection]:
         """The card in each of the forms. A card of 1.0 has no form of 0.3."""

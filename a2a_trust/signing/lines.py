@@ -26,8 +26,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError, TrustError, wit
 from a2a_trust.keys.trust.file import read_trust
 from a2a_trust.keys.trust.origins import OriginFromCard, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust.store import TrustStore
-from a2a_trust.signing.reports import report_of_error, report_of_verified
-from a2a_trust.signing.verify import verify_card
+from a2a_trust.signing.verify import report_of_error, report_of_verified, verify_card
 
 MAX_LINE_BYTES: Final = strict_json.MAX_BYTES + 8192
 """The longest line that is read: the largest card, with a name and an origin."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.base import strict_json
-from a2a_trust.base.dates import seconds
+from a2a_trust.base.dates import date_of, seconds
 from a2a_trust.base.net.addresses import is_this_machine
 from a2a_trust.base.net.urls import read_url
 from a2a_trust.base.strict_json import JSONObject
@@ -522,3 +522,34 @@ def _groups(signatures: list[VerifiedSignature]) -> dict[int, int]:
             first = {each: other if held == group else held for each, held in first.items()}
             by_key = {each: other if held == group else held for each, held in by_key.items()}
     return first
+
+
+def report_of_verified(verified: VerifiedCard) -> JSONObject:
+    """The members of a report on a verified card, without the card, as plain JSON types."""
+    return {
+        "kid": verified.key.kid,
+        "alg": verified.key.alg,
+        "thumbprint": verified.key.thumbprint,
+        "form": verified.form,
+        "origin": verified.origin,
+        "on_first_use": verified.on_first_use,
+        "valid_until": None if verified.valid_until == inf else date_of(verified.valid_until),
+        "dropped": list(verified.dropped),
+        "unverified": list(verified.unverified),
+        "warnings": list(verified.warnings),
+        "ignored": [_report_of_signature(failure) for failure in verified.ignored],
+    }
+
+
+def report_of_error(error: TrustError, message: str) -> dict[str, Any]:
+    """The members of a report on a card that is not verified, as plain JSON types."""
+    report: dict[str, Any] = {"code": error.code, "message": message}
+    if isinstance(error, CardVerificationError):
+        report |= {"message": error.message, "failures": [_report_of_signature(failure) for failure in error.failures]}
+    if isinstance(error, UncoveredFieldsError):
+        report["pointers"] = list(error.pointers)
+    return report
+
+
+def _report_of_signature(failure: SignatureFailure) -> dict[str, Any]:
+    return {"index": failure.index, "kid": failure.kid, "reason": failure.reason, "detail": failure.detail}

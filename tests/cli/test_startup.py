@@ -39,14 +39,11 @@ def test_signing_loads_nothing_heavy(card: Path, key: Path, tmp_path: Path) -> N
 
 def test_signing_loads_nothing_that_verifies_cards(card: Path, key: Path, tmp_path: Path) -> None:
     """Policies, the trust store and what verifies with them are for --if-needed only."""
-    verifying = {
-        f"a2a_trust.{name}"
-        for name in ("keys.trust.store", "keys.trust.policy", "signing.verify_signature", "signing.renewal")
-    }
-    for arguments, expected in (["-o", "signed.json"], set()), (["--if-needed"], verifying):
+    verifying = {f"a2a_trust.{name}" for name in ("keys.trust.store", "keys.trust.policy", "signing.verify_signature")}
+    for arguments, expected in (["card.json", "-o", "signed.json"], set()), (["signed.json", "--if-needed"], verifying):
         script = SCRIPT.replace('name.split(".")[0]', "name")
         done = subprocess.run(
-            [sys.executable, "-c", script, "card.json", "--key", "key.pem", *arguments],
+            [sys.executable, "-c", script, *arguments, "--key", "key.pem"],
             cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
         assert verifying & {*done.stderr.rpartition("LOADED ")[2].split()} == expected, arguments

@@ -147,7 +147,7 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
         "form is Form.SPEC or (form is Form.SERVED and (not served.dropped))  ->  form is Form.SPEC",
     ): _LONG_WAY,
     (
-        "signing/renewal.py",
+        "signing/sign.py",
         "_without_moments",
         "'iat' in signature.header  ->  'iat' not in signature.header",
     ): "two results are compared, and either way they are equal or not",

@@ -16,8 +16,7 @@ from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust.policy import all_of
 from a2a_trust.keys.trust.store import TrustedKey, TrustStore
-from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.sign import reason_to_sign, sign_card
 from a2a_trust.signing.verify import verify_card
 from tests.tables import walk
 

@@ -10,8 +10,8 @@ from a2a_trust.errors import CardVerificationError, MalformedError, UncoveredFie
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust.store import SigningTool, TrustStore
 from a2a_trust.signing.forms import Form
-from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.verify import report_of_error, report_of_verified
 from tests.signing.cards import full_card
 from tests.signing.making import signed_in, trust_in, trusted, verify
 
